@@ -1,0 +1,11 @@
+"""Let pretrained Transformers work past the length they were trained on, and prove it."""
+
+from lengthwise.bake import bake
+from lengthwise.calibrate import calibrate
+from lengthwise.errors import BadInput
+from lengthwise.extend import extend
+from lengthwise.measure import AttentionStatistics, row_statistics
+from lengthwise.methods.temperature.aligned import Alignment
+from lengthwise.version import __version__
+
+__all__ = ["Alignment", "AttentionStatistics", "BadInput", "__version__", "bake", "calibrate", "extend", "row_statistics"]

@@ -1,0 +1,20 @@
+"""The one equation on tensors; nothing here knows Hugging Face."""
+
+from lengthwise.attention.bias import DistanceBias
+from lengthwise.attention.dispatch import IMPLEMENTATIONS, attention, scan
+from lengthwise.attention.equation import Equation
+from lengthwise.attention.reference import reference
+from lengthwise.attention.statistics import RowStatistics, merge
+from lengthwise.attention.visible import Visible
+
+__all__ = [
+    "IMPLEMENTATIONS",
+    "DistanceBias",
+    "Equation",
+    "RowStatistics",
+    "Visible",
+    "attention",
+    "merge",
+    "reference",
+    "scan",
+]

@@ -1,0 +1,41 @@
+"""A bias that depends on the distance alone, kept as one line of numbers a head instead of a matrix.
+
+The T5 bias is constant once |distance| reaches a radius (91 of its 128), so a table of 2 * radius + 1 numbers a head says
+everything about a bias that transformers stores as heads x queries x keys.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class DistanceBias:
+    """bias_head(key position - query position); distances beyond the table's ends take the value at the end."""
+
+    table: Tensor  # [heads, 2 * radius + 1]: distances -radius ... radius
+
+    @property
+    def radius(self) -> int:
+        return (self.table.shape[-1] - 1) // 2
+
+    def line(self, first: int, last: int) -> Tensor:  # [heads, last - first + 1]
+        """The bias at every distance from `first` to `last`, both included."""
+        distance = torch.arange(first, last + 1, device=self.table.device)
+        return self.table[:, distance.clamp(-self.radius, self.radius) + self.radius]
+
+    def at(self, distance: Tensor) -> Tensor:
+        """The bias at each entry of `distance`, heads first: [...] -> [heads, ...]."""
+        return self.table[:, distance.clamp(-self.radius, self.radius) + self.radius]
+
+
+def toeplitz(line: Tensor, queries: int, keys: int) -> Tensor:
+    """A line over distances seen as a matrix without a copy, [..., queries, keys], its query axis reversed.
+
+    Entry (i, j) is the bias of key j for query queries - 1 - i; the line starts at the distance of key 0 for the last query.
+    Reversed, because then both strides are +1 and PyTorch has no negative ones.
+    """
+    return line.as_strided((*line.shape[:-1], queries, keys), (*line.stride()[:-1], 1, 1))

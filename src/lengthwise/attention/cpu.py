@@ -1,0 +1,239 @@
+"""Two exact ways to compute the equation with O(L) extra memory and no kernel of our own.
+
+`fused` hands PyTorch's SDPA a Toeplitz view of the bias: a line of 2L - 1 numbers a head read as an L x L matrix, never
+copied. It serves inference on whole sequences, padded on either side. `blockwise` goes over a few queries at a time, serves
+every slot of the equation, returns statistics, and is differentiable. Both run on any device; on a CPU they are the default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+from torch.utils.checkpoint import checkpoint
+
+from lengthwise.attention.bias import toeplitz
+from lengthwise.attention.equation import Equation
+from lengthwise.attention.reference import reference
+from lengthwise.attention.statistics import RowStatistics, join
+from lengthwise.attention.visible import Visible
+
+# One block of logits, in numbers: 256 queries of 8,192 keys. Larger blocks leave the cache of a CPU core; a GPU wants more.
+CPU_BLOCK = 2**21
+CUDA_BLOCK = 2**27
+
+
+def why_not_fused(equation: Equation) -> str | None:
+    """None when `fused` can compute the equation, else the reason in words."""
+    if equation.dropout > 0:
+        return "dropout is on"
+    if equation.bias is not None:
+        if equation.query.device.type != "cpu":
+            return "only the CPU's SDPA reads a Toeplitz view"
+        if equation.needs_grad:
+            return "a gradient is needed through the biased logits"
+        if not equation.one_temperature_a_head:
+            return "the temperature changes along the sequence and the logits have a bias"
+        if equation.visible.spans is None:
+            return "the mask is not one span a sequence"
+    elif equation.visible.spans is None and equation.visible.causal_spans is None and equation.visible.queries != 1:
+        return "the mask is neither one span a sequence nor causal in one span"
+    return None
+
+
+def fused(equation: Equation) -> Tensor:  # [batch, heads, queries, value_size]
+    """PyTorch's SDPA, a batch entry at a time so that padding is never read. Check `why_not_fused` first."""
+    query = equation.query * _scale(equation).to(equation.query.dtype)
+    key = equation.key.repeat_interleave(equation.group, 1)
+    value = equation.value.repeat_interleave(equation.group, 1)
+    if equation.visible.queries == 1 and equation.bias is None:
+        seen = None if equation.visible.is_full else equation.visible.mask()[:, None]
+        return scaled_dot_product_attention(query, key, value, attn_mask=seen, scale=1.0)
+    spans = equation.visible.spans
+    causal = spans is None
+    spans = (equation.visible.causal_spans if causal else spans) or []
+    if len(set(spans)) == 1:
+        # One span for all: no need to take the batch apart
+        return _span(equation, query, key, value, slice(None), spans[0], causal)
+    entries = [_span(equation, query, key, value, slice(b, b + 1), span, causal) for b, span in enumerate(spans)]
+    return torch.cat(entries)
+
+
+def _span(
+    equation: Equation, query: Tensor, key: Tensor, value: Tensor, entry: slice, span: tuple[int, int], causal: bool
+) -> Tensor:
+    first, last = span
+    length, keys = last - first, equation.visible.keys
+    query, key, value = (tensor[entry, :, first:last] for tensor in (query, key, value))
+    if equation.bias is None or length == 0:
+        output = scaled_dot_product_attention(query, key, value, is_causal=causal, scale=1.0)
+    else:
+        line = equation.bias.line(1 - length, length - 1).to(query.dtype)[None]  # [1, heads, 2 * length - 1]
+        if equation.inverse_temperature is not None:
+            g = equation.inverse_temperature
+            line = line * g[entry if g.shape[0] > 1 else slice(None)].to(line.dtype)
+        matrix = toeplitz(line, length, length)
+        output = scaled_dot_product_attention(query.flip(2), key, value, attn_mask=matrix, scale=1.0).flip(2)
+    return output if length == keys else torch.nn.functional.pad(output, (0, 0, first, keys - last))
+
+
+def blockwise(equation: Equation, statistics: bool = False) -> tuple[Tensor, RowStatistics | None]:
+    """Exact attention over a few queries at a time; every slot, statistics, gradients."""
+    if equation.needs_grad or equation.dropout > 0:
+        return _differentiable(equation, statistics)
+    batch, heads, queries, _ = equation.query.shape
+    output = equation.value.new_zeros(batch, heads, queries, equation.value.shape[-1])
+    rows = [equation.query.new_full((batch, heads, queries), float("-inf"), dtype=torch.float32) for _ in range(2)]
+    rows.append(equation.query.new_zeros((batch, heads, queries), dtype=torch.float32))
+    for where, block in _blocks(equation):
+        l_max = block.amax(-1, keepdim=True)
+        block.sub_(l_max)
+        weights = torch.exp(block, out=None if statistics else block)
+        total = weights.sum(-1, keepdim=True)
+        if statistics:
+            expected = torch.linalg.vecdot(weights, block)[..., None] / total
+            for field, result in zip(rows, (l_max, l_max + total.log(), total.log() - expected), strict=True):
+                field[where.index] = result[..., 0].flip(-1)
+        mixed = torch.bmm(weights, _of_heads(equation, equation.value, where)) / total
+        output[where.index] = mixed.flip(1).to(output.dtype)
+    empty = (equation.visible.count == 0)[:, None].expand(batch, heads, queries)
+    if bool(empty.any()):
+        output.masked_fill_(empty[..., None], 0.0)
+        for field, nothing in zip(rows, (float("-inf"), float("-inf"), 0.0), strict=True):
+            field.masked_fill_(empty, nothing)
+    return output, RowStatistics(*rows) if statistics else None
+
+
+def scan(equation: Equation, inverse_temperatures: Tensor) -> RowStatistics:  # fields [temperatures, batch, heads, queries]
+    """Statistics at several temperatures in one pass over the logits, values untouched.
+
+    `inverse_temperatures` is broadcastable to [temperatures, batch, heads, queries] and takes the place of the equation's own.
+    """
+    shape = (inverse_temperatures.shape[0], *equation.query.shape[:3])
+    g = inverse_temperatures.float().expand(shape)
+    fields = [equation.query.new_empty(shape, dtype=torch.float32) for _ in range(3)]
+    for where, block in _blocks(replace(equation, inverse_temperature=None)):
+        l_max = block.amax(-1)
+        block.sub_(l_max[..., None])
+        weights = torch.empty_like(block)
+        for t in range(shape[0]):
+            sharpness = g[t][where.index].flip(-1)  # [heads, queries]
+            torch.exp(torch.mul(block, sharpness[..., None], out=weights), out=weights)
+            total = weights.sum(-1)
+            expected = sharpness * torch.linalg.vecdot(weights, block) / total
+            top = sharpness * l_max
+            for field, result in zip(fields, (top, top + total.log(), total.log() - expected), strict=True):
+                field[t][where.index] = result.flip(-1)
+    empty = (equation.visible.count == 0)[:, None].expand(shape)
+    for field, nothing in zip(fields, (float("-inf"), float("-inf"), 0.0), strict=True):
+        field.masked_fill_(empty, nothing)
+    return RowStatistics(*fields)
+
+
+@dataclass(frozen=True)
+class _Where:
+    """Which part of the tensors a block of logits belongs to."""
+
+    batch: int
+    heads: slice
+    rows: slice
+    keys: slice
+
+    @property
+    def index(self) -> tuple[int, slice, slice]:
+        return self.batch, self.heads, self.rows
+
+
+def _blocks(equation: Equation) -> Iterator[tuple[_Where, Tensor]]:
+    """Blocks of masked logits, [heads, queries, keys], the queries reversed; keys that no row of a block sees are left out."""
+    query = equation.query.float() * (equation.scale if _scaled_later(equation) else _scale(equation).float())
+    batch, heads, queries, _ = query.shape
+    at_once, step = _block_shape(equation)
+    for b in range(batch):
+        visible = equation.visible.entry(b)
+        bounds = _bounds(visible, step)
+        for h in range(0, heads, at_once):
+            for first, (low, high) in zip(range(0, queries, step), bounds, strict=True):
+                if high > low:
+                    rows = slice(first, min(first + step, queries))
+                    where = _Where(b, slice(h, h + at_once), rows, slice(low, high))
+                    yield where, _logits(equation, query, where, visible.rows(rows.start, rows.stop))
+
+
+def _logits(equation: Equation, query: Tensor, where: _Where, visible: Visible) -> Tensor:
+    """`query` carries scale and, but for a temperature that changes along biased rows, g."""
+    reversed_query = query[where.index].flip(1)
+    key = _of_heads(equation, equation.key, where).transpose(-1, -2)
+    g = equation.inverse_temperature
+    if equation.bias is None:
+        logits = torch.bmm(reversed_query, key)
+    else:
+        low, high, own = where.keys.start, where.keys.stop, visible.position
+        line = equation.bias.line(low - int(own[-1]), high - 1 - int(own[0]))[where.heads].float()
+        if g is not None and equation.one_temperature_a_head:
+            line = line * _of_rows(g, where)
+        logits = torch.baddbmm(toeplitz(line, own.shape[0], high - low), reversed_query, key)
+        if _scaled_later(equation) and g is not None:
+            logits.mul_(_of_rows(g, where).flip(-1)[..., None])
+    inside = bool((visible.start <= where.keys.start).all() and (visible.stop >= where.keys.stop).all())
+    if not inside or visible.hidden is not None:
+        hidden = ~visible.mask(where.keys.start, where.keys.stop)[0].flip(0)
+        logits.masked_fill_(hidden, torch.finfo(logits.dtype).min)
+    return logits
+
+
+def _of_rows(g: Tensor, where: _Where) -> Tensor:  # [heads or 1, rows or 1]
+    batch, heads, rows = (size > 1 for size in g.shape)
+    picked = g[where.batch if batch else 0][where.heads if heads else slice(None)]
+    return (picked[:, where.rows] if rows else picked).float()
+
+
+def _of_heads(equation: Equation, tensor: Tensor, where: _Where) -> Tensor:  # [heads, keys, size]
+    group = equation.group
+    shared = slice(where.heads.start // group, -(-where.heads.stop // group))
+    return tensor[where.batch, shared, where.keys].float().repeat_interleave(group, 0)
+
+
+def _scale(equation: Equation) -> Tensor:
+    """scale * g, shaped to multiply the queries."""
+    g = equation.inverse_temperature
+    scale = torch.tensor(equation.scale, device=equation.query.device)
+    return scale if g is None else (scale * g)[..., None]
+
+
+def _scaled_later(equation: Equation) -> bool:
+    # g reaches the bias through its line only while it is one number a head
+    return equation.bias is not None and not equation.one_temperature_a_head
+
+
+def _block_shape(equation: Equation) -> tuple[int, int]:
+    """(heads at once, queries at once), whole groups of heads so that each key head is read once."""
+    keys, group = max(equation.visible.keys, 1), equation.group
+    if equation.query.is_cuda:
+        step = max(1, min(equation.visible.queries, 1024, CUDA_BLOCK // (keys * group)))
+        return group * max(1, CUDA_BLOCK // (keys * group * step)), step
+    return group, max(1, min(equation.visible.queries, 256, CPU_BLOCK // (keys * group)))
+
+
+def _bounds(visible: Visible, step: int) -> list[tuple[int, int]]:
+    """For every block of `step` queries, the keys that any of its rows sees."""
+    seen = visible.count[0] > 0
+    start = torch.split(torch.where(seen, visible.start[0], visible.keys), step)
+    stop = torch.split(torch.where(seen, visible.stop[0], 0), step)
+    return [(int(a.min()), int(b.max())) for a, b in zip(start, stop, strict=True)]
+
+
+def _differentiable(equation: Equation, statistics: bool) -> tuple[Tensor, RowStatistics | None]:
+    """The reference on a few queries at a time, recomputed in the backward pass so that no block's weights are kept."""
+    _, step = _block_shape(equation)
+    step = max(1, step // max(1, equation.query.shape[0] * equation.key.shape[1]))
+    outputs, rows = [], []
+    for first in range(0, equation.visible.queries, step):
+        block = equation.rows(first, min(first + step, equation.visible.queries))
+        output, row = checkpoint(reference, block, use_reentrant=False)
+        outputs.append(output)
+        rows.append(row)
+    return torch.cat(outputs, 2), join(rows, 2) if statistics else None

@@ -1,0 +1,76 @@
+"""What a row of attention weights looks like, without keeping the row.
+
+    lse     = ln sum_j exp(l_j)
+    P_max   = exp(l_max - lse)
+    entropy = lse - sum_j p_j l_j                                   in nats
+
+All four follow from three running sums of a flash loop. Rows split over blocks of keys merge exactly, because the entropy of
+a mixture of disjoint parts is the weighted entropy of the parts plus the entropy of the split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class RowStatistics:
+    """Statistics of softmax rows; every field is [batch, heads, queries]. A row that sees no key has l_max = lse = -inf."""
+
+    l_max: Tensor
+    lse: Tensor
+    entropy: Tensor
+
+    @property
+    def p_max(self) -> Tensor:
+        return torch.exp(self.l_max - self.lse).nan_to_num(nan=0.0)
+
+    @property
+    def sees(self) -> Tensor:
+        """True for rows that see at least one key: the only rows an average may use."""
+        return self.lse > float("-inf")
+
+    @classmethod
+    def of_logits(cls, logits: Tensor, visible: Tensor | None = None) -> RowStatistics:
+        """From whole rows, [..., keys]; `visible` is a boolean mask of the same shape."""
+        low = torch.finfo(logits.dtype).min
+        masked = logits if visible is None else logits.masked_fill(~visible, low)
+        lse = masked.logsumexp(-1)
+        weights = torch.exp(masked - lse[..., None])
+        entropy = lse - (weights * masked.masked_fill(weights == 0, 0)).sum(-1)
+        if visible is None:
+            return cls(masked.amax(-1), lse, entropy)
+        empty = ~visible.any(-1)
+        nothing = float("-inf")
+        return cls(masked.amax(-1).masked_fill(empty, nothing), lse.masked_fill(empty, nothing), entropy.masked_fill(empty, 0))
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> RowStatistics:
+        return RowStatistics(change(self.l_max), change(self.lse), change(self.entropy))
+
+
+def join(parts: list[RowStatistics], dim: int) -> RowStatistics:
+    """Different rows, one after the other along `dim`."""
+    return RowStatistics(
+        torch.cat([part.l_max for part in parts], dim),
+        torch.cat([part.lse for part in parts], dim),
+        torch.cat([part.entropy for part in parts], dim),
+    )
+
+
+def merge(first: RowStatistics, second: RowStatistics) -> RowStatistics:
+    """The same rows over two disjoint sets of keys, as if the keys had been one set."""
+    lse = torch.logaddexp(first.lse, second.lse)
+    share_1 = torch.exp(first.lse - lse).nan_to_num(nan=0.0)
+    share_2 = torch.exp(second.lse - lse).nan_to_num(nan=0.0)
+    entropy = _part(share_1, first.entropy) + _part(share_2, second.entropy)
+    return RowStatistics(torch.maximum(first.l_max, second.l_max), lse, entropy)
+
+
+def _part(share: Tensor, entropy: Tensor) -> Tensor:
+    # xlogy is 0 where the share is 0
+    surprise: Tensor = torch.special.xlogy(share, share)
+    return share * entropy - surprise

@@ -1,0 +1,148 @@
+"""Which keys a row may see: one run of neighbouring keys a row.
+
+Causal masks, windows, packed sequences and padding on either side all leave each row a single run [start, stop), so two
+numbers a row replace a mask of queries x keys. The rare mask with holes inside a run adds one boolean a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from lengthwise.errors import BadInput
+
+
+@dataclass(frozen=True)
+class Visible:
+    """The runs of a batch. A row whose run is empty (a padding query) gives zeros and enters no statistic."""
+
+    start: Tensor  # [batch or 1, queries], first key of the run
+    stop: Tensor  # [batch or 1, queries], one past its last key
+    position: Tensor  # [queries], the key index at which the query itself stands: distance = key - position
+    keys: int
+    hidden: Tensor | None = None  # [batch or 1, keys], True for keys inside a run that no row may see
+
+    @classmethod
+    def build(
+        cls,
+        queries: int,
+        keys: int,
+        *,
+        causal: bool = False,
+        window: int | None = None,
+        offset: int | Tensor | None = None,
+        padding: Tensor | None = None,
+        device: torch.device | str | None = None,
+    ) -> Visible:
+        """`offset` is the key index of the first query, by default keys - queries, as in a filled cache.
+
+        `window` keys end at the query's own (causal), or reach window - 1 to each side. `padding` is [batch, keys], True for
+        real tokens.
+        """
+        device = padding.device if padding is not None else device
+        own = torch.arange(queries, device=device) + (keys - queries if offset is None else offset)
+        start = torch.zeros_like(own) if window is None else (own - window + 1).clamp_min(0)
+        stop = torch.full_like(own, keys)
+        if causal:
+            stop = own + 1
+        elif window is not None:
+            stop = (own + window).clamp_max(keys)
+        visible = cls(start[None], stop.clamp_max(keys)[None], own, keys)
+        return visible if padding is None else visible.without(padding)
+
+    def without(self, padding: Tensor) -> Visible:
+        """Hide the keys that are False in `padding`, [batch, keys]; queries standing on them see nothing."""
+        padding = padding.bool()
+        count = padding.sum(-1, keepdim=True)
+        first = padding.int().argmax(-1, keepdim=True)
+        last = self.keys - padding.flip(-1).int().argmax(-1, keepdim=True)
+        start, stop = torch.maximum(self.start, first), torch.minimum(self.stop, last)
+        own = self.position.clamp(0, self.keys - 1)
+        real = padding[:, own] & (self.position < self.keys)
+        stop = torch.where(real, torch.maximum(stop, start), start)
+        hidden = ~padding if bool((last - first != count).any()) else None
+        return Visible(start, stop, self.position, self.keys, hidden)
+
+    @classmethod
+    def of_mask(cls, mask: Callable[[Tensor], Tensor], queries: int, keys: int, position: Tensor) -> Visible:
+        """From a rule: `mask(rows)` gives [batch or 1, rows, keys], True where visible. Evaluated a few rows at a time."""
+        rows_at_once = max(1, 2**24 // max(keys, 1))
+        start, stop = [], []
+        for rows in torch.split(torch.arange(queries, device=position.device), rows_at_once):
+            seen = mask(rows)
+            count = seen.sum(-1)
+            first = seen.int().argmax(-1)
+            if bool((keys - seen.flip(-1).int().argmax(-1) - first != count)[count > 0].any()):
+                raise BadInput("this attention mask shows a row several separate runs of keys; lengthwise needs one run a row")
+            start.append(first)
+            stop.append(first + count)
+        return cls(torch.cat(start, -1), torch.cat(stop, -1), position, keys)
+
+    @property
+    def queries(self) -> int:
+        return self.position.shape[-1]
+
+    @cached_property
+    def count(self) -> Tensor:
+        """n, the number of keys each row sees: [batch or 1, queries]."""
+        if self.hidden is None:
+            return (self.stop - self.start).clamp_min(0)
+        before = torch.nn.functional.pad((~self.hidden).cumsum(-1), (1, 0))
+        return before.gather(-1, self.stop) - before.gather(-1, torch.minimum(self.start, self.stop))
+
+    @cached_property
+    def n(self) -> Tensor:
+        """The count as temperature laws take it, [batch or 1, 1, queries]; one number where all rows of a sequence agree."""
+        shared = self.spans is not None
+        return (self.count.amax(-1, keepdim=True) if shared else self.count)[:, None]
+
+    @cached_property
+    def is_full(self) -> bool:
+        return self.hidden is None and bool((self.start == 0).all()) and bool((self.stop == self.keys).all())
+
+    @cached_property
+    def spans(self) -> list[tuple[int, int]] | None:
+        """One (start, stop) a batch entry when all its real rows stand in, and see, just that span; else None."""
+        if self.hidden is not None or self.queries != self.keys or not bool((self.position[:1] == 0).all()):
+            return None
+        return self._spans(self.stop)
+
+    @cached_property
+    def causal_spans(self) -> list[tuple[int, int]] | None:
+        """The same for rows that see their span up to themselves."""
+        if self.hidden is not None or self.queries != self.keys or not bool((self.position[:1] == 0).all()):
+            return None
+        if not bool((self.stop == self.position + 1)[self.count > 0].all()):
+            return None
+        return self._spans(self.stop.amax(-1, keepdim=True).expand_as(self.stop))
+
+    def _spans(self, stop: Tensor) -> list[tuple[int, int]] | None:
+        real = self.count > 0
+        first = torch.where(real, self.start, self.keys).amin(-1, keepdim=True)
+        last = torch.where(real, stop, 0).amax(-1, keepdim=True)
+        same = (self.start == first) & (stop == last) | ~real
+        inside = (self.position >= first) & (self.position < last)
+        if not bool(same.all() and (inside == real).all()):
+            return None
+        return [(min(a, b), b) for a, b in zip(first[:, 0].tolist(), last[:, 0].tolist(), strict=True)]
+
+    def rows(self, first: int, last: int) -> Visible:
+        return Visible(self.start[:, first:last], self.stop[:, first:last], self.position[first:last], self.keys, self.hidden)
+
+    def entry(self, index: int) -> Visible:
+        """One batch entry, still with a batch axis of 1."""
+        pick = slice(index, index + 1) if self.start.shape[0] > 1 else slice(None)
+        hidden = self.hidden[index : index + 1] if self.hidden is not None else None
+        return Visible(self.start[pick], self.stop[pick], self.position, self.keys, hidden)
+
+    def mask(self, first: int = 0, last: int | None = None) -> Tensor:
+        """The plain boolean mask over keys first ... last - 1: [batch or 1, queries, keys]."""
+        index = torch.arange(first, self.keys if last is None else last, device=self.start.device)
+        seen = (index >= self.start[..., None]) & (index < self.stop[..., None])
+        if self.hidden is not None:
+            seen = seen & ~self.hidden[:, None, first:last]
+        return seen

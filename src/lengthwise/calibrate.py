@@ -1,0 +1,267 @@
+"""Find the temperature at which attention at length is as sharp as it was at training length (paper 000, Algorithm 1).
+
+`grid` is the paper's search: eleven long forwards, tau = 1.00, 0.95 ... 0.50, the nearest wins. `solve` needs three. Scopes
+`layer` and `head` need one: each layer is solved as the forward reaches it, and the forward goes on with what was found.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor, nn
+
+from lengthwise.align import GRID, AlignInPass, AtSharpness, Ladder, Search, grid_search, solve
+from lengthwise.errors import BadInput
+from lengthwise.extend import Method, extend
+from lengthwise.measure import AttentionStatistics, Means, run_stack
+from lengthwise.methods.temperature.aligned import SCOPES, STATISTICS, Alignment, Calibrated
+from lengthwise.models.anatomy import Anatomy, anatomy_of
+from lengthwise.models.fingerprint import fingerprint_of
+from lengthwise.progress import Tick, progress
+from lengthwise.tasks import TASKS
+from lengthwise.text import long_sequences, read_texts, shipped_prose, short_sequences
+from lengthwise.version import __version__
+
+SEARCHES = ("solve", "grid")
+Batch = dict[str, Tensor]
+
+
+def calibrate(
+    model: nn.Module,
+    tokenizer: Any,
+    length: int | Sequence[int],
+    *,
+    statistic: str = "pmax",
+    scope: str = "model",
+    search: str = "solve",
+    train_length: int | None = None,
+    text: str | None = None,
+    files: Sequence[str | Path] = (),
+    task: str | None = None,
+    sequences: int = 1,
+    seed: int = 0,
+    method: Method = "none",
+    show_progress: bool = True,
+) -> Alignment:
+    """The alignment of `model` at one length or several; `lengthwise.extend` takes it as a method.
+
+    Sequences come from `text`, from `files`, from samples of a `task`, or from prose that ships with lengthwise. `method` is
+    applied throughout, so that an alignment can be made on top of other methods.
+    """
+    _one_of("statistic", statistic, STATISTICS)
+    _one_of("scope", scope, SCOPES)
+    _one_of("search", search, SEARCHES)
+    lengths = sorted({length} if isinstance(length, int) else set(length))
+    anatomy = anatomy_of(model, train_length)
+    _check_lengths(lengths, anatomy.train_length, sequences)
+    if search == "grid" and scope != "model":
+        raise BadInput(f"--search grid is Algorithm 1, which has scope model; scope {scope} needs --search solve")
+    source, text = _source(text, files, task)
+    batches = {n: _batches(tokenizer, text, task, n, anatomy.train_length, sequences, seed) for n in lengths}
+
+    found: list[Calibrated] = []
+    paths: list[Any] = []
+    forwards = {"grid": len(GRID), "solve": 3}[search] if scope == "model" else 1
+    total = len(lengths) * (forwards + 1) * len(anatomy.layers)
+    with extend(model, method, train_length=train_length), progress("calibrating", total, show_progress) as tick:
+        for n in lengths:
+            short, long = batches[n]
+            run = _Run(model, anatomy, statistic, n, short, long, _shorter(found), tick)
+            result = run.search(search) if scope == "model" else run.in_one_pass(scope)
+            found.append(result.entry)
+            paths.append({"length": n, "path": result.path})
+    return Alignment(
+        statistic=statistic,
+        scope=scope,
+        train_length=anatomy.train_length,
+        target=found[-1].target or 0.0,
+        temperatures=tuple(found),
+        model=fingerprint_of(anatomy),
+        provenance={
+            "lengthwise": __version__,
+            "transformers": transformers.__version__,
+            "torch": torch.__version__,
+            "dtype": str(next(anatomy.stack.parameters()).dtype).removeprefix("torch."),
+            "text": source,
+            "sequences": sequences,
+            "seed": seed,
+            "search": search if scope == "model" else "one pass",
+            "method": method if isinstance(method, str) else repr(method),
+            "searched": paths,
+        },
+    )
+
+
+@dataclass(frozen=True)
+class _Result:
+    entry: Calibrated
+    path: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One length of one model under calibration."""
+
+    model: nn.Module
+    anatomy: Anatomy
+    statistic: str
+    length: int
+    short: Batch
+    long: Batch
+    shorter: tuple[tuple[int, Tensor], ...]
+    tick: Tick
+
+    @property
+    def ladder(self) -> Ladder:
+        return Ladder(self.anatomy.train_length, self.length, self.shorter)
+
+    @property
+    def start(self) -> float:
+        """The log law, as a first guess."""
+        return math.log(self.length) / math.log(self.anatomy.train_length)
+
+    def observed(self, observer: Means, batch: Batch) -> AttentionStatistics:
+        with extend(self.model, "none", train_length=self.anatomy.train_length, observer=observer):
+            run_stack(self.anatomy, batch)
+        result = observer.result()
+        _refuse_nan(self.anatomy, result.of(self.statistic))
+        return result
+
+    def targets(self) -> Tensor:  # [layers, heads]
+        """The statistic at the training length, temperature 1."""
+        self.tick(0, f"training length {self.anatomy.train_length}: measuring")
+        means = Means(len(self.anatomy.layers), least_share=AtSharpness.LEAST_SHARE, tick=self.tick)
+        return self.observed(means, self.short).of(self.statistic)
+
+    def search(self, name: str) -> _Result:
+        targets = self.targets()
+        target = float(targets.mean())
+        forwards = 0
+
+        def forward(g: float) -> float:
+            nonlocal forwards
+            forwards += 1
+            self.tick(0, f"length {self.length}: forward {forwards} at tau {1 / g:.4f}, target {target:.4g}")
+            at = AtSharpness(len(self.anatomy.layers), self.ladder, torch.tensor([[g]]).double(), self.tick)
+            return float(self.observed(at, self.long).of(self.statistic).mean())
+
+        if name == "grid":
+            search = grid_search(forward, target)
+        else:
+            forwards += 1
+            self.tick(0, f"length {self.length}: forward 1, every layer on its way")
+            solver = self.solver(targets.mean(1, keepdim=True))
+            self.observed(solver, self.long)
+            search = solve(forward, solver.curve(), target, self.statistic)
+        g, value = search.best
+        tau = round(1 / g, 2) if name == "grid" else 1 / g
+        return _Result(Calibrated(self.length, tau, value, forwards, target), _path(search))
+
+    def solver(self, targets: Tensor) -> AlignInPass:
+        return AlignInPass(len(self.anatomy.layers), self.ladder, self.statistic, targets, self.start, self.tick)
+
+    def in_one_pass(self, scope: str) -> _Result:
+        targets = self.targets()
+        if scope == "layer":
+            targets = targets.mean(1, keepdim=True)
+        self.tick(0, f"length {self.length}: one forward, every {scope} solved on the way")
+        solver = self.solver(targets)
+        reached = self.observed(solver, self.long).of(self.statistic)
+        if solver.clamped:
+            self._say_clamped(solver.clamped, scope)
+        if scope == "layer":
+            tau, value, target = ((1 / solver.g)[:, 0], reached.mean(1), targets[:, 0])
+        else:
+            tau, value, target = 1 / solver.g, reached, targets
+        return _Result(Calibrated(self.length, tau.tolist(), value.tolist(), 1, target.tolist()), [])
+
+    def _say_clamped(self, clamped: list[tuple[int, int]], scope: str) -> None:
+        where = ", ".join(f"layer {at}" if scope == "layer" else f"layer {at} head {head}" for at, head in clamped[:4])
+        more = f" and {len(clamped) - 4} more" if len(clamped) > 4 else ""
+        if scope == "layer":
+            raise BadInput(
+                f"no temperature brings {where}{more} to the training value at length {self.length}; use scope model"
+            )
+        warnings.warn(
+            f"no temperature brings {where}{more} to its training value; the nearest allowed one is kept", stacklevel=3
+        )
+
+
+def _path(search: Search) -> list[dict[str, Any]]:
+    return [{"tau": 1 / g, "statistic": value} for g, value in search.path]
+
+
+def _shorter(found: list[Calibrated]) -> tuple[tuple[int, Tensor], ...]:
+    """What shorter lengths were given, as sharpness [layers or 1, heads or 1]."""
+    rows = []
+    for entry in found:
+        tau = torch.tensor(entry.tau, dtype=torch.float64)
+        rows.append((entry.length, (1 / tau).reshape(-1, tau.shape[1] if tau.dim() == 2 else 1)))
+    return tuple(rows)
+
+
+def _source(text: str | None, files: Sequence[str | Path], task: str | None) -> tuple[str, str]:
+    """What the sequences are cut from, in words and in full."""
+    if sum((text is not None, bool(files), task is not None)) > 1:
+        raise BadInput("give a text, text files or a task, not several of them")
+    if task is not None:
+        _one_of("task", task, tuple(TASKS))
+        return f"task {task}", ""
+    if files:
+        return ", ".join(Path(path).name for path in files), read_texts(files)
+    return ("given text", text) if text is not None else ("shipped prose", shipped_prose())
+
+
+def _batches(
+    tokenizer: Any, text: str, task: str | None, length: int, train_length: int, sequences: int, seed: int
+) -> tuple[Batch, Batch]:
+    """(short, long): cut from the same text, or samples of the same task."""
+    if task is None:
+        long = long_sequences(tokenizer, text, length, sequences, seed)
+        return {"input_ids": short_sequences(tokenizer, long, train_length)}, {"input_ids": long}
+    make = TASKS[task].samples
+    prompts = make(tokenizer, train_length, 8 * sequences, seed), make(tokenizer, length, sequences, seed)
+    short, long_ = (_padded(tokenizer, [sample.prompt for sample in samples]) for samples in prompts)
+    return short, long_
+
+
+def _padded(tokenizer: Any, prompts: list[str]) -> Batch:
+    rows = [torch.tensor(tokenizer(prompt, verbose=False).input_ids) for prompt in prompts]
+    ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=tokenizer.pad_token_id or 0)
+    return {"input_ids": ids, "attention_mask": torch.nn.utils.rnn.pad_sequence([torch.ones_like(r) for r in rows], True)}
+
+
+def _check_lengths(lengths: list[int], train_length: int, sequences: int) -> None:
+    if not lengths:
+        raise BadInput("give at least one length to calibrate for")
+    if lengths[0] <= train_length:
+        raise BadInput(
+            f"length {lengths[0]} is not above the training length {train_length}: there the model needs no temperature; "
+            "give a larger --length, or the right --train-length"
+        )
+    if sequences < 1:
+        raise BadInput(f"sequences must be at least 1, not {sequences}")
+
+
+def _one_of(what: str, value: str, allowed: Sequence[str]) -> None:
+    if value not in allowed:
+        raise BadInput(f"{what} must be one of {', '.join(allowed)}, not {value!r}")
+
+
+def _refuse_nan(anatomy: Anatomy, values: Tensor) -> None:
+    if bool(values.isfinite().all()):
+        return
+    for name, parameter in anatomy.stack.named_parameters():
+        if not bool(parameter.isfinite().all()):
+            raise BadInput(f"the weights hold NaN or infinity: {name}; the checkpoint is damaged")
+    layer = int((~values.isfinite()).nonzero()[0, 0])
+    raise BadInput(
+        f"the attention of layer {layer} is not finite: the model overflows in {next(anatomy.stack.parameters()).dtype}"
+    )

@@ -1,0 +1,113 @@
+"""How sharp a model's attention is: P_max and entropy, averaged over rows, for every layer and head.
+
+    stats = lengthwise.row_statistics(model, tokenizer(text, return_tensors="pt"))
+    stats.p_max                                                     # [layers, heads]
+
+Works at any length the hidden states fit at: rows are measured a block at a time and only their sums are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lengthwise.attention import Equation, RowStatistics, Visible
+from lengthwise.errors import BadInput
+from lengthwise.extend import Method, extend
+from lengthwise.models.anatomy import Anatomy, anatomy_of
+from lengthwise.progress import Tick, silent
+
+
+@dataclass(frozen=True)
+class AttentionStatistics:
+    """Means over rows; a row that sees no key counts nowhere."""
+
+    p_max: Tensor  # [layers, heads], mean largest probability of a row
+    entropy: Tensor  # [layers, heads], mean entropy of a row, in nats
+    l_max: Tensor  # [layers, heads], mean largest logit of a row
+    rows: int  # rows a head, over the whole batch
+
+    def of(self, statistic: str) -> Tensor:
+        return self.p_max if statistic == "pmax" else self.entropy
+
+
+class Means:
+    """An observer that averages each layer's rows as they pass.
+
+    `least_share` leaves out rows that see no more than this share of what the widest row of their layer sees. Half makes short
+    and long inputs of a causal model comparable; in an encoder, where all rows see everything, it leaves out none.
+    """
+
+    def __init__(self, layers: int, least_share: float = 0.0, tick: Tick = silent) -> None:
+        self.least_share = least_share
+        self.tick = tick
+        self.layers: list[AttentionStatistics | None] = [None] * layers
+
+    def before(self, layer: int, equation: Equation) -> Equation:
+        return equation
+
+    def after(self, layer: int, equation: Equation, rows: RowStatistics) -> None:
+        weights = row_weights(equation.visible, self.least_share)
+        count = int(weights.expand(rows.lse.shape[0], -1, -1).sum())
+        p_max, entropy, l_max = (mean_rows(field, weights).mean(0) for field in (rows.p_max, rows.entropy, rows.l_max))
+        self.layers[layer] = AttentionStatistics(p_max, entropy, l_max, count)
+        self.tick(1)
+
+    def result(self) -> AttentionStatistics:
+        found = [layer for layer in self.layers if layer is not None]
+        p_max, entropy, l_max = (
+            torch.stack([getattr(layer, name) for layer in found]).cpu() for name in ("p_max", "entropy", "l_max")
+        )
+        return AttentionStatistics(p_max, entropy, l_max, found[0].rows)
+
+
+def row_weights(visible: Visible, least_share: float) -> Tensor:  # [batch or 1, 1, queries], 1 for rows that count
+    n = visible.count
+    widest = n.amax(-1, keepdim=True)
+    return ((n > least_share * widest) & (n > 0))[:, None].float()
+
+
+def mean_rows(field: Tensor, weights: Tensor) -> Tensor:  # [..., batch, heads, queries] -> [..., batch, heads]
+    """The mean over counted rows, weighted so that a further plain mean over the batch counts every row once."""
+    weights = weights.expand(field.shape[-3], -1, -1)
+    # Rows that see nothing hold -inf, which 0 does not take away
+    kept = field.masked_fill(weights == 0, 0.0).sum(-1)
+    return kept * len(weights) / weights.sum()
+
+
+def row_statistics(
+    model: nn.Module,
+    batch: Tensor | Mapping[str, Tensor],
+    *,
+    method: Method = "none",
+    train_length: int | None = None,
+    least_share: float = 0.0,
+) -> AttentionStatistics:
+    """Run the model's stack once over token ids (or a tokenizer's batch) and average every layer and head."""
+    anatomy = anatomy_of(model, train_length)
+    means = Means(len(anatomy.layers), least_share)
+    with extend(model, method, train_length=train_length, observer=means):
+        run_stack(anatomy, batch)
+    return means.result()
+
+
+def run_stack(anatomy: Anatomy, batch: Tensor | Mapping[str, Tensor]) -> None:
+    """One forward of the extended stack, without gradients, dropout or a cache."""
+    inputs: dict[str, Any] = {"input_ids": batch} if isinstance(batch, Tensor) else dict(batch)
+    inputs = {key: inputs[key] for key in ("input_ids", "attention_mask") if key in inputs}
+    if "input_ids" not in inputs:
+        raise BadInput("a batch needs input_ids: pass token ids or what a tokenizer returns")
+    device = next(anatomy.stack.parameters()).device
+    if anatomy.causal:
+        inputs["use_cache"] = False
+    was_training = anatomy.stack.training
+    anatomy.stack.eval()
+    try:
+        with torch.inference_mode():
+            anatomy.stack(**{key: v.to(device) if isinstance(v, Tensor) else v for key, v in inputs.items()})
+    finally:
+        anatomy.stack.train(was_training)

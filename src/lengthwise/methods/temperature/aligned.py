@@ -1,0 +1,156 @@
+"""Aligned: the calibrated temperatures of one model, as a table over length.
+
+    g(n) = 1                                       up to the training length, exactly
+    g(n) linear in ln n between calibrated lengths, so that a log law is represented without error
+    g(n) = the last value beyond the last calibrated length, and a warning says so once
+
+The values come from Algorithm 1 of paper 000 (see `lengthwise.calibrate`): one for the model, one a layer, or one a layer and
+head. The file format is `lengthwise.alignment/1`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lengthwise.errors import BadInput
+
+FORMAT = "lengthwise.alignment/1"
+STATISTICS = ("pmax", "entropy")
+SCOPES = ("model", "layer", "head")
+# A number for the model, one a layer, or one a layer and head
+Table = float | list[float] | list[list[float]]
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """What calibration found at one length."""
+
+    length: int  # keys visible to a row
+    tau: Table  # the temperature, shaped as the scope says
+    statistic: Table  # the statistic at that temperature, measured in the last forward
+    forwards: int  # long forwards it took
+    target: Table | None = None  # what it was solved for: the statistic at the training length on the same text
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """A calibrated table of temperatures; a method that fills the temperature slot."""
+
+    statistic: str  # "pmax" or "entropy"
+    scope: str  # "model", "layer" or "head"
+    train_length: int
+    target: Table  # the statistic at the training length, shaped as the scope says; of the text of the last length
+    temperatures: tuple[Calibrated, ...]  # by increasing length
+    model: dict[str, Any] = field(default_factory=dict)  # fingerprint of the model it was made for
+    provenance: dict[str, Any] = field(default_factory=dict)  # how it was made
+    _said: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _require(self.statistic in STATISTICS, f"statistic must be one of {', '.join(STATISTICS)}, not {self.statistic!r}")
+        _require(self.scope in SCOPES, f"scope must be one of {', '.join(SCOPES)}, not {self.scope!r}")
+        _require(self.train_length > 1, f"train_length must be above 1, not {self.train_length}")
+        _require(len(self.temperatures) > 0, "temperatures is empty")
+        lengths = [entry.length for entry in self.temperatures]
+        _require(lengths == sorted(set(lengths)), f"lengths must increase, not {lengths}")
+        _require(lengths[0] > self.train_length, f"length {lengths[0]} is not above the training length {self.train_length}")
+        depth = SCOPES.index(self.scope)
+        for entry in self.temperatures:
+            tau = torch.tensor(entry.tau, dtype=torch.float64)
+            _require(tau.dim() == depth, f"scope {self.scope} needs {depth} levels of lists in tau at length {entry.length}")
+            _require(bool(((tau > 0) & tau.isfinite()).all()), f"a tau at length {entry.length} is not a positive number")
+
+    def tau(self, length: int) -> Tensor:
+        """The temperature at one length, [] or [layers] or [layers, heads]."""
+        return 1 / self._sharpness(torch.tensor(float(length), dtype=torch.float64))
+
+    def inverse_temperature(self, visible: Tensor, layer: int = 0) -> Tensor:
+        if layer == 0:
+            self._say_once_when_beyond(visible)
+        g = self._sharpness(visible.double())  # [..., rows] + [] or [layers] or [layers, heads]
+        if self.scope == "model":
+            return g.float()
+        g = g[..., layer, :] if self.scope == "head" else g[..., layer]
+        # Heads go where [batch, 1, rows] keeps its axis of 1
+        return (g.movedim(-1, -2).squeeze(-3) if self.scope == "head" else g).float()
+
+    def _sharpness(self, n: Tensor) -> Tensor:
+        """1/tau at every n, the table's own axes behind those of n."""
+        taus = torch.tensor([entry.tau for entry in self.temperatures], dtype=torch.float64, device=n.device)
+        return interpolate(n, self.train_length, [entry.length for entry in self.temperatures], 1 / taus)
+
+    def _say_once_when_beyond(self, visible: Tensor) -> None:
+        last = self.temperatures[-1].length
+        if "beyond" in self._said or visible.numel() == 0 or (n := int(visible.max())) <= last:
+            return
+        self._said.add("beyond")
+        warnings.warn(
+            f"an input of {n} tokens is beyond the last calibrated length {last}; its temperature is held there. "
+            f"Calibrate with --length {n} for a measured one.",
+            stacklevel=2,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "model": self.model,
+            "statistic": self.statistic,
+            "scope": self.scope,
+            "train_length": self.train_length,
+            "target": self.target,
+            "temperatures": [vars(entry) for entry in self.temperatures],
+            "provenance": self.provenance,
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Written beside and moved into place, so that a killed process leaves no half of a file."""
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(f".{path.name}.{os.getpid()}.part")
+        part.write_text(json.dumps(self.to_json(), indent=2) + "\n")
+        part.replace(path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Alignment:
+        try:
+            document = json.loads(Path(path).read_text())
+        except FileNotFoundError:
+            raise BadInput(f"no alignment file {path}; make one with `lengthwise calibrate`") from None
+        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise BadInput(f"{path} is not an alignment file: {error}") from None
+        found = document.get("format") if isinstance(document, dict) else None
+        if found != FORMAT:
+            raise BadInput(f"{path} is not an alignment file: its format is {found!r}, not {FORMAT!r}")
+        try:
+            entries = tuple(Calibrated(**entry) for entry in document["temperatures"])
+            names = ("statistic", "scope", "train_length", "target", "model", "provenance")
+            return cls(temperatures=entries, **{name: document[name] for name in names})
+        except (KeyError, TypeError, ValueError) as error:
+            raise BadInput(f"{path} is damaged: {error}") from None
+
+
+def interpolate(n: Tensor, train_length: int, lengths: list[int], values: Tensor) -> Tensor:
+    """g at every n, linear in ln n through 1 at the training length and `values` [lengths, ...] at `lengths`.
+
+    Exactly 1 up to the training length, the last value beyond the last length. The axes of one value follow those of n.
+    """
+    knots = torch.tensor([train_length, *lengths], device=n.device).double()
+    values = torch.cat([torch.ones_like(values[:1]), values])  # [knots, ...]
+    inside = n.clamp(knots[0], knots[-1])
+    right = torch.searchsorted(knots, inside.contiguous()).clamp(1, len(lengths))
+    x0, x1 = knots[right - 1].log(), knots[right].log()
+    weight = ((inside.log() - x0) / (x1 - x0)).reshape((*n.shape, *[1] * (values.dim() - 1)))
+    g = torch.lerp(values[right - 1], values[right], weight)
+    return torch.where((n <= train_length).reshape(weight.shape), torch.ones_like(g), g)
+
+
+def _require(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise BadInput(f"an alignment cannot be built: {otherwise}")

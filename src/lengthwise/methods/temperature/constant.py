@@ -1,0 +1,27 @@
+"""Constant: one temperature for every length, such as a baked checkpoint carries.
+
+    g = 1 / tau
+
+Short inputs are not spared. Use a calibrated alignment to have them exactly as before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from lengthwise.errors import BadInput
+
+
+@dataclass(frozen=True)
+class Constant:
+    tau: float
+
+    def __post_init__(self) -> None:
+        if not self.tau > 0:
+            raise BadInput(f"constant needs tau > 0, not {self.tau}")
+
+    def inverse_temperature(self, visible: Tensor, layer: int = 0) -> Tensor:
+        return torch.full_like(visible, 1 / self.tau, dtype=torch.float32)

@@ -1,0 +1,22 @@
+"""Llama 4's attention temperature: a step up at every multiple of a fixed length.
+
+    g(n) = 1 + beta ln(1 + floor(n / floor_length))                 beta 0.1, floor length 8192
+
+In a causal model n is the row's position plus one, which makes this Llama 4's own formula.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Llama4:
+    beta: float = 0.1
+    floor_length: int = 8192
+
+    def inverse_temperature(self, visible: Tensor, layer: int = 0) -> Tensor:
+        steps = visible.div(self.floor_length, rounding_mode="floor")
+        return (1 + self.beta * steps.double().log1p()).float()

@@ -1,0 +1,24 @@
+"""Log: sharpen in proportion to the logarithm of the length.
+
+    g(n) = ln n / ln n_train                                        Su 2021; Yao et al. 2021; paper 000's baseline
+
+The temperature log_n(n_train) of paper 000's tables. Rows that see fewer keys than the training length keep g = 1 unless
+`clamp` is off.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Log:
+    train_length: int
+    clamp: bool = True
+
+    def inverse_temperature(self, visible: Tensor, layer: int = 0) -> Tensor:
+        n = visible.clamp_min(self.train_length if self.clamp else 1)
+        return n.double().log().div(math.log(self.train_length)).float()

@@ -1,0 +1,58 @@
+"""Proposition 1: the temperature that keeps P_max, for Gaussian logits whose largest entry does not grow.
+
+    A t^2 - B t + C = 0, larger root                                paper 000, section 6.2 and appendix A.2
+    A = ln n + ln P,  B = ln n_train + ln P + s_train^2 / 2,  C = s^2 / 2
+
+P and s_train belong to the sorted, then averaged logit vector of layer 0 at the training length, s to the same at the
+extrapolated length (not to Algorithm 1's averages). The formula comes from P = exp(l_max / t) / (n exp(s^2 / (2 t^2))). It can
+have no real root; then no temperature restores P_max under its assumptions, and we say so.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from lengthwise.errors import BadInput
+
+
+def proposition1(train_length: float, length: float, p_max: float, sigma_train: float, sigma: float) -> float:
+    """The temperature at `length`, or BadInput when the quadratic has no positive real root."""
+    a = math.log(length) + math.log(p_max)
+    b = math.log(train_length) + math.log(p_max) + sigma_train**2 / 2
+    c = sigma**2 / 2
+    discriminant = b * b - 4 * a * c
+    if discriminant < 0 or a <= 0 or b <= 0:
+        raise BadInput(
+            f"Proposition 1 has no real root at length {length:g} (A = {a:.3f}, B = {b:.3f}, C = {c:.3f}): no temperature "
+            "restores P_max for such Gaussian logits; calibrate with `lengthwise calibrate` instead"
+        )
+    return (b + math.sqrt(discriminant)) / (2 * a)
+
+
+@dataclass(frozen=True)
+class Proposition1:
+    """`sigma` is taken as constant in n when not given apart from `sigma_train`."""
+
+    train_length: int
+    p_max: float
+    sigma_train: float
+    sigma: float | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.p_max <= 1 or self.sigma_train < 0 or (self.sigma or 0) < 0:
+            raise BadInput(
+                f"proposition1 needs 0 < p_max <= 1 and sigmas >= 0, not p_max={self.p_max}, sigma_train={self.sigma_train}"
+            )
+
+    def inverse_temperature(self, visible: Tensor, layer: int = 0) -> Tensor:
+        sigma = self.sigma_train if self.sigma is None else self.sigma
+        lengths, where = torch.unique(visible.clamp_min(self.train_length), return_inverse=True)
+        g = [
+            1.0 if n <= self.train_length else 1 / proposition1(self.train_length, n, self.p_max, self.sigma_train, sigma)
+            for n in lengths.tolist()
+        ]
+        return torch.tensor(g, device=visible.device)[where]

@@ -1,0 +1,24 @@
+"""Softmax plus: the log law with 512 as its base, whatever the training length.
+
+    g(n) = ln n / ln 512                                            Su 2022 (GAU-alpha); paper 003, Table 6
+
+Equals `log` for a model trained on 512 tokens. Meant for models trained with it, so short rows are flattened (g < 1) by
+default, as there; `clamp` keeps them at 1.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class SoftmaxPlus:
+    base: int = 512
+    clamp: bool = False
+
+    def inverse_temperature(self, visible: Tensor, layer: int = 0) -> Tensor:
+        n = visible.clamp_min(self.base if self.clamp else 1)
+        return n.double().log().div(math.log(self.base)).float()

@@ -1,0 +1,20 @@
+"""SSMax, the scalable softmax: an exponent that grows with the logarithm of the length.
+
+    g(n) = s ln n                                                   Nakanishi 2025; s about 0.43 after training
+
+Meant for models trained with it; `s` is then theirs. At s = 1 / ln(n_train) it equals `log` without its clamp.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class SSMax:
+    s: float = 0.43
+
+    def inverse_temperature(self, visible: Tensor, layer: int = 0) -> Tensor:
+        return visible.clamp_min(1).double().log().mul(self.s).float()

@@ -1,0 +1,33 @@
+"""YaRN's factor: the temperature that YaRN sets beside its frequencies.
+
+    g = (0.1 ln s + 1)^2                                            Peng et al. 2023, section 3.4
+
+`factor` is s, the same for every length, short inputs included, as in YaRN itself. Without it s is each row's own
+max(1, n / n_train), which leaves short inputs alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from lengthwise.errors import BadInput
+
+
+@dataclass(frozen=True)
+class YarnFactor:
+    train_length: int
+    factor: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.factor is not None and self.factor < 1:
+            raise BadInput(f"yarn_factor needs factor >= 1, not {self.factor}: it says how many times longer inputs get")
+
+    def inverse_temperature(self, visible: Tensor, layer: int = 0) -> Tensor:
+        if self.factor is None:
+            s = visible.double().div(self.train_length).clamp_min(1)
+        else:
+            s = torch.full_like(visible, self.factor, dtype=torch.float64)
+        return (0.1 * s.log() + 1).square().float()

@@ -1,0 +1,124 @@
+"""What lengthwise must know of a loaded model: which stack it extends, its attention layers, and who owns their bias.
+
+Encoder-decoders are extended in the encoder, where the long input is read; decoders and encoders in their only stack.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from lengthwise.errors import BadInput
+
+T5_FAMILIES = ("t5", "mt5", "umt5", "switch_transformers")
+# T5's own pre-training length; its config does not always say
+T5_TRAIN_LENGTH = 512
+
+
+@dataclass(frozen=True)
+class Anatomy:
+    """One model's stack of self-attention layers."""
+
+    family: str  # transformers' model_type
+    stack: nn.Module  # the module whose forward runs all layers
+    layers: tuple[nn.Module, ...]  # attention modules, first to last
+    bias_owners: tuple[nn.Module | None, ...]  # for each layer, the attention module that holds its learned bias
+    heads: int
+    key_size: int
+    train_length: int
+    causal: bool
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What a method may take from the model when its spec leaves it out."""
+        return {"train_length": self.train_length, "key_size": self.key_size}
+
+    @property
+    def is_t5(self) -> bool:
+        return self.family in T5_FAMILIES
+
+
+def unwrapped(model: nn.Module) -> Any:
+    """The transformers model inside compile, data-parallel and PEFT wrappers."""
+    inner: Any = getattr(model, "_orig_mod", model)
+    inner = inner if hasattr(inner, "config") else getattr(inner, "module", inner)
+    return inner.get_base_model() if hasattr(inner, "get_base_model") else inner
+
+
+def anatomy_of(model: nn.Module, train_length: int | None = None) -> Anatomy:
+    """Find the stack to extend and its attention layers, or say why this model cannot be extended."""
+    inner = unwrapped(model)
+    if not hasattr(inner, "config") or not hasattr(inner.config, "model_type"):
+        raise BadInput(f"{type(model).__name__} is not a transformers model: it has no config with a model_type")
+    stack = _stack(inner)
+    config = stack.config
+    layers = _attention_layers(stack)
+    if not layers:
+        raise BadInput(f"{type(inner).__name__} has no attention layer that lengthwise can find")
+    family = str(inner.config.model_type)
+    _refuse_half_precision_t5(family, stack)
+    heads = int(getattr(config, "num_attention_heads", 0) or config.num_heads)
+    return Anatomy(
+        family=family,
+        stack=stack,
+        layers=layers,
+        bias_owners=_bias_owners(layers),
+        heads=heads,
+        key_size=_key_size(config, heads),
+        train_length=_train_length(config, family) if train_length is None else train_length,
+        causal=bool(getattr(layers[0], "is_causal", False)),
+    )
+
+
+def _stack(model: Any) -> Any:
+    """The innermost transformers model that runs the layers; the encoder where there are two."""
+    if getattr(model.config, "is_encoder_decoder", False) or model.config.model_type in T5_FAMILIES:
+        # T5's classification heads keep the flag but nest the stacks one level down
+        for module in model.modules():
+            if hasattr(module, "encoder") and hasattr(module.encoder, "config"):
+                return module.encoder
+        return model.get_encoder()
+    return model.get_decoder() if hasattr(model, "get_decoder") else model.base_model
+
+
+def _attention_layers(stack: nn.Module) -> tuple[nn.Module, ...]:
+    """Innermost modules called ...Attention; wrappers such as BertAttention around BertSelfAttention are passed over."""
+    named = [module for module in stack.modules() if type(module).__name__.endswith("Attention")]
+    inner = [m for m in named if not any(child in named for child in m.modules() if child is not m)]
+    return tuple(m for m in inner if "Cross" not in type(m).__name__)
+
+
+def _bias_owners(layers: tuple[nn.Module, ...]) -> tuple[nn.Module | None, ...]:
+    owners: list[nn.Module | None] = []
+    for layer in layers:
+        if getattr(layer, "has_relative_attention_bias", False):
+            owners.append(layer)
+        else:
+            owners.append(owners[-1] if owners else None)
+    return tuple(owners)
+
+
+def _key_size(config: Any, heads: int) -> int:
+    for name in ("d_kv", "head_dim"):
+        if getattr(config, name, None):
+            return int(getattr(config, name))
+    return int(config.hidden_size) // heads
+
+
+def _train_length(config: Any, family: str) -> int:
+    rope = getattr(config, "rope_parameters", None) or {}
+    original = rope.get("original_max_position_embeddings") if isinstance(rope, dict) else None
+    if family in T5_FAMILIES:
+        return int(getattr(config, "n_positions", None) or T5_TRAIN_LENGTH)
+    for length in (original, getattr(config, "max_position_embeddings", None), getattr(config, "n_positions", None)):
+        if length:
+            return int(length)
+    raise BadInput(f"the config of this {family} model does not tell its training length; give it as train_length")
+
+
+def _refuse_half_precision_t5(family: str, stack: nn.Module) -> None:
+    if family in T5_FAMILIES and next(stack.parameters()).dtype == torch.float16:
+        raise BadInput("a T5 in float16 overflows in its feed-forward layers; load it in bfloat16 or float32 (--dtype float32)")

@@ -1,0 +1,134 @@
+"""transformers' masks as runs of keys.
+
+Registered beside the attention function, this builds, once a forward, what every layer then reads: start, stop and position of
+each row as one small integer tensor, [batch, 1, queries, 3]. Four axes, because transformers passes four-dimensional masks
+through untouched, and a tensor, because caches, hooks and batch-splitting know how to carry one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.masking_utils import (
+    ALL_MASK_ATTENTION_FUNCTIONS,
+    bidirectional_mask_function,
+    causal_mask_function,
+)
+
+from lengthwise.attention import Visible
+from lengthwise.errors import BadInput
+
+
+@dataclass
+class ForwardMask:
+    """What one forward shares between its layers."""
+
+    visible: Visible
+    # How transformers itself would have made this mask, by the name of an implementation; unset when it cannot be known
+    stock: Callable[[str], Tensor | None] | None = None
+    made: dict[Any, Any] = field(default_factory=dict)  # stock masks and dense biases, made at most once a forward
+
+    def once(self, key: Any, make: Callable[[], Any]) -> Any:
+        if key not in self.made:
+            self.made[key] = make()
+        return self.made[key]
+
+
+def build_mask(
+    batch_size: int,
+    q_length: int,
+    kv_length: int,
+    q_offset: int | Tensor = 0,
+    kv_offset: int = 0,
+    mask_function: Callable[..., Tensor] = causal_mask_function,
+    attention_mask: Tensor | None = None,
+    device: torch.device | None = None,
+    **kwargs: Any,
+) -> Tensor:
+    """The entry for transformers' AttentionMaskInterface."""
+    if attention_mask is not None and attention_mask.dim() == 4:
+        return attention_mask
+    device = attention_mask.device if attention_mask is not None else device
+    offset = q_offset - kv_offset
+    if mask_function in (causal_mask_function, bidirectional_mask_function):
+        causal = mask_function is causal_mask_function
+        visible = Visible.build(q_length, kv_length, causal=causal, offset=offset, device=device)
+    else:
+        visible = _evaluated(mask_function, batch_size, q_length, kv_length, q_offset, kv_offset, device)
+    if attention_mask is not None:
+        shown = torch.nn.functional.pad(attention_mask.bool(), (0, max(0, kv_offset + kv_length - attention_mask.shape[1])))
+        shown = shown[:, kv_offset : kv_offset + kv_length]
+        if not bool(shown.all()):
+            visible = visible.without(shown)
+
+    def stock(name: str) -> Tensor | None:
+        make = ALL_MASK_ATTENTION_FUNCTIONS[name]
+        sizes = {"batch_size": batch_size, "q_length": q_length, "kv_length": kv_length}
+        offsets = {"q_offset": q_offset, "kv_offset": kv_offset, "device": device}
+        mask: Tensor | None = make(**sizes, **offsets, mask_function=mask_function, attention_mask=attention_mask, **kwargs)
+        return mask
+
+    return encode(ForwardMask(visible, stock), batch_size)
+
+
+def encode(mask: ForwardMask, batch_size: int) -> Tensor:  # [batch, 1, queries, 3]
+    visible = mask.visible
+    rows = torch.stack([visible.start, visible.stop, visible.position.expand_as(visible.start)], -1)
+    tensor = rows[:, None].expand(batch_size, -1, -1, -1)
+    if visible.hidden is not None:
+        # Holes do not fit into runs: the plain mask of transformers says all
+        tensor = visible.mask()[:, None].expand(batch_size, -1, -1, -1)
+    tensor.lengthwise = mask  # type: ignore[attr-defined]
+    return tensor
+
+
+def decode(tensor: Tensor | None, queries: int, keys: int, causal: bool, device: torch.device) -> ForwardMask:
+    """What a layer was handed: our runs, a boolean or additive mask of the caller's, or nothing."""
+    if tensor is None:
+        return ForwardMask(Visible.build(queries, keys, causal=causal, device=device))
+    carried = getattr(tensor, "lengthwise", None)
+    if isinstance(carried, ForwardMask) and carried.visible.keys == keys and carried.visible.start.device == device:
+        return carried
+    if tensor.dtype == torch.int64 and tensor.shape[-1] == 3:
+        start, stop, position = tensor[:, 0].unbind(-1)
+        return ForwardMask(Visible(start, stop, position[0], keys))
+    return ForwardMask(_of_dense(tensor, queries, keys))
+
+
+def _of_dense(mask: Tensor, queries: int, keys: int) -> Visible:
+    if mask.dim() != 4 or mask.shape[1] != 1 or mask.shape[-1] < keys:
+        raise BadInput(f"an attention mask of shape {tuple(mask.shape)} cannot be read; give one of shape [batch, tokens]")
+    seen = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
+    if mask.dtype != torch.bool and bool((mask[seen] != 0).any()):
+        raise BadInput("this attention mask adds numbers to the logits; lengthwise reads masks that only hide keys")
+    seen = seen[:, 0, :, :keys].expand(-1, queries, -1)
+    position = torch.arange(queries, device=mask.device) + keys - queries
+    common = seen.any(1)
+    if bool((seen == common[:, None]).all()):
+        return Visible.build(queries, keys, padding=common)
+    return Visible.of_mask(lambda rows: seen[:, rows], queries, keys, position)
+
+
+def _evaluated(
+    rule: Callable[..., Tensor],
+    batch: int,
+    queries: int,
+    keys: int,
+    q_offset: int | Tensor,
+    kv_offset: int,
+    device: torch.device | None,
+) -> Visible:
+    """A sliding window, packed sequences, chunks: ask transformers' rule, a few rows at a time."""
+    b = torch.arange(batch, device=device)[:, None, None]
+    h = torch.zeros((1, 1, 1), dtype=torch.long, device=device)
+    k = torch.arange(keys, device=device) + kv_offset
+
+    def mask(rows: Tensor) -> Tensor:
+        seen = rule(b, h, (rows + q_offset)[None, :, None], k[None, None, :])
+        return seen.expand(batch, len(rows), keys)
+
+    return Visible.of_mask(mask, queries, keys, torch.arange(queries, device=device) + q_offset - kv_offset)

@@ -1,0 +1,179 @@
+"""The one attention function that lengthwise puts into transformers, while a model is extended and no longer.
+
+Each attention module carries its `Layer`; the function turns what transformers hands it into an `Equation` and solves it. On
+inputs up to the training length that the method leaves alone, the model's own implementation runs with its own arguments, so
+that short inputs give bit for bit what they gave before.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from lengthwise.attention import DistanceBias, Equation, RowStatistics, attention
+from lengthwise.errors import BadInput
+from lengthwise.models.masks import ForwardMask, build_mask, decode
+from lengthwise.slots import Slots
+
+# Must not contain "sdpa", "flex" or "flash": transformers reads meaning into those
+NAME = "lengthwise"
+LAYER = "_lengthwise_layer"
+
+
+class Observer(Protocol):
+    """Watches the layers of a running forward; calibration and measurement are observers."""
+
+    def before(self, layer: int, equation: Equation) -> Equation:
+        """May replace the equation that the layer is about to solve."""
+        ...
+
+    def after(self, layer: int, equation: Equation, rows: RowStatistics) -> None: ...
+
+
+@dataclass
+class Layer:
+    """What one attention module knows while its model is extended."""
+
+    index: int
+    slots: Slots
+    stock: str  # the implementation the model came with
+    train_length: int
+    bias_owner: nn.Module | None
+    implementation: str = "auto"
+    observer: Observer | None = None
+    visits: int = 0
+    _short: dict[int, bool] = field(default_factory=dict)
+
+    def is_stock(self, keys: int) -> bool:
+        """Whether inputs of this many keys are the old model's, bit for bit."""
+        if self.observer is not None or self.implementation != "auto" or keys > self.train_length:
+            return False
+        if keys not in self._short:
+            self._short[keys] = self.slots.leaves_alone(keys, self.index)
+        return self._short[keys]
+
+
+def attention_forward(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    position_bias: Tensor | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, Any]:
+    """The entry for transformers' AttentionInterface."""
+    layer: Layer | None = module.__dict__.get(LAYER)
+    if layer is None:
+        raise BadInput(f"{type(module).__name__} shares a config with an extended stack but is not part of it")
+    layer.visits += 1
+    causal = kwargs.get("is_causal")
+    causal = getattr(module, "is_causal", False) if causal is None else causal
+    mask = decode(attention_mask, query.shape[2], key.shape[2], causal, query.device)
+    if mask.stock is not None and layer.is_stock(key.shape[2]):
+        if scaling is not None:
+            kwargs["scaling"] = scaling
+        return _stock(module, layer, mask, query, key, value, {**kwargs, "dropout": dropout})
+    _refuse_unknown(module, kwargs)
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    g = layer.slots.inverse_temperature(mask.visible.n, layer.index)
+    equation = Equation(
+        query, key, value, mask.visible, float(scale), bias_of(layer.bias_owner), g, dropout if module.training else 0.0
+    )
+    output = _solved(layer, equation)
+    return output.transpose(1, 2).contiguous(), None
+
+
+def _solved(layer: Layer, equation: Equation) -> Tensor:
+    if layer.observer is None:
+        return attention(equation, implementation=layer.implementation)[0]
+    equation = layer.observer.before(layer.index, equation)
+    output, rows = attention(equation, statistics=True, implementation=layer.implementation)
+    assert rows is not None
+    layer.observer.after(layer.index, equation, rows)
+    return output
+
+
+def bias_of(owner: nn.Module | None) -> DistanceBias | None:
+    """The learned bias as a table over distances, with the bucket edges transformers itself computes."""
+    if owner is None:
+        return None
+    radius = int(owner.relative_attention_max_distance)  # type: ignore[arg-type]
+    # The class's own function: the instance's is replaced while the model is extended
+    dense = type(owner).compute_bias(owner, 1, 2 * radius + 1, past_seen_tokens=radius)  # type: ignore[attr-defined]
+    return DistanceBias(dense[0, :, 0])
+
+
+def _stock(
+    module: nn.Module, layer: Layer, mask: ForwardMask, query: Tensor, key: Tensor, value: Tensor, kwargs: dict[str, Any]
+) -> tuple[Tensor, Any]:
+    assert mask.stock is not None
+    owner = layer.bias_owner
+    if owner is not None:
+        q, k = query.shape[2], key.shape[2]
+        kwargs["position_bias"] = mask.once(
+            (owner, q, k),
+            lambda: type(owner).compute_bias(owner, q, k, device=query.device),  # type: ignore[attr-defined]
+        )
+    make = mask.stock
+    stock_mask = mask.once(layer.stock, lambda: make(layer.stock))
+    output, weights = _stock_function(module, layer.stock)(module, query, key, value, stock_mask, **kwargs)
+    return output, weights
+
+
+def _stock_function(module: nn.Module, name: str) -> Callable[..., Any]:
+    eager = sys.modules[type(module).__module__].__dict__.get("eager_attention_forward")
+    function = ALL_ATTENTION_FUNCTIONS.get(name, eager)
+    if function is None:
+        raise BadInput(f"{type(module).__name__}'s own attention implementation {name!r} cannot be found")
+    return function  # type: ignore[no-any-return]
+
+
+def _refuse_unknown(module: nn.Module, kwargs: dict[str, Any]) -> None:
+    """Things some families put inside the softmax that the equation does not have."""
+    for name, what in (("softcap", "caps its logits (softcap)"), ("s_aux", "has learned attention sinks")):
+        if kwargs.get(name) is not None:
+            raise BadInput(f"{type(module).__name__} {what}, which is outside lengthwise's equation: it cannot be extended")
+    if kwargs.get("output_attentions"):
+        raise BadInput("attention weights are never kept while a model is extended; ask lengthwise.row_statistics instead")
+
+
+_users = 0
+
+
+@contextmanager
+def registered() -> Iterator[None]:
+    """Put the function and the mask into transformers' two lists while somebody needs them."""
+    global _users
+    lists = type(ALL_ATTENTION_FUNCTIONS)._global_mapping, type(ALL_MASK_ATTENTION_FUNCTIONS)._global_mapping
+    if _users == 0:
+        for mapping, function in zip(lists, (attention_forward, build_mask), strict=True):
+            mapping[NAME] = function
+    _users += 1
+    try:
+        yield
+    finally:
+        _users -= 1
+        if _users == 0:
+            for mapping in lists:
+                mapping.pop(NAME, None)
+
+
+def no_dense_bias(owner: nn.Module) -> Callable[..., Tensor]:
+    """Takes the place of `compute_bias`, whose (1, heads, L, L) tensor nobody reads any more."""
+
+    def compute_bias(*_: Any, **__: Any) -> Tensor:
+        weight: Tensor = owner.relative_attention_bias.weight  # type: ignore[assignment, union-attr]
+        return torch.zeros((1, 1, 1, 1), dtype=weight.dtype, device=weight.device)
+
+    return compute_bias

@@ -1,0 +1,98 @@
+"""The five places of the one equation that a method can fill, and what happens when two methods meet.
+
+    logit(i, j) = g(n) * (similarity(rotate(q_i), rotate(k_j)) + bias(p_j - p_i)),   j in visible(i)
+
+A method fills a slot by having that slot's function; nothing else distinguishes methods. Temperatures of several methods
+multiply; any other slot claimed twice is an error that names both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from lengthwise.errors import BadInput
+
+# slot -> the function whose presence claims it
+CLAIMS = {
+    "temperature": "inverse_temperature",
+    "similarity": "similarity",
+    "rotation": "rotate",
+    "bias": "distance_bias",
+    "visible": "narrow",
+}
+
+
+@runtime_checkable
+class Temperature(Protocol):
+    """Fills the temperature slot: g = 1/tau, which multiplies the whole logit, bias included."""
+
+    def inverse_temperature(self, visible: Tensor, layer: int = 0) -> Tensor:
+        """n [..., rows] -> g; [batch, 1, rows] may become [batch, heads, rows] where every head has its own."""
+        ...
+
+
+@dataclass(frozen=True)
+class Slots:
+    """Which method fills which slot of one model's equation."""
+
+    temperature: tuple[Temperature, ...] = ()
+    similarity: object | None = None
+    rotation: object | None = None
+    bias: object | None = None
+    visible: object | None = None
+
+    @classmethod
+    def of(cls, methods: Iterable[object]) -> Slots:
+        """The slots of several methods together."""
+        slots = cls()
+        for method in methods:
+            slots = slots.claimed_by(method)
+        return slots
+
+    def claimed_by(self, method: Any) -> Slots:
+        claims = [slot for slot, function in CLAIMS.items() if hasattr(method, function)]
+        if not claims:
+            raise BadInput(f"{_name(method)} fills no slot: a method needs one of {', '.join(CLAIMS.values())}")
+        filled: dict[str, Any] = dict.fromkeys(claims, method)
+        for slot in claims:
+            if slot == "temperature":
+                filled[slot] = (*self.temperature, method)
+            elif (holder := getattr(self, slot)) is not None:
+                raise BadInput(f"{_name(holder)} and {_name(method)} both fill the {slot} slot; leave one of them out")
+        return replace(self, **filled)
+
+    def and_(self, other: Slots) -> Slots:
+        """Both together, as if their methods had been named in one spec."""
+        slots = replace(self, temperature=self.temperature + other.temperature)
+        for slot in ("similarity", "rotation", "bias", "visible"):
+            if (method := getattr(other, slot)) is not None:
+                slots = slots.claimed_by(method)
+        return slots
+
+    @property
+    def filled(self) -> tuple[str, ...]:
+        return tuple(slot for slot in CLAIMS if getattr(self, slot))
+
+    def inverse_temperature(self, visible: Tensor, layer: int) -> Tensor | None:
+        """The product of all laws at n = `visible`, [batch, 1, rows]; None where no law is set."""
+        product: Tensor | None = None
+        for law in self.temperature:
+            g = law.inverse_temperature(visible, layer)
+            product = g if product is None else product * g
+        return product
+
+    def leaves_alone(self, length: int, layer: int) -> bool:
+        """True when rows that see up to `length` keys keep exactly the model's own equation."""
+        if self.filled not in ((), ("temperature",)):
+            return False
+        g = self.inverse_temperature(torch.arange(1, length + 1)[None, None], layer)
+        return g is None or bool((g == 1).all())
+
+
+def _name(method: object) -> str:
+    return str(getattr(method, "name", type(method).__name__))

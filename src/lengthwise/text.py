@@ -1,0 +1,81 @@
+"""Text as token sequences of a wanted length.
+
+Without a text of the user's, prose that ships with the package serves: about 110,000 characters written for it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lengthwise.errors import BadInput
+
+PROSE = ("harbour.txt", "railway.txt", "workshop.txt")
+
+
+def shipped_prose() -> str:
+    folder = resources.files("lengthwise") / "prose"
+    return "\n\n".join((folder / name).read_text(encoding="ascii").strip() for name in PROSE)
+
+
+def read_texts(paths: Sequence[str | Path]) -> str:
+    """The texts of several files, one after the other."""
+    texts = []
+    for path in paths:
+        try:
+            texts.append(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise BadInput(f"cannot read the text file {path}: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise BadInput(f"{path} is not UTF-8 text") from None
+    return "\n\n".join(texts)
+
+
+def long_sequences(tokenizer: Any, text: str, length: int, count: int, seed: int) -> Tensor:  # [count, length]
+    """`count` sequences of exactly `length` tokens, special tokens included, cut from the text at different places."""
+    before, after = special_tokens(tokenizer)
+    body = length - len(before) - len(after)
+    # Tokenizers warn that a text is longer than the model; that is what we are here for
+    tokens = tokenizer(text, add_special_tokens=False, verbose=False).input_ids
+    if len(tokens) < body:
+        raise BadInput(
+            f"the text has {len(tokens)} tokens, fewer than the length {length}; "
+            "give a longer text (--text FILE) or a smaller length"
+        )
+    spare = len(tokens) - body
+    # Spread over the text, and moved by the seed within their share of it
+    shift = random.Random(seed)
+    starts = [int(spare * (i + shift.random()) / count) for i in range(count)]
+    return torch.tensor([before + tokens[start : start + body] + after for start in starts])
+
+
+def short_sequences(tokenizer: Any, long: Tensor, length: int, most: int = 16) -> Tensor:  # [count, length]
+    """Sequences of `length` tokens cut from the inside of the long ones, evenly spread, each with its special tokens."""
+    before, after = special_tokens(tokenizer)
+    body = length - len(before) - len(after)
+    inside = long[:, len(before) : long.shape[1] - len(after)]
+    pieces = max(1, min(most // len(long) or 1, inside.shape[1] // body))
+    starts = [(inside.shape[1] - body) * i // max(1, pieces - 1) for i in range(pieces)]
+    cuts = [inside[:, start : start + body] for start in starts]
+    framed = [torch.cat([_column(before, cut), cut, _column(after, cut)], 1) for cut in cuts]
+    return torch.cat(framed)
+
+
+def special_tokens(tokenizer: Any) -> tuple[list[int], list[int]]:
+    """What the tokenizer puts before and after a text."""
+    plain = tokenizer("a", add_special_tokens=False).input_ids
+    framed = tokenizer("a").input_ids
+    for start in range(len(framed) - len(plain) + 1):
+        if framed[start : start + len(plain)] == plain:
+            return list(framed[:start]), list(framed[start + len(plain) :])
+    return [], []
+
+
+def _column(tokens: list[int], like: Tensor) -> Tensor:
+    return torch.tensor(tokens, dtype=like.dtype).expand(len(like), -1)

@@ -1,0 +1,214 @@
+"""Every implementation against the float32 law, over every slot of the equation."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lengthwise.attention import DistanceBias, Equation, Visible, attention, reference, scan
+from lengthwise.attention import cpu as cpu_module
+from lengthwise.attention.cpu import why_not_fused
+from lengthwise.errors import BadInput
+
+TOLERANCE = 1e-5
+LENGTHS = (1, 63, 111, 1000)
+TEMPERATURES = ("none", "one", "head", "row", "row and head")
+MASKS = ("full", "causal", "window", "causal window", "left padding", "right padding", "causal left", "holes")
+
+
+def make_visible(kind: str, batch: int, length: int) -> Visible:
+    padding = torch.ones(batch, length, dtype=torch.bool)
+    if "left" in kind:
+        padding[0, : length // 3] = False
+    if "right" in kind:
+        padding[0, length - length // 3 :] = False
+    if kind == "holes":
+        padding[0, length // 4 : length // 2] = False
+    padded = "padding" in kind or "left" in kind or kind == "holes"
+    return Visible.build(
+        length,
+        length,
+        causal="causal" in kind,
+        window=max(1, length // 5) if "window" in kind else None,
+        padding=padding if padded else None,
+    )
+
+
+def make_equation(
+    length: int,
+    *,
+    mask: str = "full",
+    temperature: str = "none",
+    bias: bool = True,
+    heads: int = 4,
+    kv_heads: int = 4,
+    batch: int = 2,
+    key_size: int = 16,
+    value_size: int = 24,
+    seed: int = 0,
+    dtype: torch.dtype = torch.float32,
+) -> Equation:
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype)
+
+    shapes = {
+        "one": (1, 1, 1),
+        "head": (1, heads, 1),
+        "row": (batch, 1, length),
+        "row and head": (batch, heads, length),
+    }
+    g = 1 + torch.rand(shapes[temperature], generator=generator) if temperature != "none" else None
+    return Equation(
+        query=normal(batch, heads, length, key_size),
+        key=normal(batch, kv_heads, length, key_size),
+        value=normal(batch, kv_heads, length, value_size),
+        visible=make_visible(mask, batch, length),
+        scale=key_size**-0.5,
+        bias=DistanceBias(normal(heads, 2 * 9 + 1)) if bias else None,
+        inverse_temperature=g,
+    )
+
+
+def assert_equal_to_reference(equation: Equation, implementation: str, statistics: bool) -> None:
+    expected, rows = reference(equation)
+    output, measured = attention(equation, statistics=statistics, implementation=implementation)
+    torch.testing.assert_close(output, expected, atol=TOLERANCE, rtol=TOLERANCE)
+    if statistics:
+        assert measured is not None
+        torch.testing.assert_close(measured.p_max, rows.p_max, atol=TOLERANCE, rtol=TOLERANCE)
+        for field in ("l_max", "lse", "entropy"):
+            torch.testing.assert_close(getattr(measured, field), getattr(rows, field), atol=TOLERANCE, rtol=TOLERANCE)
+
+
+@pytest.mark.parametrize(("length", "mask"), [*itertools.product(LENGTHS, MASKS)])
+@pytest.mark.parametrize("temperature", TEMPERATURES)
+@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
+def test_blockwise_equals_the_reference(length: int, mask: str, temperature: str, bias: bool) -> None:
+    equation = make_equation(length, mask=mask, temperature=temperature, bias=bias)
+    assert_equal_to_reference(equation, "blockwise", statistics=True)
+
+
+@pytest.mark.parametrize(("length", "mask"), [*itertools.product(LENGTHS, MASKS)])
+@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
+@pytest.mark.parametrize("temperature", TEMPERATURES)
+def test_fused_equals_the_reference_or_says_why_not(length: int, mask: str, temperature: str, bias: bool) -> None:
+    equation = make_equation(length, mask=mask, temperature=temperature, bias=bias, value_size=16)
+    if (reason := why_not_fused(equation)) is None:
+        assert_equal_to_reference(equation, "fused", statistics=False)
+    else:
+        with pytest.raises(BadInput, match="'fused' cannot run here"):
+            attention(equation, implementation="fused")
+        assert reason
+
+
+@pytest.mark.parametrize("mask", ["full", "left padding", "right padding"])
+@pytest.mark.parametrize("temperature", ["none", "one", "head"])
+def test_a_padded_t5_batch_takes_the_fused_path(mask: str, temperature: str) -> None:
+    assert why_not_fused(make_equation(63, mask=mask, temperature=temperature)) is None
+
+
+@pytest.mark.parametrize("mask", ["causal", "causal left"])
+def test_a_decoder_with_a_temperature_a_row_takes_the_fused_path(mask: str) -> None:
+    assert why_not_fused(make_equation(63, mask=mask, temperature="row", bias=False)) is None
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    length=st.integers(1, 70),
+    groups=st.integers(1, 3),
+    kv_heads=st.integers(1, 3),
+    batch=st.integers(1, 3),
+    key_size=st.integers(1, 33),
+    mask=st.sampled_from(MASKS),
+    temperature=st.sampled_from(TEMPERATURES),
+    bias=st.booleans(),
+    block=st.sampled_from([1, 64, 2**21]),
+    seed=st.integers(0, 2**16),
+)
+def test_any_shape_equals_the_reference(
+    length: int, groups: int, kv_heads: int, batch: int, key_size: int, mask: str, temperature: str, bias: bool, block: int,
+    seed: int,
+) -> None:  # fmt: skip
+    equation = make_equation(
+        length, mask=mask, temperature=temperature, bias=bias, heads=groups * kv_heads, kv_heads=kv_heads, batch=batch,
+        key_size=key_size, value_size=key_size, seed=seed,
+    )  # fmt: skip
+    whole_block = cpu_module.CPU_BLOCK
+    cpu_module.CPU_BLOCK = block
+    try:
+        assert_equal_to_reference(equation, "blockwise", statistics=True)
+        assert_equal_to_reference(equation, "auto", statistics=False)
+    finally:
+        cpu_module.CPU_BLOCK = whole_block
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("temperature", ["head", "row"])
+def test_every_gradient_equals_the_reference(mask: str, temperature: str) -> None:
+    equation = make_equation(111, mask=mask, temperature=temperature)
+    assert equation.bias is not None
+    assert equation.inverse_temperature is not None
+    leaves = [equation.query, equation.key, equation.value, equation.bias.table, equation.inverse_temperature]
+    for leaf in leaves:
+        leaf.requires_grad_()
+    weights = torch.randn_like(equation.value)
+    gradients = []
+    for implementation in ("reference", "blockwise"):
+        output, rows = attention(equation, statistics=True, implementation=implementation)
+        assert rows is not None
+        loss = (output * weights[:, :, : output.shape[2]]).sum() + rows.entropy.sum()
+        gradients.append(torch.autograd.grad(loss, leaves))
+    for expected, actual in zip(*gradients, strict=True):
+        torch.testing.assert_close(actual, expected, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_queries_of_a_filled_cache_stand_at_the_end_of_the_keys(causal: bool) -> None:
+    whole = make_equation(63, mask="causal" if causal else "full", temperature="row")
+    expected, _ = reference(whole)
+    cached = whole.rows(50, 63)
+    assert cached.visible.position.tolist() == list(range(50, 63))
+    torch.testing.assert_close(attention(cached)[0], expected[:, :, 50:], atol=TOLERANCE, rtol=TOLERANCE)
+
+
+@pytest.mark.parametrize("mask", ["full", "causal", "left padding"])
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_scan_equals_one_run_a_temperature(mask: str, bias: bool) -> None:
+    equation = make_equation(111, mask=mask, bias=bias)
+    g = torch.tensor([1.0, 1.3, 2.5])
+    rows = scan(equation, g[:, None, None, None])
+    for index, value in enumerate(g):
+        single = Equation(**{**vars(equation), "inverse_temperature": value.reshape(1, 1, 1)})
+        _, expected = reference(single)
+        for field in ("l_max", "lse", "entropy", "p_max"):
+            torch.testing.assert_close(getattr(rows, field)[index], getattr(expected, field), atol=1e-5, rtol=1e-5)
+
+
+def test_rows_that_see_nothing_are_zero_and_finite() -> None:
+    equation = make_equation(63, mask="left padding", temperature="row")
+    for implementation in ("reference", "blockwise"):
+        output, rows = attention(equation, statistics=True, implementation=implementation)
+        assert rows is not None
+        assert torch.equal(output[0, :, :21], torch.zeros_like(output[0, :, :21]))
+        assert not bool(rows.sees[0, :, :21].any())
+        assert bool(rows.sees[1].all())
+        assert torch.isfinite(output).all()
+
+
+def test_dropout_keeps_the_expected_output() -> None:
+    equation = make_equation(63)
+    dropped = Equation(**{**vars(equation), "dropout": 0.5})
+    torch.manual_seed(0)
+    mean = torch.stack([attention(dropped)[0] for _ in range(400)]).mean(0)
+    assert (mean - reference(equation)[0]).abs().mean() < 0.02
+
+
+def test_an_unknown_implementation_is_refused() -> None:
+    with pytest.raises(BadInput, match="no attention implementation 'flash'"):
+        attention(make_equation(4), implementation="flash")
