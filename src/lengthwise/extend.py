@@ -81,7 +81,7 @@ def _refuse_unreachable(anatomy: Anatomy) -> None:
 def _install(undo: ExitStack, anatomy: Anatomy, slots: Slots, implementation: str, observer: Observer | None) -> None:
     for index, (module, owner) in enumerate(zip(anatomy.layers, anatomy.bias_owners, strict=True)):
         outer: Layer | None = module.__dict__.get(LAYER)
-        config: Any = module.config
+        config: Any = getattr(module, "config", anatomy.stack.config)
         layer = Layer(
             index=index,
             slots=slots if outer is None else outer.slots.and_(slots),

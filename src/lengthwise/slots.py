@@ -63,16 +63,18 @@ class Slots:
             if slot == "temperature":
                 filled[slot] = (*self.temperature, method)
             elif (holder := getattr(self, slot)) is not None:
-                raise BadInput(f"{_name(holder)} and {_name(method)} both fill the {slot} slot; leave one of them out")
+                raise _claimed_twice(slot, holder, method)
         return replace(self, **filled)
 
     def and_(self, other: Slots) -> Slots:
         """Both together, as if their methods had been named in one spec."""
-        slots = replace(self, temperature=self.temperature + other.temperature)
+        filled: dict[str, Any] = {"temperature": self.temperature + other.temperature}
         for slot in ("similarity", "rotation", "bias", "visible"):
-            if (method := getattr(other, slot)) is not None:
-                slots = slots.claimed_by(method)
-        return slots
+            ours, theirs = getattr(self, slot), getattr(other, slot)
+            if ours is not None and theirs is not None:
+                raise _claimed_twice(slot, ours, theirs)
+            filled[slot] = ours if theirs is None else theirs
+        return replace(self, **filled)
 
     @property
     def filled(self) -> tuple[str, ...]:
@@ -92,6 +94,10 @@ class Slots:
             return False
         g = self.inverse_temperature(torch.arange(1, length + 1)[None, None], layer)
         return g is None or bool((g == 1).all())
+
+
+def _claimed_twice(slot: str, first: object, second: object) -> BadInput:
+    return BadInput(f"{_name(first)} and {_name(second)} both fill the {slot} slot; leave one of them out")
 
 
 def _name(method: object) -> str:

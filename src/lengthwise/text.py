@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lengthwise.errors import BadInput
+from lengthwise.errors import BadInput, require
 
 PROSE = ("harbour.txt", "railway.txt", "workshop.txt")
 
@@ -40,7 +40,7 @@ def read_texts(paths: Sequence[str | Path]) -> str:
 def long_sequences(tokenizer: Any, text: str, length: int, count: int, seed: int) -> Tensor:  # [count, length]
     """`count` sequences of exactly `length` tokens, special tokens included, cut from the text at different places."""
     before, after = special_tokens(tokenizer)
-    body = length - len(before) - len(after)
+    body = _body(length, before, after)
     # Tokenizers warn that a text is longer than the model; that is what we are here for
     tokens = tokenizer(text, add_special_tokens=False, verbose=False).input_ids
     if len(tokens) < body:
@@ -58,7 +58,8 @@ def long_sequences(tokenizer: Any, text: str, length: int, count: int, seed: int
 def short_sequences(tokenizer: Any, long: Tensor, length: int, most: int = 16) -> Tensor:  # [count, length]
     """Sequences of `length` tokens cut from the inside of the long ones, evenly spread, each with its special tokens."""
     before, after = special_tokens(tokenizer)
-    body = length - len(before) - len(after)
+    body = _body(length, before, after)
+    require(length <= long.shape[1], f"sequences of {length} tokens cannot be cut from sequences of {long.shape[1]}")
     inside = long[:, len(before) : long.shape[1] - len(after)]
     pieces = max(1, min(most // len(long) or 1, inside.shape[1] // body))
     starts = [(inside.shape[1] - body) * i // max(1, pieces - 1) for i in range(pieces)]
@@ -75,6 +76,12 @@ def special_tokens(tokenizer: Any) -> tuple[list[int], list[int]]:
         if framed[start : start + len(plain)] == plain:
             return list(framed[:start]), list(framed[start + len(plain) :])
     return [], []
+
+
+def _body(length: int, before: list[int], after: list[int]) -> int:
+    special = len(before) + len(after)
+    require(length > special, f"length {length} leaves no room for text beside {special} special tokens")
+    return length - special
 
 
 def _column(tokens: list[int], like: Tensor) -> Tensor:

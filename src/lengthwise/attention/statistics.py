@@ -27,7 +27,7 @@ class RowStatistics:
 
     @property
     def p_max(self) -> Tensor:
-        return torch.exp(self.l_max - self.lse).nan_to_num(nan=0.0)
+        return _share(self.l_max, self.lse)
 
     @property
     def sees(self) -> Tensor:
@@ -64,10 +64,13 @@ def join(parts: list[RowStatistics], dim: int) -> RowStatistics:
 def merge(first: RowStatistics, second: RowStatistics) -> RowStatistics:
     """The same rows over two disjoint sets of keys, as if the keys had been one set."""
     lse = torch.logaddexp(first.lse, second.lse)
-    share_1 = torch.exp(first.lse - lse).nan_to_num(nan=0.0)
-    share_2 = torch.exp(second.lse - lse).nan_to_num(nan=0.0)
-    entropy = _part(share_1, first.entropy) + _part(share_2, second.entropy)
+    entropy = _part(_share(first.lse, lse), first.entropy) + _part(_share(second.lse, lse), second.entropy)
     return RowStatistics(torch.maximum(first.l_max, second.l_max), lse, entropy)
+
+
+def _share(part: Tensor, whole: Tensor) -> Tensor:
+    # 0 of nothing, where -inf - -inf would be NaN; a NaN that the logits brought stays one
+    return torch.exp((part - whole).masked_fill(whole == float("-inf"), float("-inf")))
 
 
 def _part(share: Tensor, entropy: Tensor) -> Tensor:

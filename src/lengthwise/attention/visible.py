@@ -51,16 +51,18 @@ class Visible:
             stop = own + 1
         elif window is not None:
             stop = (own + window).clamp_max(keys)
-        visible = cls(start[None], stop.clamp_max(keys)[None], own, keys)
+        stop = stop.clamp(0, keys)
+        visible = cls(torch.minimum(start, stop)[None], stop[None], own, keys)
         return visible if padding is None else visible.without(padding)
 
     def without(self, padding: Tensor) -> Visible:
         """Hide the keys that are False in `padding`, [batch, keys]; queries standing on them see nothing."""
-        padding = padding.bool()
+        padding = padding.bool() if self.hidden is None else padding.bool() & ~self.hidden
         count = padding.sum(-1, keepdim=True)
         first = padding.int().argmax(-1, keepdim=True)
         last = self.keys - padding.flip(-1).int().argmax(-1, keepdim=True)
-        start, stop = torch.maximum(self.start, first), torch.minimum(self.stop, last)
+        stop = torch.minimum(self.stop, last)
+        start = torch.minimum(torch.maximum(self.start, first), stop.clamp_min(0))
         own = self.position.clamp(0, self.keys - 1)
         real = padding[:, own] & (self.position < self.keys)
         stop = torch.where(real, torch.maximum(stop, start), start)
@@ -92,7 +94,9 @@ class Visible:
         if self.hidden is None:
             return (self.stop - self.start).clamp_min(0)
         before = torch.nn.functional.pad((~self.hidden).cumsum(-1), (1, 0))
-        return before.gather(-1, self.stop) - before.gather(-1, torch.minimum(self.start, self.stop))
+        rows = torch.broadcast_to(self.stop, (len(before), self.queries))
+        start = torch.minimum(self.start, self.stop).expand_as(rows)
+        return before.gather(-1, rows) - before.gather(-1, start)
 
     @cached_property
     def n(self) -> Tensor:
@@ -136,7 +140,9 @@ class Visible:
     def entry(self, index: int) -> Visible:
         """One batch entry, still with a batch axis of 1."""
         pick = slice(index, index + 1) if self.start.shape[0] > 1 else slice(None)
-        hidden = self.hidden[index : index + 1] if self.hidden is not None else None
+        hidden = self.hidden
+        if hidden is not None and hidden.shape[0] > 1:
+            hidden = hidden[index : index + 1]
         return Visible(self.start[pick], self.stop[pick], self.position, self.keys, hidden)
 
     def mask(self, first: int = 0, last: int | None = None) -> Tensor:

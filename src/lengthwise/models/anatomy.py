@@ -81,7 +81,7 @@ def _stack(model: Any) -> Any:
             if hasattr(module, "encoder") and hasattr(module.encoder, "config"):
                 return module.encoder
         return model.get_encoder()
-    return model.get_decoder() if hasattr(model, "get_decoder") else model.base_model
+    return model.base_model
 
 
 def _attention_layers(stack: nn.Module) -> tuple[nn.Module, ...]:

@@ -96,7 +96,10 @@ def decode(tensor: Tensor | None, queries: int, keys: int, causal: bool, device:
     if tensor.dtype == torch.int64 and tensor.shape[-1] == 3:
         start, stop, position = tensor[:, 0].unbind(-1)
         return ForwardMask(Visible(start, stop, position[0], keys))
-    return ForwardMask(_of_dense(tensor, queries, keys))
+    # Switch makes a dense mask whatever the implementation, and so may a caller: its own implementation takes it as it is
+    mask = ForwardMask(_of_dense(tensor, queries, keys), lambda _: tensor)
+    tensor.lengthwise = mask  # type: ignore[attr-defined]
+    return mask
 
 
 def _of_dense(mask: Tensor, queries: int, keys: int) -> Visible:

@@ -29,7 +29,7 @@ def samples(tokenizer: Any, length: int, n: int, seed: int, depth: float | None 
             cut = round(at * len(prose))
             return " ".join([INTRODUCTION, *prose[:cut], needle, *prose[cut:], QUESTION])
 
-        prompt = prompt_of(fitted(tokenizer, length, endless(filler, randomness), prompt_of))
+        prompt = prompt_of(fitted(tokenizer, length, endless(filler, randomness), prompt_of, cut=True))
         made.append(Sample(prompt, str(key), token_count(tokenizer, prompt), at))
     return made
 

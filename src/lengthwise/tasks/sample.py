@@ -25,23 +25,59 @@ def token_count(tokenizer: Any, text: str) -> int:
     return len(tokenizer(text, verbose=False).input_ids)
 
 
-def fitted(tokenizer: Any, length: int, pieces: Iterable[str], prompt_of: Callable[[list[str]], str]) -> list[str]:
-    """As many of the filler `pieces`, from the first on, as bring `prompt_of(pieces)` nearest to `length` tokens."""
-    filler: list[str] = []
+def fitted(
+    tokenizer: Any, length: int, pieces: Iterable[str], prompt_of: Callable[[list[str]], str], cut: bool = False
+) -> list[str]:
+    """So many filler `pieces` that `prompt_of(pieces)` has `length` tokens, as nearly as whole pieces allow.
+
+    With `cut` the last piece ends where the length is reached; else last pieces are exchanged for others that fit better.
+    """
     bare = token_count(tokenizer, prompt_of([]))
     if bare > length * 1.02:
         raise BadInput(f"a prompt of {length} tokens has no room for the question, which takes {bare}; ask for a larger length")
-    total = bare
     source = iter(pieces)
-    while total < length:
-        piece = next(source)
-        filler.append(piece)
-        total += max(1, len(tokenizer(" " + piece, add_special_tokens=False, verbose=False).input_ids))
-    # Pieces joined may tokenise a little differently than alone: measure, and mend
-    while filler and (token_count(tokenizer, prompt_of(filler)) - length) * 2 > _size(tokenizer, filler[-1]):
-        filler.pop()
-    while (length - token_count(tokenizer, prompt_of(filler))) * 2 > _size(tokenizer, piece := next(source)):
-        filler.append(piece)
+    filler: list[str] = []
+    gap = length - bare
+    piece = next(source)
+    # Pieces joined tokenise a little differently than alone, so the whole is counted again until nothing more fits
+    while gap >= _size(tokenizer, piece):
+        while gap >= _size(tokenizer, piece):
+            filler.append(piece)
+            gap -= _size(tokenizer, piece)
+            piece = next(source)
+        gap = length - token_count(tokenizer, prompt_of(filler))
+    while filler and gap < 0:
+        gap += _size(tokenizer, filler.pop())
+    if cut:
+        return [*filler, *_beginning(tokenizer, piece, gap)]
+    spare = [piece, *(next(source) for _ in range(SPARE))]
+    return _exchanged(tokenizer, filler, spare, gap)
+
+
+SPARE = 64
+
+
+def _beginning(tokenizer: Any, piece: str, gap: int) -> list[str]:
+    """As many first words of a piece as fill the gap, none if none fits."""
+    words = piece.split()
+    while words and _size(tokenizer, " ".join(words)) > gap:
+        words.pop()
+    return [" ".join(words)] if words else []
+
+
+def _exchanged(tokenizer: Any, filler: list[str], spare: list[str], gap: int) -> list[str]:
+    """One more piece if that is nearer, then last pieces exchanged for spare ones while that closes the gap."""
+    filler = list(filler)
+    if 2 * gap > _size(tokenizer, spare[0]):
+        filler.append(spare.pop(0))
+        gap -= _size(tokenizer, filler[-1])
+    for at in range(len(filler) - 1, max(-1, len(filler) - 4), -1):
+        own = _size(tokenizer, filler[at])
+        best = min(spare, key=lambda other: abs(gap + own - _size(tokenizer, other)))
+        change = own - _size(tokenizer, best)
+        if abs(gap + change) < abs(gap):
+            spare[spare.index(best)], filler[at] = filler[at], best
+            gap += change
     return filler
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lengthwise.errors import BadInput
+from lengthwise.errors import BadInput, require
 
 FORMAT = "lengthwise.alignment/1"
 STATISTICS = ("pmax", "entropy")
@@ -54,18 +54,19 @@ class Alignment:
     _said: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        _require(self.statistic in STATISTICS, f"statistic must be one of {', '.join(STATISTICS)}, not {self.statistic!r}")
-        _require(self.scope in SCOPES, f"scope must be one of {', '.join(SCOPES)}, not {self.scope!r}")
-        _require(self.train_length > 1, f"train_length must be above 1, not {self.train_length}")
-        _require(len(self.temperatures) > 0, "temperatures is empty")
+        require(self.statistic in STATISTICS, f"statistic must be one of {', '.join(STATISTICS)}, not {self.statistic!r}")
+        require(self.scope in SCOPES, f"scope must be one of {', '.join(SCOPES)}, not {self.scope!r}")
+        require(self.train_length > 1, f"train_length must be above 1, not {self.train_length}")
+        require(len(self.temperatures) > 0, "an alignment needs at least one length")
         lengths = [entry.length for entry in self.temperatures]
-        _require(lengths == sorted(set(lengths)), f"lengths must increase, not {lengths}")
-        _require(lengths[0] > self.train_length, f"length {lengths[0]} is not above the training length {self.train_length}")
+        require(lengths == sorted(set(lengths)), f"the lengths of an alignment must increase, not {lengths}")
+        require(lengths[0] > self.train_length, f"length {lengths[0]} is not above the training length {self.train_length}")
         depth = SCOPES.index(self.scope)
-        for entry in self.temperatures:
-            tau = torch.tensor(entry.tau, dtype=torch.float64)
-            _require(tau.dim() == depth, f"scope {self.scope} needs {depth} levels of lists in tau at length {entry.length}")
-            _require(bool(((tau > 0) & tau.isfinite()).all()), f"a tau at length {entry.length} is not a positive number")
+        taus = [torch.tensor(entry.tau, dtype=torch.float64) for entry in self.temperatures]
+        for length, tau in zip(lengths, taus, strict=True):
+            fits = tau.dim() == depth and tau.shape == taus[0].shape and tau.numel() > 0
+            require(fits, f"scope {self.scope} needs {depth} levels of lists in tau, alike at all lengths; see length {length}")
+            require(bool(((tau > 0) & tau.isfinite()).all()), f"a tau at length {length} is not a positive number")
 
     def tau(self, length: int) -> Tensor:
         """The temperature at one length, [] or [layers] or [layers, heads]."""
@@ -114,8 +115,11 @@ class Alignment:
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(f".{path.name}.{os.getpid()}.part")
-        part.write_text(json.dumps(self.to_json(), indent=2) + "\n")
-        part.replace(path)
+        try:
+            part.write_text(json.dumps(self.to_json(), indent=2) + "\n")
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
 
     @classmethod
     def load(cls, path: str | Path) -> Alignment:
@@ -149,8 +153,3 @@ def interpolate(n: Tensor, train_length: int, lengths: list[int], values: Tensor
     weight = ((inside.log() - x0) / (x1 - x0)).reshape((*n.shape, *[1] * (values.dim() - 1)))
     g = torch.lerp(values[right - 1], values[right], weight)
     return torch.where((n <= train_length).reshape(weight.shape), torch.ones_like(g), g)
-
-
-def _require(holds: bool, otherwise: str) -> None:
-    if not holds:
-        raise BadInput(f"an alignment cannot be built: {otherwise}")

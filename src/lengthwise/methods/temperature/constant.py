@@ -7,12 +7,13 @@ Short inputs are not spared. Use a calibrated alignment to have them exactly as 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from lengthwise.errors import BadInput
+from lengthwise.errors import require
 
 
 @dataclass(frozen=True)
@@ -20,8 +21,7 @@ class Constant:
     tau: float
 
     def __post_init__(self) -> None:
-        if not self.tau > 0:
-            raise BadInput(f"constant needs tau > 0, not {self.tau}")
+        require(0 < self.tau < math.inf, f"constant needs tau > 0, not {self.tau}")
 
     def inverse_temperature(self, visible: Tensor, layer: int = 0) -> Tensor:
         return torch.full_like(visible, 1 / self.tau, dtype=torch.float32)

@@ -13,12 +13,18 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from lengthwise.errors import require
+
 
 @dataclass(frozen=True)
 class InfoScale:
     train_length: int
     key_size: int
     clamp: bool = True
+
+    def __post_init__(self) -> None:
+        require(self.train_length > 1, f"infoscale needs train_length > 1, not {self.train_length}")
+        require(self.key_size > 0, f"infoscale needs key_size > 0, not {self.key_size}")
 
     def inverse_temperature(self, visible: Tensor, layer: int = 0) -> Tensor:
         n = visible.clamp_min(self.train_length) if self.clamp else visible.clamp_min(2)

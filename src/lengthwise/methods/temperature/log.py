@@ -13,11 +13,16 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from lengthwise.errors import require
+
 
 @dataclass(frozen=True)
 class Log:
     train_length: int
     clamp: bool = True
+
+    def __post_init__(self) -> None:
+        require(self.train_length > 1, f"log needs train_length > 1, not {self.train_length}")
 
     def inverse_temperature(self, visible: Tensor, layer: int = 0) -> Tensor:
         n = visible.clamp_min(self.train_length if self.clamp else 1)

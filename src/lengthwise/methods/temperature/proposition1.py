@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lengthwise.errors import BadInput
+from lengthwise.errors import BadInput, require
 
 
 def proposition1(train_length: float, length: float, p_max: float, sigma_train: float, sigma: float) -> float:
@@ -43,10 +43,11 @@ class Proposition1:
     sigma: float | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.p_max <= 1 or self.sigma_train < 0 or (self.sigma or 0) < 0:
-            raise BadInput(
-                f"proposition1 needs 0 < p_max <= 1 and sigmas >= 0, not p_max={self.p_max}, sigma_train={self.sigma_train}"
-            )
+        sigma = self.sigma_train if self.sigma is None else self.sigma
+        require(0 < self.p_max <= 1, f"proposition1 needs 0 < p_max <= 1, not {self.p_max}")
+        positive = 0 <= self.sigma_train < math.inf and 0 <= sigma < math.inf
+        require(positive, f"proposition1 needs sigmas >= 0, not sigma_train={self.sigma_train}, sigma={sigma}")
+        require(self.train_length > 0, f"proposition1 needs train_length > 0, not {self.train_length}")
 
     def inverse_temperature(self, visible: Tensor, layer: int = 0) -> Tensor:
         sigma = self.sigma_train if self.sigma is None else self.sigma

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lengthwise.errors import BadInput
+from lengthwise.errors import require
 
 
 def proposition2(train_length: float, length: float, sigma_train: float, sigma: float) -> float:
@@ -29,8 +29,10 @@ class Proposition2:
     sigma: float | None = None
 
     def __post_init__(self) -> None:
-        if self.sigma_train <= 0 or (self.sigma is not None and self.sigma <= 0):
-            raise BadInput(f"proposition2 needs sigmas > 0, not sigma_train={self.sigma_train}, sigma={self.sigma}")
+        sigma = self.sigma_train if self.sigma is None else self.sigma
+        positive = 0 < self.sigma_train < math.inf and 0 < sigma < math.inf
+        require(positive, f"proposition2 needs sigmas > 0, not sigma_train={self.sigma_train}, sigma={sigma}")
+        require(self.train_length > 0, f"proposition2 needs train_length > 0, not {self.train_length}")
 
     def inverse_temperature(self, visible: Tensor, layer: int = 0) -> Tensor:
         sigma = self.sigma_train if self.sigma is None else self.sigma

@@ -13,11 +13,16 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from lengthwise.errors import require
+
 
 @dataclass(frozen=True)
 class SoftmaxPlus:
     base: int = 512
     clamp: bool = False
+
+    def __post_init__(self) -> None:
+        require(self.base > 1, f"softmax_plus needs base > 1, not {self.base}")
 
     def inverse_temperature(self, visible: Tensor, layer: int = 0) -> Tensor:
         n = visible.clamp_min(self.base if self.clamp else 1)

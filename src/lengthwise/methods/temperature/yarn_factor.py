@@ -8,12 +8,13 @@ max(1, n / n_train), which leaves short inputs alone.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from lengthwise.errors import BadInput
+from lengthwise.errors import require
 
 
 @dataclass(frozen=True)
@@ -22,8 +23,9 @@ class YarnFactor:
     factor: float | None = None
 
     def __post_init__(self) -> None:
-        if self.factor is not None and self.factor < 1:
-            raise BadInput(f"yarn_factor needs factor >= 1, not {self.factor}: it says how many times longer inputs get")
+        require(self.train_length > 0, f"yarn_factor needs train_length > 0, not {self.train_length}")
+        factor = 1.0 if self.factor is None else self.factor
+        require(1 <= factor < math.inf, f"yarn_factor needs factor >= 1, not {factor}: inputs get that many times longer")
 
     def inverse_temperature(self, visible: Tensor, layer: int = 0) -> Tensor:
         if self.factor is None:

@@ -1,0 +1,251 @@
+"""The calibrated table: between its lengths, beyond them, and on disk."""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from lengthwise.errors import BadInput
+from lengthwise.methods.temperature.aligned import Alignment, Calibrated, Table
+
+
+def make(*temperatures: tuple[int, Table], scope: str = "model", train_length: int = 64) -> Alignment:
+    entries = tuple(Calibrated(length, tau, statistic=0.1, forwards=3) for length, tau in temperatures)
+    return Alignment("pmax", scope, train_length, target=0.1, temperatures=entries)
+
+
+def document(**changes: Any) -> dict[str, Any]:
+    return {**make((128, 0.8), (256, 0.5)).to_json(), **changes}
+
+
+def test_rows_up_to_the_training_length_keep_exactly_one() -> None:
+    assert make((65, 0.5)).inverse_temperature(torch.arange(65)).eq(1).all()
+
+
+def test_calibrated_lengths_have_exactly_their_value() -> None:
+    alignment = make((100, 0.9), (333, 0.7), (5000, 0.3))
+    g = alignment.inverse_temperature(torch.tensor([[[100, 333, 5000]]]))
+    assert torch.equal(g, 1 / torch.tensor([[[0.9, 0.7, 0.3]]], dtype=torch.float64).float())
+
+
+def test_between_two_lengths_g_is_linear_in_ln_n() -> None:
+    # 1 at 64, 1.25 at 256, 2 at 4096; halfway in ln n stand 128 and 1024
+    g = make((256, 0.8), (4096, 0.5)).inverse_temperature(torch.tensor([128, 1024, 512]))
+    assert g.tolist() == pytest.approx([1.125, 1.625, 1.4375])
+
+
+def test_a_log_law_is_represented_without_error() -> None:
+    law = [1 + 0.3 * math.log(n / 64) for n in range(64, 2049)]
+    taus = ((length, 1 / law[length - 64]) for length in (100, 700, 2048))
+    g = make(*taus).inverse_temperature(torch.arange(64, 2049))
+    assert g.tolist() == pytest.approx(law, rel=1e-6)
+
+
+def test_tau_reads_the_table_at_one_length() -> None:
+    assert float(make((256, 0.8)).tau(256)) == pytest.approx(0.8)
+    assert float(make((256, 0.8)).tau(128)) == pytest.approx(1 / 1.125)
+    assert make((256, [0.8, 0.5]), scope="layer").tau(256).tolist() == pytest.approx([0.8, 0.5])
+    assert make((256, [[0.8, 0.5]]), scope="head").tau(9).tolist() == [[1.0, 1.0]]
+
+
+def test_beyond_the_last_length_the_value_is_held_and_said_once() -> None:
+    alignment = make((128, 0.8))
+    with pytest.warns(UserWarning, match=r"300 tokens is beyond the last calibrated length 128.*--length 300") as said:
+        g = alignment.inverse_temperature(torch.tensor([128, 300]))
+    assert len(said) == 1
+    assert g.tolist() == [1.25, 1.25]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert alignment.inverse_temperature(torch.tensor([4000])).tolist() == [1.25]
+
+
+def test_up_to_the_last_length_nothing_is_said() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make((128, 0.8)).inverse_temperature(torch.arange(1, 129))
+
+
+def test_one_value_for_the_model_keeps_the_shape_and_serves_every_layer() -> None:
+    visible = torch.tensor([[[64, 128, 128]], [[128, 1, 64]]])
+    for layer in (0, 5):
+        g = make((128, 0.5)).inverse_temperature(visible, layer)
+        assert g.tolist() == [[[1.0, 2.0, 2.0]], [[2.0, 1.0, 1.0]]]
+        assert g.dtype == torch.float32
+
+
+def test_a_layer_has_its_own_value() -> None:
+    alignment = make((128, [0.5, 0.8, 1.0]), scope="layer")
+    visible = torch.tensor([[[64, 128]], [[128, 1]]])
+    assert alignment.inverse_temperature(visible, 0).tolist() == [[[1.0, 2.0]], [[2.0, 1.0]]]
+    assert alignment.inverse_temperature(visible, 1).tolist() == [[[1.0, 1.25]], [[1.25, 1.0]]]
+    assert alignment.inverse_temperature(visible, 2).tolist() == [[[1.0, 1.0]], [[1.0, 1.0]]]
+
+
+def test_a_head_has_its_own_value_and_the_row_stays_last() -> None:
+    alignment = make((128, [[0.5, 0.8, 1.0], [0.25, 0.2, 0.1]]), scope="head")
+    visible = torch.tensor([[[64, 128]], [[128, 1]]])  # [batch 2, 1, rows 2]
+    first = [[1.0, 2.0], [1.0, 1.25], [1.0, 1.0]]
+    assert alignment.inverse_temperature(visible, 0).tolist() == [first, [[b, a] for a, b in first]]
+    second = alignment.inverse_temperature(visible, 1)
+    assert second.shape == (2, 3, 2)
+    assert second[0, :, 1].tolist() == pytest.approx([4.0, 5.0, 10.0])
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+@pytest.mark.parametrize("heads", [1, 3])
+def test_heads_take_the_axis_of_one_whatever_its_neighbours(rows: int, heads: int) -> None:
+    alignment = make((128, [[0.5] * heads] * 2), scope="head")
+    assert alignment.inverse_temperature(torch.full((2, 1, rows), 128), 1).shape == (2, heads, rows)
+    assert alignment.inverse_temperature(torch.full((1, 1, rows), 128), 1).shape == (1, heads, rows)
+
+
+@pytest.mark.parametrize(
+    ("scope", "tau"), [("model", 0.7), ("layer", [0.7, 1 / 3]), ("head", [[0.7, 1 / 3], [0.1, 2.0], [1.0, 0.9]])]
+)
+def test_a_saved_alignment_loads_as_it_was(tmp_path: Path, scope: str, tau: Table) -> None:
+    alignment = Alignment(
+        "entropy", scope, 64, tau, (Calibrated(128, tau, tau, 4), Calibrated(256, tau, tau, 5)), {"family": "t5"}, {"seed": 1}
+    )
+    path = tmp_path / "new folder" / "tau.json"
+    alignment.save(path)
+    assert Alignment.load(path) == alignment
+    assert json.loads(path.read_text())["format"] == "lengthwise.alignment/1"
+
+
+def test_a_save_replaces_the_file_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "tau.json"
+    make((128, 0.8)).save(path)
+    make((128, 0.6)).save(str(path))
+    assert [file.name for file in tmp_path.iterdir()] == ["tau.json"]
+    assert Alignment.load(path) == make((128, 0.6))
+
+
+def test_a_save_that_breaks_off_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "tau.json"
+    make((128, 0.8)).save(path)
+    break_off_writes(monkeypatch)
+    with pytest.raises(OSError, match="No space left"):
+        make((128, 0.6)).save(path)
+    assert Alignment.load(path) == make((128, 0.8))
+
+
+def test_a_save_that_breaks_off_leaves_no_partial_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    break_off_writes(monkeypatch)
+    with pytest.raises(OSError, match="No space left"):
+        make((128, 0.6)).save(tmp_path / "tau.json")
+    assert [*tmp_path.iterdir()] == []
+
+
+def break_off_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every text file stops after its first half."""
+
+    def half(path: Path, text: str, *_: object, **__: object) -> int:
+        path.write_bytes(text[: len(text) // 2].encode())
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", half)
+
+
+def test_a_missing_file_is_named_with_what_makes_one(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"no alignment file .*gone\.json; make one with `lengthwise calibrate`"):
+        Alignment.load(tmp_path / "gone.json")
+
+
+@pytest.mark.parametrize("content", [b"", b"tau = 0.5", b'{"format": "lengthwise.alig', b"\xff\xfe\x00"])
+def test_a_file_that_is_not_json_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "tau.json"
+    path.write_bytes(content)
+    with pytest.raises(BadInput, match=r"tau\.json is not an alignment file"):
+        Alignment.load(path)
+
+
+@pytest.mark.parametrize("content", [{}, [], 7, {"format": "lengthwise.alignment/2"}])
+def test_another_format_is_refused(tmp_path: Path, content: object) -> None:
+    path = tmp_path / "tau.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(BadInput, match=r"not 'lengthwise\.alignment/1'"):
+        Alignment.load(path)
+
+
+ENTRY = {"length": 128, "tau": 0.8, "statistic": 0.1, "forwards": 3}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"temperatures": None},
+        {"temperatures": [7]},
+        {"temperatures": [{"length": 128}]},
+        {"temperatures": [{**ENTRY, "colour": "red"}]},
+        {"temperatures": [{**ENTRY, "tau": None}]},
+        {"temperatures": [{**ENTRY, "tau": "0.8"}]},
+        {"temperatures": [{**ENTRY, "length": "128"}]},
+        {"train_length": None},
+        {"statistic": "mean"},
+        {"scope": "planet"},
+    ],
+)
+def test_a_damaged_file_is_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
+    path = tmp_path / "tau.json"
+    path.write_text(json.dumps(document(**changes)))
+    with pytest.raises(BadInput, match=r"tau\.json is damaged"):
+        Alignment.load(path)
+
+
+@pytest.mark.parametrize("name", ["statistic", "scope", "train_length", "target", "temperatures", "model", "provenance"])
+def test_a_file_without_one_of_its_fields_is_refused(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "tau.json"
+    path.write_text(json.dumps({key: value for key, value in document().items() if key != name}))
+    with pytest.raises(BadInput, match=f"is damaged: '{name}'"):
+        Alignment.load(path)
+
+
+@pytest.mark.parametrize("lengths", [(256, 128), (128, 128)])
+def test_lengths_that_do_not_increase_are_refused(lengths: tuple[int, ...]) -> None:
+    with pytest.raises(BadInput, match="must increase"):
+        make(*((length, 0.5) for length in lengths))
+
+
+def test_lengths_within_the_training_length_are_refused() -> None:
+    with pytest.raises(BadInput, match="length 64 is not above the training length 64"):
+        make((64, 0.5), (128, 0.5))
+
+
+def test_an_empty_table_and_a_training_length_of_one_are_refused() -> None:
+    with pytest.raises(BadInput, match="at least one length"):
+        make()
+    with pytest.raises(BadInput, match="train_length must be above 1, not 1"):
+        make((128, 0.5), train_length=1)
+
+
+@pytest.mark.parametrize("tau", [0.0, -0.5, float("nan"), float("inf")])
+@pytest.mark.parametrize("scope", ["model", "layer", "head"])
+def test_a_tau_that_is_not_positive_is_refused(scope: str, tau: float) -> None:
+    tables: dict[str, Table] = {"model": tau, "layer": [0.5, tau], "head": [[0.5, 0.5], [0.5, tau]]}
+    with pytest.raises(BadInput, match="a tau at length 128 is not a positive number"):
+        make((128, tables[scope]), scope=scope)
+
+
+@pytest.mark.parametrize(
+    ("scope", "tau"), [("model", [0.5]), ("layer", 0.5), ("layer", [[0.5]]), ("head", 0.5), ("head", [0.5])]
+)
+def test_a_tau_of_the_wrong_depth_is_refused(scope: str, tau: Table) -> None:
+    with pytest.raises(BadInput, match=f"scope {scope} needs . levels of lists in tau, .* length 128"):
+        make((128, tau), scope=scope)
+
+
+@pytest.mark.parametrize("tau", [[0.5], [0.5, 0.5, 0.5]])
+def test_another_number_of_layers_at_another_length_is_refused(tau: Table) -> None:
+    with pytest.raises(BadInput, match="256"):
+        make((128, [0.5, 0.5]), (256, tau), scope="layer")
+
+
+def test_a_table_of_no_layers_is_refused() -> None:
+    with pytest.raises(BadInput, match="128"):
+        make((128, []), scope="layer")

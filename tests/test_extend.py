@@ -1,0 +1,366 @@
+"""Methods on loaded models: every family, with padding, generation and restoration."""
+
+from __future__ import annotations
+
+import copy
+import math
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+import lengthwise as lw
+from lengthwise.methods.catalogue import CATALOGUE
+from tests.conftest import (
+    BIDIRECTIONAL,
+    DECODER_SIZES,
+    DECODERS,
+    ENCODERS,
+    FAMILIES,
+    TRAIN_LENGTH,
+    UNREACHABLE,
+    logits,
+    make,
+    tokens,
+)
+
+LONG = 4 * TRAIN_LENGTH
+TOLERANCE = 2e-5
+SPECS = {
+    "constant": "constant:tau=0.7",
+    "llama4": "llama4:floor_length=16",
+    "proposition1": "proposition1:p_max=0.3,sigma_train=1",
+    "proposition2": "proposition2:sigma_train=1",
+}
+METHODS = [SPECS.get(name, name) for name in CATALOGUE if name != "aligned"]
+IDENTITY_WHEN_SHORT = ["none", "log", "infoscale", "yarn_factor", SPECS["proposition1"], SPECS["proposition2"]]
+
+
+def alignment(model: Any, tau: Any = 0.6, scope: str = "model") -> lw.Alignment:
+    from lengthwise.methods.temperature.aligned import Calibrated
+
+    return lw.Alignment("pmax", scope, TRAIN_LENGTH, 0.5, (Calibrated(LONG, tau, 0.5, 3),))
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_none_gives_what_the_model_gives_at_any_length(name: str) -> None:
+    model = make(name)
+    ids = tokens(LONG, batch=2)
+    expected = logits(model, ids)
+    with lw.extend(model, "none", train_length=1):
+        torch.testing.assert_close(logits(model, ids), expected, atol=TOLERANCE, rtol=TOLERANCE)
+
+
+# Switch has no sdpa implementation of its own
+@pytest.mark.parametrize(("name", "own"), [(n, i) for n in FAMILIES for i in ("eager", "sdpa") if (n, i) != ("switch", "sdpa")])
+def test_short_inputs_are_bit_for_bit_the_old_model(name: str, own: str) -> None:
+    model = make(name)
+    model.set_attn_implementation(own)
+    ids = tokens(TRAIN_LENGTH, batch=2)
+    mask = torch.ones_like(ids)
+    mask[0, -5:] = 0
+    for attention_mask in (None, mask):
+        expected = logits(model, ids, attention_mask)
+        for method in IDENTITY_WHEN_SHORT:
+            with lw.extend(model, method, train_length=TRAIN_LENGTH):
+                assert torch.equal(logits(model, ids, attention_mask), expected)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_is_finite_at_four_times_the_length_and_does_something(name: str, method: str) -> None:
+    model = make(name)
+    ids = tokens(LONG)
+    plain = logits(model, ids)
+    with lw.extend(model, method, train_length=TRAIN_LENGTH):
+        extended = logits(model, ids)
+    assert torch.isfinite(extended).all()
+    assert not torch.allclose(extended, plain, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", [*ENCODERS, "bert", "roberta"])
+def test_a_temperature_divides_logit_and_bias_of_every_encoder_layer(name: str) -> None:
+    """Against a model whose queries and bias tables were divided by hand."""
+    model = make(name)
+    by_hand = copy.deepcopy(model)
+    stack = by_hand.get_encoder() if name in ENCODERS else by_hand.base_model
+    for key, parameter in stack.named_parameters():
+        if key.endswith((".q.weight", "relative_attention_bias.weight", "self.query.weight", "self.query.bias")):
+            parameter.data /= 0.6
+    ids = tokens(LONG)
+    with lw.extend(model, alignment(model), train_length=TRAIN_LENGTH):
+        assert relative_error(logits(model, ids), logits(by_hand, ids)) < 1e-5
+
+
+def relative_error(actual: torch.Tensor, expected: torch.Tensor) -> float:
+    return float((actual - expected).norm() / expected.norm())
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_padded_batch_gives_what_single_inputs_give(name: str, side: str) -> None:
+    if name in BIDIRECTIONAL and side == "left" and name != "modernbert":
+        pytest.skip("absolute positions shift with left padding in the model itself")
+    model = make(name)
+    lengths = [LONG, LONG - 37, TRAIN_LENGTH + 9]
+    ids, mask = torch.zeros(3, LONG, dtype=torch.long), torch.zeros(3, LONG, dtype=torch.long)
+    singles = []
+    with lw.extend(model, "log", train_length=TRAIN_LENGTH):
+        for row, length in enumerate(lengths):
+            one = tokens(length, seed=row)
+            singles.append(logits(model, one)[0])
+            where = slice(0, length) if side == "right" else slice(LONG - length, LONG)
+            ids[row, where], mask[row, where] = one[0], 1
+        inputs = {"input_ids": ids, "attention_mask": mask}
+        if name in DECODERS:
+            inputs["position_ids"] = (mask.cumsum(-1) - 1).clamp_min(0)
+        elif name in ENCODERS and model.config.is_encoder_decoder:
+            inputs["decoder_input_ids"] = torch.full((3, 3), 5)
+        with torch.no_grad():
+            output = model(**inputs)
+    together = output.logits if hasattr(output, "logits") else output.last_hidden_state
+    for row, single in enumerate(singles):
+        real = together[row] if together.shape[1] != LONG else together[row][mask[row].bool()]
+        torch.testing.assert_close(real, single, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_cached_generation_agrees_with_one_forward_over_everything(name: str) -> None:
+    model = make(name)
+    ids = tokens(TRAIN_LENGTH - 4, batch=2)
+    with lw.extend(model, "log", train_length=TRAIN_LENGTH):
+        options = {"max_new_tokens": 24, "do_sample": False, "return_dict_in_generate": True, "output_logits": True}
+        out = model.generate(ids, eos_token_id=None, pad_token_id=0, **options)
+        whole = logits(model, out.sequences)
+    stepwise = torch.stack(out.logits, 1)
+    torch.testing.assert_close(stepwise, whole[:, ids.shape[1] - 1 : -1], atol=1e-4, rtol=1e-4)
+
+
+def test_a_static_cache_generates_the_same_tokens() -> None:
+    model = make("llama")
+    ids = tokens(TRAIN_LENGTH + 10)
+    with lw.extend(model, "log"):
+        options = {"max_new_tokens": 8, "do_sample": False, "pad_token_id": 0}
+        plain = model.generate(ids, **options)
+        static = model.generate(ids, **options, cache_implementation="static", disable_compile=True)
+    assert torch.equal(plain, static)
+
+
+def test_t5_generates_under_a_temperature_and_only_the_encoder_changes() -> None:
+    model = make("t5")
+    ids = tokens(LONG)
+    decoder_config = model.decoder.config._attn_implementation
+    with lw.extend(model, "log"):
+        assert model.decoder.config._attn_implementation == decoder_config
+        assert model.encoder.config._attn_implementation == "lengthwise"
+        assert model.generate(ids, max_new_tokens=4).shape[1] <= 5
+
+
+def test_a_causal_row_takes_its_temperature_from_its_own_number_of_keys() -> None:
+    model = make("llama")
+    ids = tokens(LONG)
+    plain = logits(model, ids)
+    with lw.extend(model, "log"):
+        extended = logits(model, ids)
+    torch.testing.assert_close(extended[:, :TRAIN_LENGTH], plain[:, :TRAIN_LENGTH], atol=TOLERANCE, rtol=TOLERANCE)
+    assert not torch.allclose(extended[:, TRAIN_LENGTH:], plain[:, TRAIN_LENGTH:])
+
+
+def snapshot(model: Any) -> list[Any]:
+    """Everything that installing touches, by identity where it is an object."""
+    rows: list[Any] = []
+    for name, module in model.named_modules():
+        rows.append((name, {k: id(v) for k, v in vars(module).items() if not k.startswith("_forward")}))
+        rows.append((name, list(module._forward_hooks), list(module._forward_pre_hooks)))
+        if hasattr(module, "config"):
+            rows.append((name, copy.deepcopy(vars(module.config))))
+    rows.append({k: v.clone() for k, v in model.state_dict().items()})
+    rows.append((list(ALL_ATTENTION_FUNCTIONS), list(ALL_MASK_ATTENTION_FUNCTIONS)))
+    return rows
+
+
+def assert_same(before: list[Any], after: list[Any]) -> None:
+    assert len(before) == len(after)
+    for one, other in zip(before, after, strict=True):
+        if isinstance(one, dict):
+            assert all(torch.equal(one[key], other[key]) for key in one)
+        else:
+            assert one == other
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_model_is_restored_bit_for_bit(name: str) -> None:
+    model = make(name)
+    ids = tokens(LONG)
+    expected = logits(model, ids)  # first, because Switch's router writes to itself in every forward
+    before = snapshot(model)
+    with lw.extend(model, "log", train_length=TRAIN_LENGTH):
+        logits(model, ids)
+    assert_same(before, snapshot(model))
+    assert torch.equal(logits(model, ids), expected)
+
+
+def test_a_model_is_restored_after_an_exception() -> None:
+    model = make("t5")
+    before = snapshot(model)
+    with pytest.raises(IndexError), lw.extend(model, "log"):
+        logits(model, torch.full((1, LONG), 10**6))
+    assert_same(before, snapshot(model))
+
+
+def test_nesting_adds_methods_and_unwinds_in_order() -> None:
+    model = make("t5")
+    ids = tokens(LONG)
+    with lw.extend(model, "constant:tau=0.8+log"):
+        expected = logits(model, ids)
+    with lw.extend(model, "log"):
+        outer = logits(model, ids)
+        middle = snapshot(model)
+        with lw.extend(model, "constant:tau=0.8"):
+            torch.testing.assert_close(logits(model, ids), expected, atol=1e-6, rtol=1e-6)
+        assert_same(middle, snapshot(model))
+        assert torch.equal(logits(model, ids), outer)
+
+
+def test_two_models_can_be_extended_at_once() -> None:
+    first, second = make("t5"), make("llama")
+    ids = tokens(LONG)
+    with lw.extend(first, "log"):
+        with lw.extend(second, "log"):
+            expected = logits(second, ids)
+        logits(first, ids)
+    with lw.extend(second, "log"):
+        assert torch.equal(logits(second, ids), expected)
+
+
+@pytest.mark.parametrize("name", UNREACHABLE)
+def test_families_that_bypass_the_interface_are_refused_before_any_result(name: str) -> None:
+    model = make(name)
+    before = snapshot(model)
+    with pytest.raises(lw.BadInput, match="attention"), lw.extend(model, "log", train_length=TRAIN_LENGTH):
+        logits(model, tokens(LONG))
+    assert_same(before, snapshot(model))
+
+
+def test_a_layer_that_is_skipped_withholds_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make("t5")
+    attention = model.encoder.block[1].layer[0].SelfAttention
+    own = attention.forward
+
+    def sneaky(*args: Any, **kwargs: Any) -> Any:
+        attention.config._attn_implementation_internal = "eager"
+        try:
+            return own(*args, **{**kwargs, "mask": None})
+        finally:
+            attention.config._attn_implementation_internal = "lengthwise"
+
+    monkeypatch.setattr(attention, "forward", sneaky)
+    with pytest.raises(lw.BadInput, match="1 of 3 attention layers of T5Stack were not reached"), lw.extend(model, "log"):
+        logits(model, tokens(LONG))
+
+
+def test_what_the_equation_does_not_have_is_refused() -> None:
+    gemma2 = transformers.Gemma2ForCausalLM(transformers.Gemma2Config(**DECODER_SIZES)).eval()
+    with pytest.raises(lw.BadInput, match="softcap"), lw.extend(gemma2, "log", train_length=TRAIN_LENGTH):
+        logits(gemma2, tokens(LONG))
+    model = make("llama")
+    with pytest.raises(lw.BadInput, match="row_statistics"), lw.extend(model, "log"):
+        model(tokens(LONG), output_attentions=True)
+
+
+def test_packed_sequences_do_not_see_each_other() -> None:
+    model = make("llama")
+    first, second = tokens(40, seed=1), tokens(50, seed=2)
+    packed = torch.cat([first, second], 1)
+    positions = torch.cat([torch.arange(40), torch.arange(50)])[None]
+    with lw.extend(model, "log"), torch.no_grad():
+        together = model(input_ids=packed, position_ids=positions, use_cache=False).logits
+        apart = torch.cat([logits(model, first), logits(model, second)], 1)
+    torch.testing.assert_close(together, apart, atol=TOLERANCE, rtol=TOLERANCE)
+
+
+def test_a_mask_with_holes_equals_transformers() -> None:
+    model = make("t5")
+    ids = tokens(LONG)
+    mask = torch.ones_like(ids)
+    mask[0, 20:40] = 0
+    expected = logits(model, ids, mask)
+    with lw.extend(model, "none", train_length=1):
+        torch.testing.assert_close(logits(model, ids, mask), expected, atol=TOLERANCE, rtol=TOLERANCE)
+
+
+def test_gradients_flow_as_in_transformers() -> None:
+    model = make("t5")
+    ids = tokens(LONG)
+    grads = []
+    for extended in (False, True):
+        model.zero_grad()
+        if extended:
+            with lw.extend(model, "none", train_length=1):
+                model(input_ids=ids, labels=ids[:, :4]).loss.backward()
+        else:
+            model(input_ids=ids, labels=ids[:, :4]).loss.backward()
+        grads.append({name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None})
+    assert grads[0].keys() == grads[1].keys()
+    for name, grad in grads[0].items():
+        torch.testing.assert_close(grads[1][name], grad, atol=1e-4 * max(1.0, float(grad.abs().max())), rtol=1e-3)
+
+
+def test_an_alignment_for_another_model_is_refused_unless_forced() -> None:
+    from dataclasses import replace
+
+    from lengthwise.models.anatomy import anatomy_of
+    from lengthwise.models.fingerprint import fingerprint_of
+
+    model, other = make("t5", seed=0), make("t5", seed=1)
+    table = replace(alignment(model), model=fingerprint_of(anatomy_of(model)))
+    with lw.extend(model, table):
+        pass
+    with pytest.raises(lw.BadInput, match="made for"), lw.extend(other, table):
+        pass
+    with lw.extend(other, table, force=True):
+        pass
+
+
+def test_a_fingerprint_does_not_change_with_the_data_type_or_the_wrapper() -> None:
+    from lengthwise.models.anatomy import anatomy_of
+    from lengthwise.models.fingerprint import fingerprint_of
+
+    model = make("t5")
+    expected = fingerprint_of(anatomy_of(model))["weights"]
+    encoder = transformers.T5EncoderModel(model.config).eval()
+    encoder.load_state_dict(model.state_dict(), strict=False)
+    assert fingerprint_of(anatomy_of(encoder))["weights"] == expected
+    assert fingerprint_of(anatomy_of(copy.deepcopy(model).bfloat16()))["weights"] == expected
+
+
+def test_a_half_precision_t5_is_refused() -> None:
+    with pytest.raises(lw.BadInput, match="float16 overflows"), lw.extend(make("t5").half(), "log"):
+        pass
+
+
+def test_importing_lengthwise_changes_nothing() -> None:
+    code = """
+import torch, transformers
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS as masks
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS as functions
+before = dict(masks), dict(functions), torch.nn.functional.scaled_dot_product_attention
+import lengthwise, lengthwise.cli
+assert before == (dict(masks), dict(functions), torch.nn.functional.scaled_dot_product_attention)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_facts_of_a_model_fill_what_a_spec_leaves_out() -> None:
+    model = make("t5")
+    ids = tokens(LONG)
+    g = math.sqrt((1 - LONG ** (-2 / 8)) / (1 - TRAIN_LENGTH ** (-2 / 8)))
+    with lw.extend(model, "infoscale"):
+        given = logits(model, ids)
+    with lw.extend(model, f"constant:tau={1 / g}"):
+        torch.testing.assert_close(given, logits(model, ids), atol=TOLERANCE, rtol=TOLERANCE)

@@ -1,0 +1,72 @@
+"""Row statistics against transformers' own eager attention weights."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import lengthwise as lw
+from lengthwise.measure import AttentionStatistics
+from tests.conftest import TRAIN_LENGTH, make, tokens
+
+
+def of_eager_weights(weights: tuple[torch.Tensor, ...], real: torch.Tensor) -> AttentionStatistics:
+    """Means over real rows, from attention weights [batch, heads, queries, keys] a layer."""
+    p_max, entropy = [], []
+    for layer in weights:
+        rows = layer.double().transpose(0, 1)[:, real]  # [heads, rows, keys]
+        p_max.append(rows.amax(-1).mean(-1))
+        entropy.append(torch.special.entr(rows).sum(-1).mean(-1))
+    return AttentionStatistics(torch.stack(p_max), torch.stack(entropy), torch.zeros(()), int(real.sum()))
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_statistics_equal_those_of_eager_weights(padded: bool) -> None:
+    model = make("t5")
+    ids = tokens(100, batch=2)
+    mask = torch.ones_like(ids)
+    if padded:
+        mask[0, 70:] = 0
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        weights = model.encoder(input_ids=ids, attention_mask=mask, output_attentions=True).attentions
+    expected = of_eager_weights(weights, mask.bool())
+    measured = lw.row_statistics(model, {"input_ids": ids, "attention_mask": mask})
+    torch.testing.assert_close(measured.p_max.double(), expected.p_max, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(measured.entropy.double(), expected.entropy, atol=1e-5, rtol=1e-5)
+    assert measured.rows == expected.rows
+    assert measured.p_max.shape == (3, 4)
+
+
+def test_statistics_of_a_causal_model_equal_those_of_eager_weights() -> None:
+    model = make("llama")
+    ids = tokens(90)
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        weights = model.model(input_ids=ids, output_attentions=True, use_cache=False).attentions
+    expected = of_eager_weights(weights, torch.ones_like(ids).bool())
+    measured = lw.row_statistics(model, ids)
+    torch.testing.assert_close(measured.p_max.double(), expected.p_max, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(measured.entropy.double(), expected.entropy, atol=1e-5, rtol=1e-5)
+    late = lw.row_statistics(model, ids, least_share=0.5)
+    only = of_eager_weights(weights, torch.arange(1, 91)[None] > 45)
+    torch.testing.assert_close(late.p_max.double(), only.p_max, atol=1e-5, rtol=1e-5)
+
+
+def test_a_method_is_measured_as_it_runs() -> None:
+    model = make("t5")
+    ids = tokens(4 * TRAIN_LENGTH)
+    plain, sharp = lw.row_statistics(model, ids), lw.row_statistics(model, ids, method="constant:tau=0.5")
+    assert bool((sharp.p_max.mean(1) > plain.p_max.mean(1)).all())
+    assert bool((sharp.entropy.mean(1) < plain.entropy.mean(1)).all())
+
+
+def test_the_model_is_left_in_training_mode_if_it_was() -> None:
+    model = make("t5").train()
+    lw.row_statistics(model, tokens(50))
+    assert model.encoder.training
+
+
+def test_a_batch_without_tokens_is_refused() -> None:
+    with pytest.raises(lw.BadInput, match="input_ids"):
+        lw.row_statistics(make("t5"), {"attention_mask": torch.ones(1, 4)})

@@ -1,0 +1,168 @@
+"""What happens when methods meet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor
+
+from lengthwise.errors import BadInput
+from lengthwise.slots import Slots
+
+N = torch.tensor([[[1, 2, 3]]])
+
+
+@dataclass(frozen=True)
+class Times:
+    """g = factor, plus one a layer, beyond `spared` keys."""
+
+    factor: float
+    spared: int = 0
+
+    def inverse_temperature(self, visible: Tensor, layer: int = 0) -> Tensor:
+        return torch.where(visible > self.spared, self.factor + layer, 1.0)
+
+
+@dataclass(frozen=True)
+class ByHead:
+    def inverse_temperature(self, visible: Tensor, layer: int = 0) -> Tensor:
+        return torch.tensor([1.0, 10.0])[None, :, None].expand(1, 2, visible.shape[-1])
+
+
+class Window:
+    def narrow(self) -> None: ...
+
+
+class Sinks:
+    name = "streaming sinks"
+
+    def narrow(self) -> None: ...
+
+
+class Rotation:
+    def rotate(self) -> None: ...
+
+
+class SharpWindow(Window):
+    """Fills two slots."""
+
+    def inverse_temperature(self, visible: Tensor, layer: int = 0) -> Tensor:
+        return torch.full(visible.shape, 3.0)
+
+
+class RotatedWindow(Window, Rotation):
+    """Fills two slots, neither of them the temperature."""
+
+
+def test_temperatures_multiply() -> None:
+    slots = Slots.of([Times(2.0), Times(5.0), Times(1.5, spared=2)])
+    g = slots.inverse_temperature(N, layer=0)
+    assert g is not None
+    assert g.tolist() == [[[10.0, 10.0, 15.0]]]
+
+
+def test_every_temperature_hears_the_layer() -> None:
+    g = Slots.of([Times(2.0), Times(5.0)]).inverse_temperature(N, layer=1)
+    assert g is not None
+    assert g.tolist() == [[[18.0, 18.0, 18.0]]]
+
+
+def test_a_temperature_by_head_multiplies_one_for_all_heads() -> None:
+    g = Slots.of([Times(2.0), ByHead()]).inverse_temperature(N, layer=0)
+    assert g is not None
+    assert g.tolist() == [[[2.0] * 3, [20.0] * 3]]
+
+
+def test_no_temperature_is_none_and_not_one() -> None:
+    assert Slots().inverse_temperature(N, layer=0) is None
+    assert Slots.of([Window()]).inverse_temperature(N, layer=0) is None
+
+
+def test_a_method_fills_the_slot_of_its_function() -> None:
+    window, rotation, law = Window(), Rotation(), Times(2.0)
+    slots = Slots.of([window, law, rotation])
+    assert slots.visible is window
+    assert slots.rotation is rotation
+    assert slots.temperature == (law,)
+    assert slots.similarity is None
+    assert slots.bias is None
+
+
+def test_filled_names_the_slots_in_the_order_of_the_equation() -> None:
+    assert Slots().filled == ()
+    assert Slots.of([Window(), Rotation(), Times(2.0)]).filled == ("temperature", "rotation", "visible")
+    assert Slots.of([SharpWindow()]).filled == ("temperature", "visible")
+
+
+def test_two_methods_in_one_slot_are_refused_with_both_names() -> None:
+    with pytest.raises(BadInput, match="Window and streaming sinks both fill the visible slot; leave one of them out"):
+        Slots.of([Window(), Times(2.0), Sinks()])
+
+
+def test_a_method_with_no_slot_is_refused() -> None:
+    with pytest.raises(BadInput, match=r"object fills no slot: a method needs one of inverse_temperature, .*narrow"):
+        Slots.of([Times(2.0), object()])
+
+
+def test_a_method_added_to_slots_leaves_them_as_they_were() -> None:
+    slots = Slots.of([Times(2.0)])
+    slots.claimed_by(Window())
+    assert slots.filled == ("temperature",)
+
+
+def test_slots_together_are_as_if_named_in_one_spec() -> None:
+    window, rotation = Window(), Rotation()
+    both = Slots.of([Times(2.0), window]).and_(Slots.of([Times(5.0), rotation]))
+    assert both == Slots.of([Times(2.0), window, Times(5.0), rotation])
+
+
+def test_slots_together_with_none_are_themselves() -> None:
+    slots = Slots.of([Times(2.0), Window()])
+    assert slots.and_(Slots()) == slots
+    assert Slots().and_(slots) == slots
+
+
+def test_slots_together_refuse_two_methods_in_one_slot() -> None:
+    with pytest.raises(BadInput, match="Window and streaming sinks both fill the visible slot"):
+        Slots.of([Window()]).and_(Slots.of([Sinks()]))
+
+
+def test_a_method_of_two_slots_counts_once_when_slots_come_together() -> None:
+    method = SharpWindow()
+    assert Slots.of([Times(2.0)]).and_(Slots.of([method])) == Slots.of([Times(2.0), method])
+
+
+def test_a_method_of_two_slots_does_not_collide_with_itself() -> None:
+    method = RotatedWindow()
+    assert Slots().and_(Slots.of([method])) == Slots.of([method])
+
+
+def test_no_method_leaves_every_length_alone() -> None:
+    assert Slots().leaves_alone(10**4, layer=0)
+
+
+def test_a_law_leaves_alone_the_lengths_it_spares() -> None:
+    slots = Slots.of([Times(2.0, spared=64)])
+    assert slots.leaves_alone(64, layer=0)
+    assert not slots.leaves_alone(65, layer=0)
+
+
+def test_all_rows_up_to_the_length_must_be_spared() -> None:
+    class OnlyShort:
+        def inverse_temperature(self, visible: Tensor, layer: int = 0) -> Tensor:
+            return torch.where(visible < 3, 2.0, 1.0)
+
+    assert not Slots.of([OnlyShort()]).leaves_alone(64, layer=0)
+
+
+def test_leaving_alone_is_a_matter_of_the_layer() -> None:
+    slots = Slots.of([Times(1.0)])
+    assert slots.leaves_alone(64, layer=0)
+    assert not slots.leaves_alone(64, layer=1)
+
+
+def test_a_method_in_another_slot_leaves_no_length_alone() -> None:
+    assert not Slots.of([Window()]).leaves_alone(1, layer=0)
+    assert not Slots.of([Times(1.0), Rotation()]).leaves_alone(1, layer=0)
