@@ -144,6 +144,7 @@ class Parabola:
         root = 2 * gap / (self.slope + torch.sign(self.slope) * discriminant.clamp_min(0).sqrt())
         # A parabola that never gets there still says which way: follow its slope
         root = torch.where(discriminant > 0, root, gap / self.slope)
+        root = torch.where(gap == 0, torch.zeros_like(root), root)
         return root.nan_to_num(nan=math.inf, posinf=math.inf, neginf=-math.inf)
 
 

@@ -18,7 +18,7 @@ import transformers
 from torch import Tensor, nn
 
 from lengthwise.align import GRID, AlignInPass, AtSharpness, Ladder, Search, grid_search, solve
-from lengthwise.errors import BadInput
+from lengthwise.errors import BadInput, require
 from lengthwise.extend import Method, extend
 from lengthwise.measure import AttentionStatistics, Means, run_stack
 from lengthwise.methods.temperature.aligned import SCOPES, STATISTICS, Alignment, Calibrated
@@ -239,20 +239,18 @@ def _padded(tokenizer: Any, prompts: list[str]) -> Batch:
 
 
 def _check_lengths(lengths: list[int], train_length: int, sequences: int) -> None:
-    if not lengths:
-        raise BadInput("give at least one length to calibrate for")
+    require(bool(lengths), "give at least one length to calibrate for")
+    require(train_length > 1, f"train_length must be above 1, not {train_length}")
     if lengths[0] <= train_length:
         raise BadInput(
             f"length {lengths[0]} is not above the training length {train_length}: there the model needs no temperature; "
             "give a larger --length, or the right --train-length"
         )
-    if sequences < 1:
-        raise BadInput(f"sequences must be at least 1, not {sequences}")
+    require(sequences >= 1, f"sequences must be at least 1, not {sequences}")
 
 
 def _one_of(what: str, value: str, allowed: Sequence[str]) -> None:
-    if value not in allowed:
-        raise BadInput(f"{what} must be one of {', '.join(allowed)}, not {value!r}")
+    require(value in allowed, f"{what} must be one of {', '.join(allowed)}, not {value!r}")
 
 
 def _refuse_nan(anatomy: Anatomy, values: Tensor) -> None:

@@ -17,7 +17,10 @@ import typer
 from lengthwise.errors import BadInput
 from lengthwise.version import __version__
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="Let a Transformer work past the length it was trained on.")
+app = typer.Typer(add_completion=False, help="Let a Transformer work past the length it was trained on.")
+
+# What newer typer returns for Ctrl-C, where older typer raises
+INTERRUPTED = 130
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A directory or a hub name.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
@@ -89,9 +92,10 @@ def bake(
     from lengthwise.models.load import load
 
     table = Alignment.load(alignment)
+    _check_writable(out / "config.json")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise BadInput(f"{out} exists already; give a new directory")
-    loaded, tokenizer = load(model, dtype, "cpu")
+    loaded, tokenizer = load(model, dtype, "cpu", as_stored=True)
     baked = verb(loaded, table, length=length, inplace=True, force=force)
     _save_whole(out, baked, tokenizer)
     tau = table.tau(length).tolist()
@@ -129,6 +133,7 @@ def demo(
     from lengthwise.demo import demo as verb
     from lengthwise.demo import table
 
+    _check_writable(out / "pmax-model.json")
     rows = verb(out, full=full)
     if as_json:
         _print_json(rows)
@@ -152,27 +157,32 @@ def run(arguments: list[str]) -> int:
     """The exit status: 0 done, 2 bad input (said in one line), 1 anything else."""
     _quiet_libraries()
     try:
-        result = typer.main.get_command(app).main(arguments, prog_name="lengthwise", standalone_mode=False)
+        result = typer.main.get_command(app).main(arguments or ["--help"], prog_name="lengthwise", standalone_mode=False)
     except BadInput as error:
         _say(str(error))
         return 2
     except (KeyboardInterrupt, typer.Abort):
-        _say("interrupted; nothing half-written was left behind")
-        return 1
+        result = INTERRUPTED
     except Exception as error:
         # The command-line parser's own errors; newer typer carries its own click, so their class has no one home
         if not hasattr(error, "format_message"):
             raise
         _say(" ".join(error.format_message().split()) + " (lengthwise --help shows what there is)")
         return 2
+    if result == INTERRUPTED:
+        _say("interrupted; nothing half-written was left behind")
+        return 1
     return result if isinstance(result, int) else 0
 
 
 def _quiet_libraries() -> None:
-    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    from transformers.utils.logging import disable_progress_bar
+
+    disable_progress_bar()
     for name in ("transformers", "huggingface_hub"):
         logging.getLogger(name).setLevel(logging.ERROR)
-    warnings.showwarning = lambda message, *_, **__: _say(f"note: {message}")
+    # The first line only: torch's warnings come with a stack of C++ frames
+    warnings.showwarning = lambda message, *_, **__: _say(f"note: {str(message).partition(chr(10))[0]}")
 
 
 def _say(line: str) -> None:
@@ -194,9 +204,9 @@ def _print_list(lines: dict[str, str], as_json: bool) -> None:
 
 def _print_alignment(alignment: Any) -> None:
     print(f"{alignment.statistic} at training length {alignment.train_length}: {_brief(alignment.target)}")
-    print(f"{'length':>8}  {'tau':<28}{alignment.statistic:<28}long forwards")
+    print(f"{'length':>8}  {'tau':<34}{alignment.statistic:<34}long forwards")
     for entry in alignment.temperatures:
-        print(f"{entry.length:>8}  {_brief(entry.tau):<28}{_brief(entry.statistic):<28}{entry.forwards}")
+        print(f"{entry.length:>8}  {_brief(entry.tau):<34}{_brief(entry.statistic):<34}{entry.forwards}")
 
 
 def _brief(table: Any) -> str:
@@ -213,12 +223,11 @@ def _check_writable(path: Path) -> None:
     while not folder.exists():
         folder = folder.parent
     if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise BadInput(f"cannot write {path}; give a file in a directory you may write to")
+        raise BadInput(f"cannot write {path}; give a path in a directory you may write to")
 
 
 def _save_whole(out: Path, model: Any, tokenizer: Any) -> None:
     """Into a directory beside it, moved into place when complete."""
-    _check_writable(out / "model.safetensors")
     out.absolute().parent.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.absolute().parent))
     try:

@@ -7,6 +7,7 @@ every slot of the equation, returns statistics, and is differentiable. Both run 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -88,10 +89,11 @@ def blockwise(equation: Equation, statistics: bool = False) -> tuple[Tensor, Row
     output = equation.value.new_zeros(batch, heads, queries, equation.value.shape[-1])
     rows = [equation.query.new_full((batch, heads, queries), float("-inf"), dtype=torch.float32) for _ in range(2)]
     rows.append(equation.query.new_zeros((batch, heads, queries), dtype=torch.float32))
+    spare = _spare(equation) if statistics else output
     for where, block in _blocks(equation):
         l_max = block.amax(-1, keepdim=True)
         block.sub_(l_max)
-        weights = torch.exp(block, out=None if statistics else block)
+        weights = torch.exp(block, out=_view(spare, block.shape) if statistics else block)
         total = weights.sum(-1, keepdim=True)
         if statistics:
             expected = torch.linalg.vecdot(weights, block)[..., None] / total
@@ -115,10 +117,11 @@ def scan(equation: Equation, inverse_temperatures: Tensor) -> RowStatistics:  # 
     shape = (inverse_temperatures.shape[0], *equation.query.shape[:3])
     g = inverse_temperatures.float().expand(shape)
     fields = [equation.query.new_empty(shape, dtype=torch.float32) for _ in range(3)]
+    spare = _spare(equation)
     for where, block in _blocks(replace(equation, inverse_temperature=None)):
         l_max = block.amax(-1)
         block.sub_(l_max[..., None])
-        weights = torch.empty_like(block)
+        weights = _view(spare, block.shape)
         for t in range(shape[0]):
             sharpness = g[t][where.index].flip(-1)  # [heads, queries]
             torch.exp(torch.mul(block, sharpness[..., None], out=weights), out=weights)
@@ -152,6 +155,8 @@ def _blocks(equation: Equation) -> Iterator[tuple[_Where, Tensor]]:
     query = equation.query.float() * (equation.scale if _scaled_later(equation) else _scale(equation).float())
     batch, heads, queries, _ = query.shape
     at_once, step = _block_shape(equation)
+    # One buffer for all blocks: fresh ones would cost a CPU more in page faults than in arithmetic
+    scratch = query.new_empty(at_once * step * equation.visible.keys)
     for b in range(batch):
         visible = equation.visible.entry(b)
         bounds = _bounds(visible, step)
@@ -160,22 +165,23 @@ def _blocks(equation: Equation) -> Iterator[tuple[_Where, Tensor]]:
                 if high > low:
                     rows = slice(first, min(first + step, queries))
                     where = _Where(b, slice(h, h + at_once), rows, slice(low, high))
-                    yield where, _logits(equation, query, where, visible.rows(rows.start, rows.stop))
+                    yield where, _logits(equation, query, where, visible.rows(rows.start, rows.stop), scratch)
 
 
-def _logits(equation: Equation, query: Tensor, where: _Where, visible: Visible) -> Tensor:
+def _logits(equation: Equation, query: Tensor, where: _Where, visible: Visible, scratch: Tensor) -> Tensor:
     """`query` carries scale and, but for a temperature that changes along biased rows, g."""
     reversed_query = query[where.index].flip(1)
     key = _of_heads(equation, equation.key, where).transpose(-1, -2)
     g = equation.inverse_temperature
+    logits = _view(scratch, (*reversed_query.shape[:2], key.shape[-1]))
     if equation.bias is None:
-        logits = torch.bmm(reversed_query, key)
+        torch.bmm(reversed_query, key, out=logits)
     else:
         low, high, own = where.keys.start, where.keys.stop, visible.position
         line = equation.bias.line(low - int(own[-1]), high - 1 - int(own[0]))[where.heads].float()
         if g is not None and equation.one_temperature_a_head:
             line = line * _of_rows(g, where)
-        logits = torch.baddbmm(toeplitz(line, own.shape[0], high - low), reversed_query, key)
+        torch.baddbmm(toeplitz(line, own.shape[0], high - low), reversed_query, key, out=logits)
         if _scaled_later(equation) and g is not None:
             logits.mul_(_of_rows(g, where).flip(-1)[..., None])
     inside = bool((visible.start <= where.keys.start).all() and (visible.stop >= where.keys.stop).all())
@@ -183,6 +189,10 @@ def _logits(equation: Equation, query: Tensor, where: _Where, visible: Visible) 
         hidden = ~visible.mask(where.keys.start, where.keys.stop)[0].flip(0)
         logits.masked_fill_(hidden, torch.finfo(logits.dtype).min)
     return logits
+
+
+def _view(scratch: Tensor, shape: tuple[int, ...]) -> Tensor:
+    return scratch[: math.prod(shape)].view(shape)
 
 
 def _of_rows(g: Tensor, where: _Where) -> Tensor:  # [heads or 1, rows or 1]
@@ -202,6 +212,12 @@ def _scale(equation: Equation) -> Tensor:
     g = equation.inverse_temperature
     scale = torch.tensor(equation.scale, device=equation.query.device)
     return scale if g is None else (scale * g)[..., None]
+
+
+def _spare(equation: Equation) -> Tensor:
+    """A second buffer of a block's size, for weights beside their logits."""
+    at_once, step = _block_shape(equation)
+    return equation.query.new_empty(at_once * step * equation.visible.keys, dtype=torch.float32)
 
 
 def _scaled_later(equation: Equation) -> bool:

@@ -66,7 +66,7 @@ class Visible:
         own = self.position.clamp(0, self.keys - 1)
         real = padding[:, own] & (self.position < self.keys)
         stop = torch.where(real, torch.maximum(stop, start), start)
-        hidden = ~padding if bool((last - first != count).any()) else None
+        hidden = ~padding if bool((last - first != count)[count > 0].any()) else None
         return Visible(start, stop, self.position, self.keys, hidden)
 
     @classmethod

@@ -27,6 +27,14 @@ def fold(anatomy: Anatomy, g: Tensor) -> None:
         _scale(owner.relative_attention_bias.weight.detach(), row, 0.0)
 
 
+def keys_seen(anatomy: Anatomy, length: int) -> list[int]:
+    """How many keys the fullest row of each layer sees in an input of `length` tokens; a sliding window limits it."""
+    windows = [getattr(m, "sliding_window", getattr(anatomy.stack.config, "sliding_window", None)) for m in anatomy.layers]
+    # Transformers counts a window of both directions from the row's own key
+    widths = [window if window is None or anatomy.causal else 2 * window - 1 for window in windows]
+    return [length if width is None else min(length, width) for width in widths]
+
+
 def _scale(weight: Tensor, factor: Tensor, shift: float) -> None:
     """weight + shift times factor, computed in float64 so that one rounding is all that is lost."""
     wide = (weight.double() + shift) * factor.to(weight.device).double() - shift
@@ -39,21 +47,32 @@ Part = tuple[Tensor, Tensor, float]
 
 def _scaler(anatomy: Anatomy, module: Any, row: Tensor) -> list[Part]:
     heads, size = anatomy.heads, anatomy.key_size
-    if getattr(anatomy.stack.config, "clip_qkv", None) is not None:
-        raise BadInput(f"{type(module).__name__} clips q after its projection, so no temperature can be folded into it")
-    if isinstance(getattr(module, "q_norm", None), nn.Module):
-        return [_norm_part(module, row, heads, size)]
-    for name in ("q", "q_proj", "query"):
-        if isinstance(linear := getattr(module, name, None), nn.Linear):
+    _refuse_what_comes_after(anatomy, module)
+    norm = getattr(module, "q_norm", None)
+    if isinstance(norm, nn.Module) and not isinstance(norm, nn.Identity):
+        return _norm_parts(module, row, heads, size)
+    # q alone, or q in front of k and v
+    for name in ("q", "q_proj", "query", "qkv_proj", "Wqkv"):
+        linear = getattr(module, name, None)
+        if isinstance(linear, nn.Linear) and ("qkv" in name or linear.out_features == heads * size):
             return _rows(linear, slice(0, heads * size), row.repeat_interleave(size))
-    if isinstance(linear := getattr(module, "qkv_proj", None), nn.Linear):
-        return _rows(linear, slice(0, heads * size), row.repeat_interleave(size))
-    if isinstance(linear := getattr(module, "query_key_value", None), nn.Linear):
+    linear = getattr(module, "query_key_value", None)
+    if isinstance(linear, nn.Linear) and linear.out_features == 3 * heads * size:
         # GPT-NeoX keeps q, k and v of one head together
         ones = torch.ones_like(row)
         factor = torch.stack([row, ones, ones], 1)[..., None].expand(heads, 3, size).reshape(-1)
         return _rows(linear, slice(None), factor)
     raise BadInput(f"lengthwise does not know where {type(module).__name__} makes its queries, so it cannot bake this family")
+
+
+def _refuse_what_comes_after(anatomy: Anatomy, module: Any) -> None:
+    """Steps after the projection of q that would swallow its factor."""
+    name = type(module).__name__
+    if getattr(anatomy.stack.config, "clip_qkv", None) is not None:
+        raise BadInput(f"{name} clips q after its projection, so no temperature can be folded into it")
+    for child, _ in module.named_children():
+        if "norm" in child and child not in ("q_norm", "k_norm", "v_norm"):
+            raise BadInput(f"lengthwise does not know what {child} of {name} does to q, so it cannot bake this family")
 
 
 def _rows(linear: nn.Linear, rows: slice, factor: Tensor) -> list[Part]:
@@ -65,18 +84,25 @@ def _rows(linear: nn.Linear, rows: slice, factor: Tensor) -> list[Part]:
     return parts
 
 
-def _norm_part(module: Any, row: Tensor, heads: int, size: int) -> Part:
-    weight = module.q_norm.weight.detach()
-    # Gemma's norms multiply by 1 + weight
-    shift = 1.0 if "Gemma" in type(module.q_norm).__name__ else 0.0
+def _norm_parts(module: Any, row: Tensor, heads: int, size: int) -> list[Part]:
+    parameters = {name: parameter.detach() for name, parameter in module.q_norm.named_parameters()}
+    if "weight" not in parameters:
+        raise BadInput(f"{type(module).__name__} normalises q without weights, so no temperature can be folded into them")
+    weight = parameters["weight"]
     if weight.numel() == heads * size and heads > 1:
-        return weight, row.repeat_interleave(size), shift
-    if not bool((row == row[0]).all()):
+        factor = row.repeat_interleave(size).reshape(weight.shape)
+    elif bool((row == row[0]).all()):
+        factor = row[:1]
+    else:
         raise BadInput(
             f"the heads of {type(module).__name__} share the norm of their queries, so a temperature a head cannot be folded; "
             "calibrate with --scope model or layer"
         )
-    return weight, row[:1], shift
+    # Some norms (Gemma's) multiply by 1 + weight: with weights of zero they still let something through
+    nothing = {name: torch.zeros_like(parameter) for name, parameter in parameters.items()}
+    probe = torch.linspace(-1, 1, weight.numel(), dtype=weight.dtype, device=weight.device).reshape(weight.shape)
+    shift = float(bool(torch.func.functional_call(module.q_norm, nothing, (probe,)).any()))
+    return [(parameter, factor, shift if name == "weight" else 0.0) for name, parameter in parameters.items()]
 
 
 def _bias_rows(anatomy: Anatomy, g: Tensor) -> list[tuple[Any, Tensor]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,28 +10,40 @@ import torch
 import transformers
 
 from lengthwise.errors import BadInput
+from lengthwise.models.anatomy import T5_FAMILIES
 
 DTYPES = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
-def load(name: str, dtype: str = "auto", device: str | None = None) -> tuple[Any, Any]:
-    """(model in evaluation mode, tokenizer)."""
+def load(name: str, dtype: str = "auto", device: str | None = None, *, as_stored: bool = False) -> tuple[Any, Any]:
+    """(model in evaluation mode, tokenizer).
+
+    `auto` keeps the checkpoint's data type, but for 16-bit weights on a CPU, whose arithmetic is far slower than
+    float32's: they are widened unless `as_stored`. A T5 in float16 stays, to be refused where it would overflow.
+    """
     if dtype not in DTYPES:
         raise BadInput(f"dtype must be one of {', '.join(DTYPES)}, not {dtype!r}")
     _check_directory(name)
-    config = _said_plainly(name, lambda: transformers.AutoConfig.from_pretrained(name))
+    source = name if Path(name).is_dir() else f"{name} from the hub (no such directory here)"
+    config = _said_plainly(source, lambda: transformers.AutoConfig.from_pretrained(name))
     model_class = _model_class(config)
-    model, report = _said_plainly(
-        name,
-        lambda: model_class.from_pretrained(name, dtype=DTYPES[dtype], use_safetensors=True, output_loading_info=True),
-    )
+    # Weights of other shapes are let through here, because transformers would say which ones only in its log
+    options = {"use_safetensors": True, "ignore_mismatched_sizes": True, "output_loading_info": True}
+    model, report = _said_plainly(source, lambda: model_class.from_pretrained(name, dtype=DTYPES[dtype], **options))
     if missing := sorted(report.get("missing_keys", ())):
         raise BadInput(
             f"the checkpoint {name} lacks {len(missing)} weights of {model_class.__name__}, the first is {missing[0]}"
         )
+    if odd := sorted(report.get("mismatched_keys", ())):
+        key, found, expected = odd[0]
+        raise BadInput(f"the checkpoint {name} does not fit its config: {key} is {list(found)}, not {list(expected)}")
     tokenizer = _said_plainly(f"the tokenizer of {name}", lambda: transformers.AutoTokenizer.from_pretrained(name))
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    return model.to(device).eval(), tokenizer
+    model = _said_plainly(f"{name} onto {device}", lambda: model.to(device)).eval()
+    narrow = model.dtype == torch.bfloat16 or (model.dtype == torch.float16 and config.model_type not in T5_FAMILIES)
+    if dtype == "auto" and narrow and device.startswith("cpu") and not as_stored:
+        model = model.float()
+    return model, tokenizer
 
 
 def _check_directory(name: str) -> None:
@@ -45,32 +58,36 @@ def _check_directory(name: str) -> None:
         return
     if not (path / "config.json").is_file():
         raise BadInput(f"{name} is not a model directory: it has no config.json")
-    if any(path.glob("*.safetensors")):
-        return
-    pickles = sorted(p.name for pattern in ("*.bin", "*.pt", "*.pth", "*.ckpt") for p in path.glob(pattern))
-    if pickles:
-        raise BadInput(
-            f"the weights in {name} are a pickle ({pickles[0]}), which can run code; convert them to safetensors first"
-        )
-    raise BadInput(f"{name} has no weights: no *.safetensors file")
+    if not _files(path, "*.safetensors"):
+        if pickles := _files(path, "*.bin", "*.pt", "*.pth", "*.ckpt"):
+            raise BadInput(
+                f"the weights in {name} are a pickle ({pickles[0]}), which can run code; convert them to safetensors first"
+            )
+        raise BadInput(f"{name} has no weights: no *.safetensors file")
+    # Without its files transformers makes a T5 tokenizer that knows no words
+    if not _files(path, "tokenizer*", "vocab*", "*.model"):
+        raise BadInput(f"{name} has no tokenizer; save the model's tokenizer into it")
+
+
+def _files(path: Path, *patterns: str) -> list[str]:
+    return sorted(found.name for pattern in patterns for found in path.glob(pattern))
 
 
 def _model_class(config: Any) -> Any:
     """The class the checkpoint was saved from, or the nearest task class."""
     for architecture in getattr(config, "architectures", None) or ():
-        if (found := getattr(transformers, architecture, None)) is not None:
+        found = getattr(transformers, str(architecture), None)
+        if isinstance(found, type) and issubclass(found, transformers.PreTrainedModel):
             return found
     if config.is_encoder_decoder:
         return transformers.AutoModelForSeq2SeqLM
     return transformers.AutoModel
 
 
-def _said_plainly(name: str, load_it: Any) -> Any:
-    """transformers' and the hub's failures, as one line."""
+def _said_plainly(what: str, load_it: Callable[[], Any]) -> Any:
+    """Whatever the libraries that read checkpoints raise, as one line."""
     try:
         return load_it()
-    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
-        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        if not Path(name).exists() and "tokenizer" not in name:
-            reason = f"it is no directory here, and the hub does not give it ({reason[:160]})"
-        raise BadInput(f"cannot load {name}: {reason}") from error
+    except Exception as error:
+        reason = " ".join(str(error).split())[:240] or type(error).__name__
+        raise BadInput(f"cannot load {what}: {reason}") from error

@@ -111,7 +111,7 @@ def _of_dense(mask: Tensor, queries: int, keys: int) -> Visible:
     seen = seen[:, 0, :, :keys].expand(-1, queries, -1)
     position = torch.arange(queries, device=mask.device) + keys - queries
     common = seen.any(1)
-    if bool((seen == common[:, None]).all()):
+    if queries == keys and bool((seen == common[:, None]).all()):
         return Visible.build(queries, keys, padding=common)
     return Visible.of_mask(lambda rows: seen[:, rows], queries, keys, position)
 

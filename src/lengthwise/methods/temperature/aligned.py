@@ -56,6 +56,7 @@ class Alignment:
     def __post_init__(self) -> None:
         require(self.statistic in STATISTICS, f"statistic must be one of {', '.join(STATISTICS)}, not {self.statistic!r}")
         require(self.scope in SCOPES, f"scope must be one of {', '.join(SCOPES)}, not {self.scope!r}")
+        require(isinstance(self.model, dict), f"the model of an alignment must be its fingerprint, not {self.model!r}")
         require(self.train_length > 1, f"train_length must be above 1, not {self.train_length}")
         require(len(self.temperatures) > 0, "an alignment needs at least one length")
         lengths = [entry.length for entry in self.temperatures]

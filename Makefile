@@ -1,0 +1,46 @@
+# Two commands for a newcomer: `make demo` and `make test`, each from a bare clone.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+OLDEST := 5.15.0
+
+.PHONY: demo test check bench test-oldest format
+
+demo: $(VENV)/installed
+	$(BIN)/lengthwise demo
+
+# One thread a worker: the tests are many small ones
+test: $(VENV)/installed
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+check: $(VENV)/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/installed
+	$(BIN)/python benchmarks/attention_cpu.py --out benchmarks/results/attention_cpu.json
+
+# The suite against the oldest transformers we promise; the constraints pin the newest
+test-oldest: $(VENV)-$(OLDEST)/installed
+	OMP_NUM_THREADS=1 $(VENV)-$(OLDEST)/bin/python -m pytest -n 2
+
+format: $(VENV)/installed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# torch first and alone, at the version the constraints name: a range would let pip choose a build of several gigabytes
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt torch
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+# What transformers brings along must be of its own age, so those pins are left out
+$(VENV)-$(OLDEST)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)-$(OLDEST)
+	grep -Ev '^(transformers|tokenizers|huggingface_hub|hf-xet)==' constraints.txt > $(VENV)-$(OLDEST)/constraints.txt
+	$(VENV)-$(OLDEST)/bin/pip install --quiet --constraint $(VENV)-$(OLDEST)/constraints.txt torch
+	$(VENV)-$(OLDEST)/bin/pip install --quiet --constraint $(VENV)-$(OLDEST)/constraints.txt --editable '.[dev]' transformers==$(OLDEST)
+	touch $@

@@ -1,0 +1,200 @@
+"""Loading from directories that save_pretrained wrote, whole and damaged."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from tests.conftest import TRAIN_LENGTH, logits, make, tokens
+
+from lengthwise.errors import BadInput
+from lengthwise.models.load import load
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A whole T5 checkpoint; tests that damage it take a copy."""
+    folder = tmp_path_factory.mktemp("saved") / "t5"
+    make("t5").save_pretrained(folder)
+    transformers.ByT5Tokenizer().save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def damaged(saved: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(saved, tmp_path / "t5"))
+
+
+def refusal(name: str | Path, *options: Any) -> str:
+    """The one line with which `load` refuses."""
+    with pytest.raises(BadInput) as caught:
+        load(str(name), *options)
+    line = str(caught.value)
+    assert "\n" not in line
+    assert len(line) < 400
+    return line
+
+
+def word_tokenizer() -> Any:
+    """A fast tokenizer of single characters, as small as they come."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    characters = {chr(code): code - 30 for code in range(32, 127)}
+    backend = Tokenizer(models.WordLevel({"<pad>": 0, "<unk>": 1, **characters}, unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>", pad_token="<pad>")
+
+
+@pytest.mark.parametrize("name", ["t5", "t5 encoder", "switch", "llama", "qwen3"])
+def test_a_checkpoint_comes_back_as_it_was_saved(name: str, tmp_path: Path) -> None:
+    model = make(name)
+    model.save_pretrained(tmp_path)
+    tokenizer = word_tokenizer() if name in ("llama", "qwen3") else transformers.ByT5Tokenizer()
+    tokenizer.save_pretrained(tmp_path)
+    loaded, its_tokenizer = load(str(tmp_path), device="cpu")
+    assert type(loaded) is type(model)
+    assert not loaded.training
+    assert torch.equal(logits(loaded, tokens(TRAIN_LENGTH)), logits(model, tokens(TRAIN_LENGTH)))
+    assert its_tokenizer("a word").input_ids == tokenizer("a word").input_ids
+
+
+@pytest.mark.parametrize(
+    ("stored", "asked", "expected"),
+    [
+        (torch.float32, "auto", torch.float32),
+        (torch.bfloat16, "auto", torch.float32),
+        (torch.bfloat16, "float32", torch.float32),
+        (torch.float32, "bfloat16", torch.bfloat16),
+    ],
+)
+def test_the_data_type_is_the_one_asked_for(stored: torch.dtype, asked: str, expected: torch.dtype, tmp_path: Path) -> None:
+    make("llama").to(stored).save_pretrained(tmp_path)
+    word_tokenizer().save_pretrained(tmp_path)
+    loaded, _ = load(str(tmp_path), asked, "cpu")
+    assert {parameter.dtype for parameter in loaded.parameters()} == {expected}
+
+
+def test_sixteen_bits_are_widened_on_a_cpu_unless_wanted_as_stored(tmp_path: Path) -> None:
+    make("llama").to(torch.float16).save_pretrained(tmp_path)
+    word_tokenizer().save_pretrained(tmp_path)
+    assert load(str(tmp_path), device="cpu")[0].dtype == torch.float32
+    assert load(str(tmp_path), device="cpu", as_stored=True)[0].dtype == torch.float16
+
+
+def test_the_device_is_the_one_asked_for(saved: Path) -> None:
+    assert {parameter.device.type for parameter in load(str(saved), device="meta")[0].parameters()} == {"meta"}
+    assert "cannot load" in refusal(saved, "auto", "toaster")
+
+
+@pytest.mark.parametrize("architectures", [None, [], ["T5ForPoetry"], ["T5Config"], ["pipeline"]])
+def test_without_a_class_of_its_own_an_encoder_decoder_is_loaded_whole(damaged: Path, architectures: Any) -> None:
+    config = json.loads((damaged / "config.json").read_text())
+    (damaged / "config.json").write_text(json.dumps({**config, "architectures": architectures}))
+    assert type(load(str(damaged), device="cpu")[0]) is transformers.T5ForConditionalGeneration
+
+
+def test_a_path_that_is_no_directory_is_refused_without_asking_the_hub(tmp_path: Path) -> None:
+    assert refusal(tmp_path / "nowhere") == f"no directory {tmp_path}/nowhere"
+    assert refusal("./nowhere") == "no directory ./nowhere"
+    assert refusal("some/where/deep") == "no directory some/where/deep"
+
+
+def test_a_name_that_the_hub_does_not_give_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_hub(*_: Any, **__: Any) -> Any:
+        raise OSError("nobody\nanswers")
+
+    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", no_hub)
+    assert refusal("nobody/nothing") == "cannot load nobody/nothing from the hub (no such directory here): nobody answers"
+
+
+def test_a_file_is_refused(saved: Path) -> None:
+    assert "model.safetensors is a file; give the directory" in refusal(saved / "model.safetensors")
+
+
+def test_the_embedded_model_is_not_there_yet() -> None:
+    assert "no embedded model" in refusal("embedded")
+
+
+def test_an_unknown_data_type_is_refused_with_the_known_ones(saved: Path) -> None:
+    assert refusal(saved, "int8").startswith("dtype must be one of auto, float32, bfloat16")
+
+
+def test_a_directory_without_a_config_is_refused(damaged: Path, tmp_path: Path) -> None:
+    (damaged / "config.json").unlink()
+    assert "it has no config.json" in refusal(damaged)
+    (tmp_path / "empty").mkdir()
+    assert "it has no config.json" in refusal(tmp_path / "empty")
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "not json", "[]", "{}", '{"model_type": "warp-drive"}', '{"model_type": "t5", "num_layers": "two"}']
+)
+def test_a_damaged_config_is_refused(damaged: Path, text: str) -> None:
+    (damaged / "config.json").write_text(text)
+    assert refusal(damaged).startswith(f"cannot load {damaged}: ")
+
+
+@pytest.mark.parametrize("pickle", ["pytorch_model.bin", "model.pt", "model.ckpt"])
+def test_a_pickle_is_refused_and_never_opened(damaged: Path, pickle: str) -> None:
+    (damaged / "model.safetensors").unlink()
+    (damaged / pickle).write_bytes(b"cposix\nsystem\n(S'exit 1'\ntR.")
+    line = refusal(damaged)
+    assert f"are a pickle ({pickle})" in line
+    assert "safetensors" in line
+
+
+def test_a_pickle_beside_some_other_safetensors_file_is_not_opened_either(damaged: Path) -> None:
+    (damaged / "model.safetensors").rename(damaged / "adapter.safetensors")
+    torch.save(make("t5").state_dict(), damaged / "pytorch_model.bin")
+    assert refusal(damaged).startswith(f"cannot load {damaged}: ")
+
+
+def test_a_directory_without_weights_is_refused(damaged: Path) -> None:
+    (damaged / "model.safetensors").unlink()
+    assert "has no weights" in refusal(damaged)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.5, 0.99])
+def test_weights_cut_short_are_refused(damaged: Path, share: float) -> None:
+    weights = (damaged / "model.safetensors").read_bytes()
+    (damaged / "model.safetensors").write_bytes(weights[: int(share * len(weights))])
+    assert refusal(damaged).startswith(f"cannot load {damaged}: ")
+
+
+KEY = "encoder.block.1.layer.0.SelfAttention.q.weight"
+
+
+def test_a_missing_weight_is_refused_by_name(damaged: Path) -> None:
+    weights = load_file(damaged / "model.safetensors")
+    del weights[KEY]
+    save_file(weights, damaged / "model.safetensors", {"format": "pt"})
+    line = refusal(damaged)
+    assert "lacks 1 weights of T5ForConditionalGeneration" in line
+    assert KEY in line
+
+
+def test_a_weight_of_another_shape_is_refused_by_name(damaged: Path) -> None:
+    weights = load_file(damaged / "model.safetensors")
+    weights[KEY] = weights[KEY][:24].clone()
+    save_file(weights, damaged / "model.safetensors", {"format": "pt"})
+    assert refusal(damaged).endswith(f"does not fit its config: {KEY} is [24, 32], not [32, 32]")
+
+
+def test_a_missing_tokenizer_is_refused(damaged: Path, tmp_path: Path) -> None:
+    """For a T5 transformers would make one up that knows no words."""
+    for file in damaged.glob("*token*"):
+        file.unlink()
+    assert "has no tokenizer" in refusal(damaged)
+    make("llama").save_pretrained(tmp_path / "llama")
+    assert "has no tokenizer" in refusal(tmp_path / "llama")
+
+
+def test_a_damaged_tokenizer_is_refused(damaged: Path) -> None:
+    (damaged / "tokenizer_config.json").write_text("{")
+    assert refusal(damaged).startswith(f"cannot load the tokenizer of {damaged}: ")

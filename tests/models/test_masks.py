@@ -1,0 +1,243 @@
+"""Masks as runs of keys against the dense masks transformers makes of the same arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from transformers.masking_utils import (
+    and_masks,
+    bidirectional_mask_function,
+    causal_mask_function,
+    chunked_causal_mask_function,
+    eager_mask,
+    packed_sequence_mask_function,
+    sdpa_mask,
+    sliding_window_bidirectional_mask_function,
+    sliding_window_causal_mask_function,
+)
+
+from lengthwise.attention import Visible
+from lengthwise.errors import BadInput
+from lengthwise.models.masks import ForwardMask, build_mask, decode, encode
+
+CPU = torch.device("cpu")
+BATCH, LENGTH = 3, 14
+PACKED = torch.tensor([[0] * 5 + [1] * 9, [0] * 14, [0] * 2 + [1] * 4 + [2] * 8])
+RULES: dict[str, Callable[..., Tensor]] = {
+    "causal": causal_mask_function,
+    "bidirectional": bidirectional_mask_function,
+    "window": sliding_window_causal_mask_function(5),
+    "window of one": sliding_window_causal_mask_function(1),
+    "window to both sides": sliding_window_bidirectional_mask_function(3),
+    "chunks": chunked_causal_mask_function(4, torch.zeros(BATCH, dtype=torch.long)),
+    "packed": and_masks(causal_mask_function, packed_sequence_mask_function(PACKED)),
+}
+# A whole input, one new token, several new tokens, and a window's cache that has dropped its first keys
+SHAPES: dict[str, dict[str, int]] = {
+    "whole": {"q_length": LENGTH, "kv_length": LENGTH},
+    "one new": {"q_length": 1, "kv_length": LENGTH, "q_offset": LENGTH - 1},
+    "several new": {"q_length": 4, "kv_length": LENGTH, "q_offset": LENGTH - 4},
+    "keys dropped": {"q_length": 3, "kv_length": 8, "q_offset": LENGTH - 3, "kv_offset": LENGTH - 8},
+}
+
+
+def padding(*real: tuple[int, int]) -> Tensor:  # [batch, LENGTH]
+    """True from first to last of each entry."""
+    mask = torch.zeros(len(real), LENGTH, dtype=torch.bool)
+    for row, (first, last) in zip(mask, real, strict=True):
+        row[first:last] = True
+    return mask
+
+
+PADDINGS: dict[str, Tensor | None] = {
+    "none": None,
+    "all real": padding((0, 14), (0, 14), (0, 14)),
+    "left": padding((0, 14), (4, 14), (9, 14)),
+    "right": padding((0, 14), (0, 11), (0, 8)),
+    "both": padding((0, 14), (3, 11), (7, 8)),
+}
+
+
+def dense(arguments: dict[str, Any]) -> Tensor:  # [batch, queries, keys]
+    """transformers' own, with rows that stand on padding emptied: what they see is nobody's concern."""
+    skips = {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
+    mask = sdpa_mask(**arguments, **skips)[:, 0].clone()
+    if (given := arguments.get("attention_mask")) is not None:
+        first = arguments.get("q_offset", 0)
+        mask &= given[:, first : first + arguments["q_length"], None]
+    return mask
+
+
+def shown(mask: ForwardMask, batch: int = BATCH) -> Tensor:
+    return mask.visible.mask().expand(batch, -1, -1)
+
+
+@pytest.mark.parametrize("pad", PADDINGS)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("rule", RULES)
+def test_runs_show_what_transformers_shows(rule: str, shape: str, pad: str) -> None:
+    sizes = SHAPES[shape]
+    arguments = {"batch_size": BATCH, **sizes, "mask_function": RULES[rule], "attention_mask": PADDINGS[pad]}
+    tensor = build_mask(**arguments, device=CPU)
+    assert tensor.shape == (BATCH, 1, sizes["q_length"], 3)
+    expected = dense(arguments)
+    # As the object that travelled along, and as nothing but its numbers
+    for carrier in (tensor, tensor.clone()):
+        mask = decode(carrier, sizes["q_length"], sizes["kv_length"], False, CPU)
+        assert torch.equal(shown(mask), expected)
+        own = torch.arange(sizes["q_length"]) + sizes.get("q_offset", 0) - sizes.get("kv_offset", 0)
+        assert torch.equal(mask.visible.position, own)
+        assert torch.equal(mask.visible.count.expand(BATCH, -1), expected.sum(-1))
+
+
+def test_a_causal_mask_is_written_out_by_hand() -> None:
+    mask = decode(build_mask(1, 3, 5, q_offset=2, device=CPU), 3, 5, True, CPU)
+    assert shown(mask, 1).int().tolist() == [[[1, 1, 1, 0, 0], [1, 1, 1, 1, 0], [1, 1, 1, 1, 1]]]
+
+
+def test_an_entry_of_padding_alone_sees_nothing() -> None:
+    arguments = {"batch_size": 2, **SHAPES["whole"], "attention_mask": padding((3, 14), (0, 0))}
+    mask = decode(build_mask(**arguments, device=CPU), LENGTH, LENGTH, False, CPU)
+    assert torch.equal(shown(mask, 2), dense(arguments))
+    assert not shown(mask, 2)[1].any()
+
+
+def test_a_cache_longer_than_the_mask_hides_what_is_not_there_yet() -> None:
+    """A static cache has room for more keys than the attention mask has tokens."""
+    arguments = {"batch_size": 2, "q_length": 3, "kv_length": 12, "mask_function": bidirectional_mask_function}
+    arguments["attention_mask"] = torch.ones(2, 3, dtype=torch.bool)
+    mask = decode(build_mask(**arguments, device=CPU), 3, 12, False, CPU)
+    assert shown(mask, 2).sum(-1).tolist() == [[3, 3, 3]] * 2
+
+
+@pytest.mark.parametrize("rule", ["causal", "bidirectional"])
+def test_holes_in_the_padding_are_kept(rule: str) -> None:
+    given = padding((0, 14), (2, 12))
+    given[0, 5:8] = False
+    arguments = {"batch_size": 2, **SHAPES["whole"], "mask_function": RULES[rule], "attention_mask": given}
+    tensor = build_mask(**arguments, device=CPU)
+    expected = dense(arguments)
+    assert torch.equal(shown(decode(tensor, LENGTH, LENGTH, False, CPU), 2), expected)
+    # Runs cannot say this, so the tensor itself is the plain mask
+    assert torch.equal(tensor[:, 0], expected)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_stock_mask_is_the_one_transformers_would_have_made(rule: str) -> None:
+    arguments = {"batch_size": BATCH, **SHAPES["whole"], "mask_function": RULES[rule], "attention_mask": PADDINGS["left"]}
+    mask = decode(build_mask(**arguments, device=CPU, dtype=torch.float32), LENGTH, LENGTH, False, CPU)
+    assert mask.stock is not None
+    for name, make in (("sdpa", sdpa_mask), ("eager", eager_mask)):
+        made = mask.stock(name)
+        assert made is not None
+        assert torch.equal(made, make(**arguments, dtype=torch.float32))
+
+
+def test_what_a_forward_shares_is_made_once() -> None:
+    mask = ForwardMask(Visible.build(2, 2))
+    made = [mask.once("bias", object) for _ in range(3)]
+    assert made[0] is made[1] is made[2]
+    assert mask.once("other", object) is not made[0]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_no_mask_means_everything_or_everything_so_far(causal: bool) -> None:
+    mask = decode(None, 3, 5, causal, CPU)
+    expected = torch.ones(3, 5, dtype=torch.bool).tril(2) if causal else torch.ones(3, 5, dtype=torch.bool)
+    assert torch.equal(mask.visible.mask()[0], expected)
+    assert mask.stock is None
+
+
+def test_encode_and_decode_are_inverse() -> None:
+    visible = Visible.build(4, 9, causal=True, window=3, padding=torch.tensor([[True] * 9, [False] * 6 + [True] * 3]))
+    carried = decode(encode(ForwardMask(visible), 2), 4, 9, False, CPU)
+    assert carried.visible is visible
+    read = decode(encode(ForwardMask(visible), 2).clone(), 4, 9, False, CPU).visible
+    for name in ("start", "stop", "position"):
+        assert torch.equal(getattr(read, name), getattr(visible, name))
+    assert read.keys == 9
+
+
+def test_one_entry_serves_a_whole_batch() -> None:
+    tensor = encode(ForwardMask(Visible.build(4, 4, causal=True)), 5)
+    assert tensor.shape == (5, 1, 4, 3)
+    assert torch.equal(tensor[0], tensor[4])
+
+
+def test_a_four_dimensional_mask_of_the_callers_passes_through() -> None:
+    given = torch.zeros(2, 1, 3, 3)
+    assert build_mask(2, 3, 3, attention_mask=given) is given
+
+
+def additive(seen: Tensor, dtype: torch.dtype, hidden: float | None = None) -> Tensor:
+    """0 where seen, the smallest number (or `hidden`) elsewhere."""
+    low = torch.finfo(dtype).min if hidden is None else hidden
+    return torch.zeros(seen.shape, dtype=dtype).masked_fill(~seen, low)
+
+
+DENSE: dict[str, Callable[[Tensor], Tensor]] = {
+    "boolean": lambda seen: seen,
+    "float32": lambda seen: additive(seen, torch.float32),
+    "bfloat16": lambda seen: additive(seen, torch.bfloat16),
+    "float16": lambda seen: additive(seen, torch.float16),
+    "infinite": lambda seen: additive(seen, torch.float32, -torch.inf),
+}
+
+
+@pytest.mark.parametrize("kind", DENSE)
+@pytest.mark.parametrize("rule", RULES)
+def test_dense_masks_are_read(kind: str, rule: str) -> None:
+    seen = dense({"batch_size": BATCH, **SHAPES["whole"], "mask_function": RULES[rule]})[:, None]
+    tensor = DENSE[kind](seen)
+    mask = decode(tensor, LENGTH, LENGTH, False, CPU)
+    assert torch.equal(shown(mask), seen[:, 0])
+    assert mask.stock is not None
+    assert mask.stock("eager") is tensor
+    assert decode(tensor, LENGTH, LENGTH, False, CPU) is mask
+
+
+@pytest.mark.parametrize("kind", DENSE)
+def test_a_dense_row_for_all_queries_is_padding(kind: str) -> None:
+    """Encoders' masks, [batch, 1, 1, keys]; holes and all."""
+    real = torch.tensor([[1, 1, 1, 1, 1, 0], [0, 0, 1, 1, 1, 1], [1, 1, 0, 0, 1, 1]]).bool()
+    mask = decode(DENSE[kind](real[:, None, None]), 6, 6, False, CPU)
+    assert torch.equal(shown(mask), real[:, None] & real[:, :, None])
+
+
+def test_a_dense_mask_wider_than_the_keys_is_cut() -> None:
+    seen = torch.ones(2, 9, dtype=torch.bool).tril(2)[None, None]
+    mask = decode(seen, 2, 5, False, CPU)
+    assert mask.visible.mask().int().tolist() == [[[1, 1, 1, 0, 0], [1, 1, 1, 1, 0]]]
+
+
+def test_one_query_sees_what_its_dense_mask_shows_whatever_the_last_key() -> None:
+    """A caller's own mask over a static cache that is not full yet."""
+    seen = torch.arange(9)[None, None, None] < 4
+    assert decode(seen, 1, 9, False, CPU).visible.mask().int().tolist() == [[[1, 1, 1, 1, 0, 0, 0, 0, 0]]]
+
+
+@pytest.mark.parametrize("number", [-3.0, 0.5, 1.0])
+def test_masks_that_add_numbers_are_refused(number: float) -> None:
+    mask = torch.zeros(1, 1, 4, 4)
+    mask[0, 0, 2, 1] = number
+    with pytest.raises(BadInput, match="adds numbers to the logits"):
+        decode(mask, 4, 4, False, CPU)
+
+
+@pytest.mark.parametrize("shape", [(2, 4), (2, 4, 4), (2, 8, 4, 4), (2, 1, 4, 3)])
+def test_masks_of_other_shapes_are_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(BadInput, match=r"of shape \(.*\) cannot be read; give one of shape \[batch, tokens\]"):
+        decode(torch.ones(shape, dtype=torch.bool), 4, 4, False, CPU)
+
+
+def test_a_row_with_separate_runs_is_refused() -> None:
+    seen = torch.ones(1, 1, 4, 4, dtype=torch.bool).tril()
+    seen[0, 0, 3, 1] = False
+    with pytest.raises(BadInput, match="one run a row"):
+        decode(seen, 4, 4, False, CPU)
+    with pytest.raises(BadInput, match="one run a row"):
+        build_mask(1, 6, 6, mask_function=lambda b, h, q, k: (q - k) % 2 == 0, device=CPU)
