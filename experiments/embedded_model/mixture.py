@@ -1,0 +1,141 @@
+"""The stream of training batches: which task, which length, how many lines, decided by the step's own seed.
+
+Step s is the same whatever came before it, so a run that stops and resumes sees what an undisturbed run sees.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+from experiments.embedded_model import lines, passkey, topics
+from experiments.embedded_model.example import LONGEST, Example, Stock
+
+SHORTEST = 30
+MOST_LINES = 40  # more than ever fit
+WEIGHTS = {"passkey filler": 0.10, "passkey prose": 0.15, "line": 0.40, "topic": 0.17, "text": 0.18}
+SOURCES = tuple(WEIGHTS)
+IGNORED = -100
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a step's batch depends on besides its number."""
+
+    seed: int = 0
+    batch: int = 256
+    chunks: int = 4  # parts of a batch, of like lengths, each padded by itself
+    steps: int = 20000
+    curriculum: float = 0.4  # share of the steps over which the most lines grow from 2 to all that fit
+    weights: dict[str, float] = field(default_factory=lambda: dict(WEIGHTS))
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Examples of like length; int16, because workers hand them over through shared memory, which can be small."""
+
+    inputs: Tensor  # [examples, length], padded with 0 to a multiple of 64
+    labels: Tensor  # [examples, target length], padded with IGNORED to a multiple of 8
+    sources: Tensor  # [examples], places in SOURCES
+
+    def to(self, device: torch.device | str) -> tuple[Tensor, Tensor, Tensor]:
+        """Inputs, labels and sources on the device, as indices."""
+        inputs, labels, sources = (
+            part.to(device, non_blocking=True).long() for part in (self.inputs, self.labels, self.sources)
+        )
+        return inputs, labels, sources
+
+    def pin_memory(self) -> Chunk:
+        return Chunk(self.inputs.pin_memory(), self.labels.pin_memory(), self.sources.pin_memory())
+
+
+def example(stock: Stock, plan: Plan, randomness: random.Random, step: int) -> Example:
+    source = randomness.choices(list(plan.weights), list(plan.weights.values()))[0]
+    while True:
+        length = draw_length(randomness)
+        made = _make(stock, source, randomness, length, most_lines(plan, step))
+        # An introduction may be longer than a short length, which does no harm; only the longest length is a law
+        if len(made.tokens) <= LONGEST:
+            return made
+
+
+def draw_length(randomness: random.Random) -> int:
+    """One in four has the full length; the others grow more likely with length."""
+    if randomness.random() < 0.25:
+        return LONGEST
+    return SHORTEST + int((LONGEST + 1 - SHORTEST) * randomness.random() ** 0.5)
+
+
+def most_lines(plan: Plan, step: int) -> int:
+    done = step / max(1.0, plan.curriculum * plan.steps)
+    return min(MOST_LINES, 2 + int(done * (MOST_LINES - 2)))
+
+
+def _make(stock: Stock, source: str, randomness: random.Random, length: int, most: int) -> Example:
+    match source:
+        case "passkey filler":
+            return passkey.in_filler(stock, randomness, length)
+        case "passkey prose":
+            return passkey.in_prose(stock, randomness, length)
+        case "line":
+            return lines.example(stock, randomness, length, most)
+        case "topic":
+            return topics.example(stock, randomness, length)
+        case _:
+            return continuation(stock, randomness, length, randomness.randint(32, 64))
+
+
+def continuation(stock: Stock, randomness: random.Random, length: int, target: int) -> Example:
+    """Prefix language modelling: the encoder reads a passage, the decoder goes on; no `</s>`, for the text does not end."""
+    passage = stock.books.passage(randomness, length - 1 + target)
+    return Example("text", [*passage[: length - 1], stock.pieces.eos], passage[length - 1 :], "", "")
+
+
+def batch(stock: Stock, plan: Plan, step: int) -> list[Chunk]:
+    randomness = random.Random(f"{plan.seed} {step}")
+    examples = sorted((example(stock, plan, randomness, step) for _ in range(plan.batch)), key=lambda one: len(one.tokens))
+    size = -(-plan.batch // plan.chunks)
+    return [collate(examples[at : at + size]) for at in range(0, plan.batch, size)]
+
+
+def collate(examples: list[Example]) -> Chunk:
+    # Evaluation has names of its own, which are not counted
+    places = [SOURCES.index(one.source) if one.source in SOURCES else -1 for one in examples]
+    return Chunk(
+        inputs=_padded([one.tokens for one in examples], 64, 0),
+        labels=_padded([one.target for one in examples], 8, IGNORED),
+        sources=torch.tensor(places, dtype=torch.int16),
+    )
+
+
+def _padded(rows: list[list[int]], multiple: int, value: int) -> Tensor:
+    width = -(-max(map(len, rows)) // multiple) * multiple
+    return torch.tensor([row + [value] * (width - len(row)) for row in rows], dtype=torch.int16)
+
+
+class Stream(IterableDataset[tuple[int, list[Chunk]]]):
+    """Batches from step `start` on; worker w of n makes every n-th, and the loader puts them in order."""
+
+    def __init__(self, stock: Stock, plan: Plan, start: int) -> None:
+        self.stock, self.plan, self.start = stock, plan, start
+
+    def __iter__(self) -> Iterator[tuple[int, list[Chunk]]]:
+        worker = get_worker_info()
+        first, stride = (worker.id, worker.num_workers) if worker else (0, 1)
+        for step in range(self.start + first, self.plan.steps, stride):
+            yield step, batch(self.stock, self.plan, step)
+
+
+def loader(stock: Stock, plan: Plan, start: int, workers: int, pin: bool) -> DataLoader[tuple[int, list[Chunk]]]:
+    return DataLoader(
+        Stream(stock, plan, start),
+        batch_size=None,
+        num_workers=workers,
+        prefetch_factor=4 if workers else None,
+        pin_memory=pin,
+    )

@@ -1,0 +1,49 @@
+"""Passkey: a number in sentences that repeat, or in a novel; sometimes a second number of another name to tell it from."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from itertools import cycle
+
+from experiments.embedded_model import wordings
+from experiments.embedded_model.example import Example, Stock, number
+
+
+def in_filler(stock: Stock, randomness: random.Random, length: int) -> Example:
+    pool = wordings.JUNK[:-6] if stock.train else wordings.JUNK[-6:]
+    sentences = randomness.sample(pool, randomness.randint(1, 6))
+
+    def filler(tokens: int) -> list[str]:
+        taken: list[str] = []
+        for sentence in cycle(sentences):
+            tokens -= stock.pieces.size(" " + sentence)
+            if tokens < 0:
+                break
+            taken.append(sentence)
+        return taken
+
+    return _example(stock, "passkey filler", randomness, length, filler)
+
+
+def in_prose(stock: Stock, randomness: random.Random, length: int) -> Example:
+    return _example(stock, "passkey prose", randomness, length, lambda tokens: stock.books.stretch(randomness, tokens))
+
+
+def _example(stock: Stock, source: str, randomness: random.Random, length: int, filler: Callable[[int], list[str]]) -> Example:
+    """Evaluation keeps to the package's wording, training uses it in four of ten."""
+    ours = not stock.train or randomness.random() < 0.4
+    introduction = wordings.PASSKEY_INTRODUCTIONS[0] if ours else randomness.choice(wordings.PASSKEY_INTRODUCTIONS)
+    question = wordings.PASSKEY_QUESTIONS[0] if ours else randomness.choice(wordings.PASSKEY_QUESTIONS)
+    things = [wordings.THINGS[0]] if ours else randomness.sample(wordings.THINGS, 1 + (randomness.random() < 0.3))
+    keys = [str(number(randomness)) for _ in things]
+    forms = [wordings.NEEDLES[0] if ours else randomness.choice(wordings.NEEDLES) for _ in things]
+    needles = [form.format(thing=thing, key=key) for form, thing, key in zip(forms, things, keys, strict=True)]
+    question = question.format(thing=things[0])
+    fixed = [introduction, *needles, question]
+    room = length - 1 - len(stock.pieces.tokens(" ".join(part for part in fixed if part)))
+    prose = filler(room)
+    for needle in needles:
+        prose.insert(round(randomness.random() * len(prose)), needle)
+    text = " ".join(part for part in [introduction, *prose, question] if part)
+    return stock.answered(source, text, keys[0])
