@@ -71,7 +71,7 @@ def _baked_difference(model: Any, tokenizer: Any, alignment: Any, length: int, o
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    lines = ["A tiny T5 with random weights, trained length 512: how sharp is its attention?", ""]
+    lines = ["A tiny T5 with random weights and a declared training length of 512: how sharp is its attention?", ""]
     lines.append(f"{'method':<32}{'length':>8}{'tau':>8}{'P_max':>9}{'entropy':>9}")
     lines += [f"{r['method']:<32}{r['length']:>8}{r['tau']:>8.3f}{r['p_max']:>9.3f}{r['entropy']:>9.3f}" for r in rows]
     for row in rows:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from tests.conftest import DECODER_SIZES, FAMILIES, TRAIN_LENGTH, logits, make, tokens
 from torch import nn
 
 from lengthwise.attention import Equation, RowStatistics
@@ -15,6 +14,7 @@ from lengthwise.errors import BadInput
 from lengthwise.extend import extend
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.fold import fold, keys_seen
+from tests.conftest import DECODER_SIZES, FAMILIES, TRAIN_LENGTH, logits, make, tokens
 
 LONG = 4 * TRAIN_LENGTH
 

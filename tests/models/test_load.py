@@ -11,10 +11,10 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from tests.conftest import TRAIN_LENGTH, logits, make, tokens
 
 from lengthwise.errors import BadInput
 from lengthwise.models.load import load
+from tests.conftest import TRAIN_LENGTH, logits, make, tokens
 
 
 @pytest.fixture(scope="module")
