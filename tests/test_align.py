@@ -10,7 +10,7 @@ import numpy
 import pytest
 import torch
 
-from lengthwise.align import FLATTEST, SHARPEST, Ladder, Parabola, Search, downright, grid_search, solve, upright
+from lengthwise.align import Ladder, Parabola, Search, downright, grid_search, solve, upright
 from lengthwise.errors import BadInput
 
 CENTRE, WIDTH = 0.3, 0.15
@@ -107,75 +107,47 @@ def line(level: float, slope: float) -> Callable[[float], float]:
     return lambda x: level + slope * x
 
 
-@pytest.mark.parametrize(
-    ("curve", "forwards"),
-    [
-        (line(-2.0, 0.8), 1),  # right at once
-        (line(-1.7, 0.8), 2),  # off by a shift, which the first forward shows
-        (line(-1.7, 0.4), 3),  # off in slope too, which it takes two to show
-    ],
-)
-def test_solve_finds_a_known_root(curve: Callable[[float], float], forwards: int) -> None:
+def solved(model: Model, curve: Callable[[float], float], target: float, statistic: str, start: float = 1.0) -> Search:
+    """A search whose first forward stands at `start`."""
+    return solve(model, curve, (start, model(start)), target, statistic)
+
+
+@pytest.mark.parametrize("slope", [0.5, 0.8, 1.5])
+def test_solve_finds_the_root_of_a_straight_model_in_three_forwards(slope: float) -> None:
+    """Two measured points are enough for a straight line, whatever slope the curve had."""
     model = Model("pmax", line(-2.0, 0.8))
-    search = solve(model, curve, TARGET, "pmax")
-    g, value = search.best
-    assert g == pytest.approx(ANSWER)
-    assert value == pytest.approx(TARGET)
-    assert model.forwards == len(search.path) == forwards
+    search = solved(model, line(-2.0, slope), TARGET, "pmax")
+    assert search.best == (pytest.approx(ANSWER, rel=1e-4), pytest.approx(TARGET, rel=1e-4))
+    assert model.forwards == len(search.path) <= 3
 
 
-def test_a_second_forward_within_two_percent_is_the_last() -> None:
-    """The curve is 0.05 too high and a little too flat: the second forward is off by 0.9 %."""
+def test_a_first_forward_on_the_target_is_the_last() -> None:
     model = Model("pmax", line(-2.0, 0.8))
-    search = solve(model, line(-1.95, 0.7), TARGET, "pmax")
-    assert model.forwards == 2
-    assert 1e-3 < search.off(search.best[1]) < 0.02
+    assert solved(model, line(-2.0, 0.8), TARGET, "pmax", start=ANSWER).best[0] == ANSWER
+    assert model.forwards == 1
 
 
-def test_a_third_forward_is_the_last_however_far_off() -> None:
-    model = Model("entropy", lambda x: 3 - x - 0.9 * x**3)
-    search = solve(model, line(3.0, -1.2), 1.5, "entropy")
-    assert model.forwards == 3
-    assert search.best == min(search.path, key=lambda step: abs(step[1] - 1.5))
+def test_a_fourth_forward_is_the_last_however_far_off() -> None:
+    """A step no smooth curve can foresee."""
+    model = Model("entropy", lambda x: 3.0 - 2.0 * (x > 0.4) - 0.01 * x)
+    search = solved(model, line(3.0, -1.2), 2.0, "entropy")
+    assert model.forwards == 4
     assert search.off(search.best[1]) > 0.02
 
 
-def test_solve_takes_entropy_as_it_is() -> None:
-    """4 - 2 ln g falls to 3 at g = sqrt(e)."""
-    model = Model("entropy", line(4.0, -2.0))
-    search = solve(model, line(4.0, -2.0), 3.0, "entropy")
-    assert search.best == (pytest.approx(math.sqrt(math.e)), pytest.approx(3.0))
+def test_a_bracketed_target_is_sought_inside_the_bracket() -> None:
+    model = Model("pmax", lambda x: -2.0 + 4 * x**3)
+    search = solved(model, line(-2.0, 0.5), math.exp(-1.0), "pmax")
+    steps = [g for g, _ in search.path]
+    assert all(steps[0] < g < max(steps) for g in steps[2:])
+
+
+@pytest.mark.parametrize(("statistic", "target"), [("pmax", 0.9), ("entropy", 0.1)])
+def test_a_target_no_temperature_reaches_is_refused_after_the_first_forward(statistic: str, target: float) -> None:
+    model = Model(statistic, line(-2.0, 0.01) if statistic == "pmax" else line(3.0, -0.01))
+    with pytest.raises(BadInput, match="no temperature between"):
+        solved(model, line(-2.0, 0.01) if statistic == "pmax" else line(3.0, -0.01), target, statistic)
     assert model.forwards == 1
-
-
-@pytest.mark.parametrize("statistic", ["pmax", "entropy"])
-def test_a_target_no_temperature_reaches_is_refused_without_a_forward(statistic: str) -> None:
-    model = Model(statistic, line(-2.0, 0.01))
-    target = 0.5 if statistic == "pmax" else -1.0
-    with pytest.raises(BadInput, match=rf"no temperature between 0\.1 and 2 brings the mean {statistic} to .* {target:g}$"):
-        solve(model, line(-2.0, 0.01), target, statistic)
-    assert model.forwards == 0
-
-
-def test_a_model_that_does_not_answer_to_temperature_is_refused_once_it_shows() -> None:
-    model = Model("pmax", lambda _: -5.0)
-    with pytest.raises(BadInput, match="no temperature"):
-        solve(model, line(-2.0, 0.8), TARGET, "pmax")
-    assert model.forwards == 1
-
-
-def test_solve_stays_between_the_flattest_and_the_sharpest() -> None:
-    asked: list[float] = []
-
-    def forward(g: float) -> float:
-        asked.append(g)
-        return math.exp(-2.0 + 0.8 * math.log(g))
-
-    ends = [math.exp(-2.0 + 0.8 * math.log(g)) for g in (FLATTEST, SHARPEST)]
-    for target in (1.001 * ends[0], 0.999 * ends[1]):
-        solve(forward, line(-2.0, 0.8), target, "pmax")
-    assert FLATTEST <= min(asked) < 1.01 * FLATTEST
-    assert 0.99 * SHARPEST < max(asked) <= SHARPEST
 
 
 def test_grid_search_asks_for_all_eleven_temperatures_and_takes_the_nearest() -> None:

@@ -141,38 +141,32 @@ class _Run:
         return self.observed(means, self.short).of(self.statistic)
 
     def search(self, name: str) -> _Result:
-        targets = self.targets()
-        target = float(targets.mean())
+        target = float(self.targets().mean())
         forwards = 0
 
-        def forward(g: float) -> float:
+        def at(g: float, responsive: bool = False) -> tuple[float, AtSharpness]:
             nonlocal forwards
             forwards += 1
             self.tick(0, f"length {self.length}: forward {forwards} at tau {1 / g:.4f}, target {target:.4g}")
-            at = AtSharpness(len(self.anatomy.layers), self.ladder, torch.tensor([[g]]).double(), self.tick)
-            return float(self.observed(at, self.long).of(self.statistic).mean())
+            sharpness = torch.tensor([[g]]).double()
+            run = AtSharpness(len(self.anatomy.layers), self.ladder, self.statistic, sharpness, responsive, self.tick)
+            return float(self.observed(run, self.long).of(self.statistic).mean()), run
 
         if name == "grid":
-            search = grid_search(forward, target)
+            search = grid_search(lambda g: at(g)[0], target)
         else:
-            forwards += 1
-            self.tick(0, f"length {self.length}: forward 1, every layer on its way")
-            solver = self.solver(targets.mean(1, keepdim=True))
-            self.observed(solver, self.long)
-            search = solve(forward, solver.curve(), target, self.statistic)
+            first, run = at(self.start, responsive=True)
+            search = solve(lambda g: at(g)[0], run.curve, (self.start, first), target, self.statistic)
         g, value = search.best
         tau = round(1 / g, 2) if name == "grid" else 1 / g
         return _Result(Calibrated(self.length, tau, value, forwards, target), _path(search))
-
-    def solver(self, targets: Tensor) -> AlignInPass:
-        return AlignInPass(len(self.anatomy.layers), self.ladder, self.statistic, targets, self.start, self.tick)
 
     def in_one_pass(self, scope: str) -> _Result:
         targets = self.targets()
         if scope == "layer":
             targets = targets.mean(1, keepdim=True)
         self.tick(0, f"length {self.length}: one forward, every {scope} solved on the way")
-        solver = self.solver(targets)
+        solver = AlignInPass(len(self.anatomy.layers), self.ladder, self.statistic, targets, self.start, self.tick)
         reached = self.observed(solver, self.long).of(self.statistic)
         if solver.clamped:
             self._say_clamped(solver.clamped, scope)
