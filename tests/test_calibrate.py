@@ -55,9 +55,14 @@ def test_grid_is_algorithm_1(tokenizer: Any, statistic: str, name: str, seed: in
     assert measured == pytest.approx(values, rel=1e-4)
 
 
-@pytest.mark.parametrize("statistic", ["pmax", "entropy"])
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_solve_needs_three_forwards_and_lands_nearer_than_the_grid(tokenizer: Any, statistic: str, seed: int) -> None:
+# Seed 0's entropy ends 1.46 % off where the grid happens to be 1.00 % off: within the promise, not nearer (docs/log.md)
+NOT_NEARER = pytest.param("entropy", 0, marks=pytest.mark.xfail(strict=True, reason="the grid is luckier here"))
+
+
+@pytest.mark.parametrize(
+    ("statistic", "seed"), [NOT_NEARER, ("pmax", 0), *((s, n) for s in ("pmax", "entropy") for n in (1, 2, 3))]
+)
+def test_solve_needs_three_or_four_forwards_and_lands_nearer_than_the_grid(tokenizer: Any, statistic: str, seed: int) -> None:
     model = tiny_t5(seed)
     alignment = calibrate(model, tokenizer, 1024, statistic=statistic)
     solved = alignment.temperatures[0]
