@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -50,7 +49,7 @@ def accuracy(model: Any, tokenizer: Any, examples: list[Example]) -> float:
     right = 0.0
     for at in range(0, len(examples), PIECE):
         some = examples[at : at + PIECE]
-        inputs, _, _ = collate(some).to(model.device)
+        inputs, *_ = collate(some).to(model.device)
         longest = max(len(one.target) for one in some) + 4
         with torch.inference_mode(), _autocast(model):
             out = model.generate(
@@ -62,14 +61,13 @@ def accuracy(model: Any, tokenizer: Any, examples: list[Example]) -> float:
 
 
 def score(one: Example, answer: str) -> float:
-    task = one.source.split()[0]
-    return TASKS[task].score(answer, one.answer) if task in ("line", "passkey") else float(_bare(one.answer) in _bare(answer))
+    return TASKS[one.source.split()[0]].score(answer, one.answer)
 
 
 def perplexity(model: Any, examples: list[Example]) -> float:
     total, count = 0.0, 0
     for at in range(0, len(examples), PIECE):
-        inputs, labels, _ = collate(examples[at : at + PIECE]).to(model.device)
+        inputs, labels, *_ = collate(examples[at : at + PIECE]).to(model.device)
         with torch.inference_mode(), _autocast(model):
             total += float(losses(model, inputs, labels).sum())
         count += int((labels != IGNORED).sum())
@@ -78,9 +76,20 @@ def perplexity(model: Any, examples: list[Example]) -> float:
 
 def losses(model: Any, inputs: Tensor, labels: Tensor) -> Tensor:  # [examples, target length]
     """Cross-entropy of every target token in float32, 0 where there is none."""
+    return both_losses(model, inputs, labels)[0]
+
+
+def both_losses(model: Any, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """The decoder's losses, [examples, target length], and the encoder's last state, [examples, width]."""
     start = torch.zeros_like(labels[:, :1])
     before = torch.cat([start, labels[:, :-1].clamp_min(0)], 1)
-    logits = model(input_ids=inputs, attention_mask=(inputs != 0).long(), decoder_input_ids=before, use_cache=False).logits
+    mask = inputs != 0
+    out = model(input_ids=inputs, attention_mask=mask.long(), decoder_input_ids=before, use_cache=False)
+    last = out.encoder_last_hidden_state[torch.arange(len(inputs), device=inputs.device), mask.sum(1) - 1]
+    return token_losses(out.logits, labels), last
+
+
+def token_losses(logits: Tensor, labels: Tensor) -> Tensor:
     flat = F.cross_entropy(logits.float().flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="none")
     return flat.view(labels.shape)
 
@@ -88,7 +97,3 @@ def losses(model: Any, inputs: Tensor, labels: Tensor) -> Tensor:  # [examples, 
 def _autocast(model: Any) -> torch.autocast:
     kind = model.device.type
     return torch.autocast(kind, dtype=torch.bfloat16, enabled=kind == "cuda")
-
-
-def _bare(text: str) -> str:
-    return re.sub(r"[^a-z0-9 ]", "", text.lower()).strip()

@@ -18,6 +18,14 @@ LONGEST = 512
 
 
 @dataclass(frozen=True)
+class Bound:
+    """A token that belongs to a name: a digit to that of its line, the input's end to the one asked for."""
+
+    at: int
+    name: tuple[int, int, int, int]  # the two tokens the name starts with and the two it ends with
+
+
+@dataclass(frozen=True)
 class Example:
     """Tokens in, tokens out; `</s>` included where it belongs."""
 
@@ -26,6 +34,7 @@ class Example:
     target: list[int]
     text: str  # what the input says; empty for plain text of novels
     answer: str  # what the target says; empty for plain text of novels
+    bound: tuple[Bound, ...] = ()  # what the encoder must know at some of the tokens
 
 
 @dataclass(frozen=True)
@@ -57,6 +66,13 @@ class Stock:
     def book_words(self) -> list[str]:
         """Words of the novels that may name lines, so that names are not bound to two lists."""
         return [word for word in self.books.words if held_out.word(word) != self.train]
+
+    @cached_property
+    def plain_names(self) -> Words:
+        """Words that are one token each, where they stand in a name: what matching is learnt on first."""
+        tokens = self.pieces.tokens
+        first = [word for word in self.book_words if len(tokens(f" {word}")) == 1]
+        return Words(first, [word for word in self.book_words if len(tokens(word)) == 1])
 
     def answered(self, source: str, text: str, answer: str) -> Example:
         eos = [self.pieces.eos]

@@ -15,10 +15,12 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from experiments.embedded_model import lines, passkey, topics
 from experiments.embedded_model.example import LONGEST, Example, Stock
+from experiments.embedded_model.lines import Difficulty
 
 SHORTEST = 30
-MOST_LINES = 40  # more than ever fit
-WEIGHTS = {"passkey filler": 0.10, "passkey prose": 0.15, "line": 0.40, "topic": 0.17, "text": 0.18}
+EARLY = 320  # the longest input while records are short
+FEW_LINES, MOST_LINES = 10, 40  # a record to learn on; more than ever fit
+WEIGHTS = {"passkey filler": 0.05, "passkey prose": 0.12, "line": 0.48, "topic": 0.20, "text": 0.15}
 SOURCES = tuple(WEIGHTS)
 IGNORED = -100
 
@@ -29,9 +31,12 @@ class Plan:
 
     seed: int = 0
     batch: int = 256
-    chunks: int = 4  # parts of a batch, of like lengths, each padded by itself
+    chunks: int = 2  # parts of a batch, of like lengths, each padded by itself
     steps: int = 20000
-    curriculum: float = 0.4  # share of the steps over which the most lines grow from 2 to all that fit
+    curriculum: float = 0.5  # share of the steps after which records are as long and as confusing as they get
+    many: float = 0.3  # share of the records of which several lines are asked for
+    encoder: float = 0.5  # weight of the encoder's own answer
+    binding: float = 0.5  # weight of the names that the digits of lines must know
     weights: dict[str, float] = field(default_factory=lambda: dict(WEIGHTS))
 
 
@@ -39,51 +44,58 @@ class Plan:
 class Chunk:
     """Examples of like length; int16, because workers hand them over through shared memory, which can be small."""
 
-    inputs: Tensor  # [examples, length], padded with 0 to a multiple of 64
-    labels: Tensor  # [examples, target length], padded with IGNORED to a multiple of 8
+    inputs: Tensor  # [examples, length], padded with 0 to a multiple of 128
+    labels: Tensor  # [examples, target length], padded with IGNORED to a multiple of 32
     sources: Tensor  # [examples], places in SOURCES
+    bound: Tensor  # [tokens that belong to a name, 6]: example, place, four tokens of the name
 
-    def to(self, device: torch.device | str) -> tuple[Tensor, Tensor, Tensor]:
-        """Inputs, labels and sources on the device, as indices."""
-        inputs, labels, sources = (
-            part.to(device, non_blocking=True).long() for part in (self.inputs, self.labels, self.sources)
-        )
-        return inputs, labels, sources
+    def to(self, device: torch.device | str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """All parts on the device, as indices."""
+        inputs, labels, sources, bound = (part.to(device, non_blocking=True).long() for part in self._parts)
+        return inputs, labels, sources, bound
 
     def pin_memory(self) -> Chunk:
-        return Chunk(self.inputs.pin_memory(), self.labels.pin_memory(), self.sources.pin_memory())
+        return Chunk(*(part.pin_memory() for part in self._parts))
+
+    @property
+    def _parts(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        return self.inputs, self.labels, self.sources, self.bound
 
 
 def example(stock: Stock, plan: Plan, randomness: random.Random, step: int) -> Example:
     source = randomness.choices(list(plan.weights), list(plan.weights.values()))[0]
+    hard = difficulty(plan, step)
     while True:
-        length = draw_length(randomness)
-        made = _make(stock, source, randomness, length, most_lines(plan, step))
+        length = draw_length(randomness, EARLY + round(hard.variety * (LONGEST - EARLY)))
+        made = _make(stock, source, randomness, length, hard)
         # An introduction may be longer than a short length, which does no harm; only the longest length is a law
         if len(made.tokens) <= LONGEST:
             return made
 
 
-def draw_length(randomness: random.Random) -> int:
+def draw_length(randomness: random.Random, longest: int = LONGEST) -> int:
     """One in four has the full length; the others grow more likely with length."""
     if randomness.random() < 0.25:
-        return LONGEST
-    return SHORTEST + int((LONGEST + 1 - SHORTEST) * randomness.random() ** 0.5)
+        return longest
+    return SHORTEST + int((longest + 1 - SHORTEST) * randomness.random() ** 0.5)
 
 
-def most_lines(plan: Plan, step: int) -> int:
-    done = step / max(1.0, plan.curriculum * plan.steps)
-    return min(MOST_LINES, 2 + int(done * (MOST_LINES - 2)))
+def difficulty(plan: Plan, step: int) -> Difficulty:
+    """Few lines of plain names until matching is learnt, in the first half of the curriculum; then more of everything."""
+    done = min(1.0, step / max(1.0, plan.curriculum * plan.steps))
+    grown = max(0.0, 2 * done - 1)
+    few = min(FEW_LINES, 3 + int(40 * done))
+    return Difficulty(few + round(grown * (MOST_LINES - few)), grown, plan.many)
 
 
-def _make(stock: Stock, source: str, randomness: random.Random, length: int, most: int) -> Example:
+def _make(stock: Stock, source: str, randomness: random.Random, length: int, hard: Difficulty) -> Example:
     match source:
         case "passkey filler":
             return passkey.in_filler(stock, randomness, length)
         case "passkey prose":
             return passkey.in_prose(stock, randomness, length)
         case "line":
-            return lines.example(stock, randomness, length, most)
+            return lines.example(stock, randomness, length, hard)
         case "topic":
             return topics.example(stock, randomness, length)
         case _:
@@ -107,10 +119,16 @@ def collate(examples: list[Example]) -> Chunk:
     # Evaluation has names of its own, which are not counted
     places = [SOURCES.index(one.source) if one.source in SOURCES else -1 for one in examples]
     return Chunk(
-        inputs=_padded([one.tokens for one in examples], 64, 0),
-        labels=_padded([one.target for one in examples], 8, IGNORED),
+        inputs=_padded([one.tokens for one in examples], 128, 0),
+        labels=_padded([one.target for one in examples], 32, IGNORED),
         sources=torch.tensor(places, dtype=torch.int16),
+        bound=_bound(examples),
     )
+
+
+def _bound(examples: list[Example]) -> Tensor:
+    rows = [(at, one.at, *one.name) for at, example in enumerate(examples) for one in example.bound]
+    return torch.tensor(rows, dtype=torch.int16).reshape(-1, 6)
 
 
 def _padded(rows: list[list[int]], multiple: int, value: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Topic retrieval: a talk on several topics; the first is asked for, now and then the second or the last.
+"""Topic retrieval: a talk on several topics; the first is asked for, now and then the last.
 
 What is said between is small talk and sentences of novels. One label in four is a phrase from a novel, so that a label is
 copied and not recalled.
@@ -12,16 +12,18 @@ from experiments.embedded_model import wordings
 from experiments.embedded_model.example import Example, Stock
 from experiments.embedded_model.wordings import Topics
 
-CASES = {"first": 0, "second": 1, "last": -1}
+CASES = {"first": 0, "last": -1}
 
 
 def example(stock: Stock, randomness: random.Random, length: int) -> Example:
-    layouts = [*wordings.TOPICS, *[official(stock)] * 3] if stock.official.topic_questions else wordings.TOPICS
+    layouts = [*[wordings.TOPICS[0]] * 3, *wordings.TOPICS[1:]]
+    if stock.official.topic_questions:
+        layouts += [official(stock)] * 3
     return _example(stock, "topic", randomness.choice(layouts), randomness, length)
 
 
 def ours(stock: Stock, randomness: random.Random, length: int) -> Example:
-    return _example(stock, "topic", wordings.TOPICS[1], randomness, length)
+    return _example(stock, "topic", wordings.TOPICS[0], randomness, length)
 
 
 def in_official_layout(stock: Stock, randomness: random.Random, length: int) -> Example:
@@ -41,7 +43,7 @@ def official(stock: Stock) -> Topics:
 
 def _example(stock: Stock, source: str, layout: Topics, randomness: random.Random, length: int) -> Example:
     size = stock.pieces.size
-    which = randomness.choices(list(CASES), [0.75, 0.08, 0.17])[0] if stock.train else "first"
+    which = randomness.choices(list(CASES), [0.9, 0.1])[0] if stock.train else "first"
     question = layout.question.format(which=which)
     room = length - 1 - size(layout.introduction) - size(question) - 2
     count = randomness.randint(1, 12)
@@ -57,8 +59,6 @@ def _example(stock: Stock, source: str, layout: Topics, randomness: random.Rando
         talks.append(frame)
         labels.append(label)
     _fill(stock, layout, randomness, talks, room)
-    if which == "second" and len(labels) < 2:
-        which, question = "first", layout.question.format(which="first")
     introduction = layout.introduction.format(count=len(labels), which=which)
     text = introduction + "".join(part for talk in talks for part in talk) + question
     return stock.answered(source, text.lstrip("\n"), labels[CASES[which]])
@@ -66,7 +66,7 @@ def _example(stock: Stock, source: str, layout: Topics, randomness: random.Rando
 
 def _fill(stock: Stock, layout: Topics, randomness: random.Random, talks: list[list[str]], room: int) -> None:
     """Turns between opening and closing until no more fit, some talks longer than others."""
-    prose = randomness.random() < 0.3
+    prose = not stock.train or randomness.random() < 0.5
     weights = [randomness.random() ** 2 + 0.05 for _ in talks]
     while True:
         said = stock.books.stretch(randomness, 40) if prose else []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lengthwise.tasks import line, passkey
+from lengthwise.tasks import line, passkey, topic
 
 # Passkey: {thing} is what is hidden, {key} its number
 THINGS = ("pass key", "secret number", "access code", "locker number", "password", "magic number", "safe code", "ticket number")
@@ -60,10 +60,11 @@ LINES = (
     Lines("A list of boxes and what they weigh.", "\nThe box {name} weighs {number} grams.", "\nHow heavy is the box {name}?"),
     Lines("Record:", ENTRY, "\nTell me the number in line {name}."),
     Lines(
-        "Here is a table of names and values.", "\n{name}: {number}", "\nWhat is the value of {name}? The value of {name} is"
+        "Here is a table of names and values.", "\n| {name}: {number}", "\nWhat is the value of {name}? The value of {name} is"
     ),
     Lines("Each key below has a value.", "\nkey {name} = {number}", "\nkey {name} ="),
 )
+SHORT_LINES = LINES[-2:]
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,13 @@ class Topics:
 
 
 TOPICS = (
+    Topics(
+        topic.INTRODUCTION,
+        f"\n{topic.OPENING}",
+        tuple(f"\n{turn}" for turn in topic.TURNS),
+        ("",),
+        f"\n{topic.QUESTION}",
+    ),
     Topics(
         "Below is a talk between two people about {count} subjects, one after the other.",
         "\nANNA: Let us talk about {label}.",
@@ -125,22 +133,10 @@ CHAT = (
     "It sounds like there is much to discover.", "Yes, that is definitely true.",
 )  # fmt: skip
 ASPECTS = (
-    "the history of {a}", "the future of {a}", "the benefits of {a}", "the psychology of {a}", "the art of {a}",
-    "the price of {a}", "the role of {a} in {b}", "the impact of {a} on {b}", "the effects of {a} on {b}",
-    "the history and culture of {a}", "{a} as part of {b}", "{a} and {b}", "the trouble with {a}", "what {a} means for {b}",
-    "the beginnings of {a}", "{a}",
+    *topic.ASPECTS, "the role of {a} in {b}", "the impact of {a} on {b}", "the effects of {a} on {b}",
+    "{a} as part of {b}", "{a} and {b}", "what {a} means for {b}", "{a}",
 )  # fmt: skip
-SUBJECTS = (
-    "gardening", "chess", "music", "sailing", "the sea", "mountain villages", "public libraries", "old maps",
-    "city traffic", "travel by train", "early mornings", "winter sports", "family life", "small towns", "modern art",
-    "friendship", "the weather", "baking bread", "coffee", "tea", "bees", "forests", "rivers", "bridges", "clocks",
-    "photography", "cinema", "the theatre", "school meals", "learning languages", "long walks", "sleep", "memory", "dreams",
-    "money", "trade", "farming", "clean water", "solar power", "space travel", "robots", "computers", "telephones",
-    "letters", "newspapers", "radio", "football", "running", "swimming", "health", "medicine", "hospitals", "childhood",
-    "old age", "fashion", "furniture", "houses", "castles", "kings", "ancient Rome", "the Middle Ages", "explorers",
-    "whales", "birds", "dogs", "horses", "volcanoes", "the stars", "mathematics", "chemistry", "poetry", "novels", "jokes",
-    "festivals", "cooking", "spices", "chocolate", "fishing", "islands", "deserts",
-)  # fmt: skip
+SUBJECTS = topic.SUBJECTS
 
 
 def labels() -> list[str]:

@@ -82,21 +82,25 @@ def test_examples_fit_are_tokenised_right_and_answered_by_their_text(training: S
         assert len(one.tokens) <= LONGEST
         assert one.tokens[-1] == 1
         if one.source != "text":
-            assert one.answer in one.text
+            assert all(part in one.text for part in (one.answer.split() if one.source == "line" else [one.answer]))
             assert one.tokens == training.pieces.tokenizer.encode(one.text).ids
             assert one.target == training.pieces.tokenizer.encode(one.answer).ids
         if one.source == "line" and "REGISTER_CONTENT" in one.text:
-            assert dict(re.findall(r"line (\S+): REGISTER_CONTENT is <(\d+)>", one.text))[_asked(one.text)] == one.answer
+            numbers = dict(re.findall(r"line (\S+): REGISTER_CONTENT is <(\d+)>", one.text))
+            assert [numbers[name] for name in _asked(one.text)] == one.answer.split()
     assert min(lengths) < 100
     assert sum(length > 400 for length in lengths) > 150
 
 
-def _asked(text: str) -> str:
-    return re.findall(r"line ([a-z]+-[a-z]+)", text)[-1]
+def _asked(text: str) -> list[str]:
+    names = re.findall(r"[a-z]+(?:-[a-z]+)+", text.rpartition("REGISTER_CONTENT")[2])
+    return names if "Which numbers belong" in text else names[-1:]
 
 
-def test_curriculum_goes_from_two_lines_to_all_that_fit() -> None:
-    assert [mixture.most_lines(LATE, step) for step in (0, 20, 40, 99)] == [2, 21, 40, 40]
+def test_curriculum_goes_from_few_plain_lines_to_all_that_fit() -> None:
+    hard = [mixture.difficulty(LATE, step) for step in (0, 10, 20, 30, 40, 99)]
+    assert [one.most for one in hard] == [3, 10, 10, 25, 40, 40]
+    assert [one.variety for one in hard] == [0.0, 0.0, 0.0, 0.5, 1.0, 1.0]
 
 
 def test_held_out_words_and_labels_stay_out_of_training(data: Path, tokenizer: Tokenizer, training: Stock) -> None:

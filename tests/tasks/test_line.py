@@ -28,19 +28,6 @@ def read(sample: Sample) -> tuple[dict[str, str], str]:
     return dict(pairs), asked[1]
 
 
-@pytest.mark.parametrize("length", [400, 1000, 5000])
-def test_prompts_have_the_length_within_two_per_cent(length: int) -> None:
-    for sample in line.samples(TOKENIZER, length, n=20, seed=0):
-        assert sample.tokens == len(TOKENIZER(sample.prompt).input_ids)
-        assert sample.tokens == pytest.approx(length, rel=0.02)
-
-
-def test_prompts_depend_on_the_seed_alone() -> None:
-    first, again, other = (line.samples(TOKENIZER, 1000, n=3, seed=seed) for seed in (1, 1, 2))
-    assert first == again
-    assert {sample.prompt for sample in first}.isdisjoint(sample.prompt for sample in other)
-
-
 def test_the_line_asked_for_stands_once_in_the_prompt_with_the_target() -> None:
     for sample in line.samples(TOKENIZER, 5000, n=5, seed=0):
         numbers, asked = read(sample)
@@ -64,9 +51,26 @@ def test_the_line_stands_where_the_sample_says() -> None:
     assert len({sample.depth for sample in samples}) == 10
 
 
-def test_a_length_without_room_for_the_question_is_refused() -> None:
-    with pytest.raises(BadInput, match="a prompt of 100 tokens has no room for the question"):
-        line.samples(TOKENIZER, 100, n=1, seed=0)
+def test_given_words_make_the_names() -> None:
+    first, second = ["red", "blue", "blue"], ["cup", "fork"]
+    for sample in line.samples(TOKENIZER, 3000, n=3, seed=0, names=(first, second)):
+        numbers, asked = read(sample)
+        assert len(numbers) > 12, "more than there are names of two and three words"
+        assert numbers[asked] == sample.target
+        assert all(name.split("-")[0] in first and {*name.split("-")[1:]} <= {*second} for name in numbers)
+
+
+def test_the_default_words_are_those_of_the_package() -> None:
+    default = line.samples(TOKENIZER, 1000, n=2, seed=0)
+    assert default == line.samples(TOKENIZER, 1000, n=2, seed=0, names=(line.ADJECTIVES, line.NOUNS))
+    words = {word for sample in default for name in read(sample)[0] for word in name.split("-")}
+    assert words <= {*line.ADJECTIVES, *line.NOUNS}
+
+
+@pytest.mark.parametrize("names", [([], ["cup"]), (["red"], [])])
+def test_names_without_words_are_refused(names: line.Names) -> None:
+    with pytest.raises(BadInput, match="at least one word in each of their two lists"):
+        line.samples(TOKENIZER, 1000, n=1, seed=0, names=names)
 
 
 def test_lines_do_not_run_out_and_no_name_comes_twice() -> None:
@@ -90,7 +94,11 @@ def test_the_text_of_a_line_says_its_name_and_number() -> None:
         ("123", 1.0),
         ("<123>.", 1.0),
         ("Line 7 holds 123", 1.0),
+        ("The content of line amber-door is <123>", 1.0),
+        ("not 456 but 123", 1.0),
         ("123, I am 90 % sure", 0.0),
+        ("0123", 0.0),
+        ("123.0", 0.0),
         ("1234", 0.0),
         ("I do not know", 0.0),
         ("", 0.0),
@@ -99,3 +107,8 @@ def test_the_text_of_a_line_says_its_name_and_number() -> None:
 def test_the_last_integer_is_scored(prediction: str, score: float) -> None:
     assert line.score(prediction, "123") == score
     assert TASKS["line"].score(prediction, "123") == score
+
+
+def test_a_number_with_a_thousands_separator_is_two_numbers() -> None:
+    assert line.score("It is 12,345.", "12345") == 0.0
+    assert line.score("It is 12,345.", "345") == 1.0

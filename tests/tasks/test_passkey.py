@@ -13,23 +13,6 @@ from lengthwise.tasks import TASKS, passkey
 TOKENIZER = ByT5Tokenizer()
 
 
-@pytest.mark.parametrize("length", [400, 1000, 5000])
-def test_prompts_have_the_length_within_two_per_cent(length: int) -> None:
-    for sample in passkey.samples(TOKENIZER, length, n=20, seed=0):
-        assert sample.tokens == len(TOKENIZER(sample.prompt).input_ids)
-        assert sample.tokens == pytest.approx(length, rel=0.02)
-
-
-def test_prompts_depend_on_the_seed_alone() -> None:
-    first, again, other = (passkey.samples(TOKENIZER, 1000, n=3, seed=seed) for seed in (1, 1, 2))
-    assert first == again
-    assert {sample.prompt for sample in first}.isdisjoint(sample.prompt for sample in other)
-
-
-def test_more_prompts_begin_with_the_fewer() -> None:
-    assert passkey.samples(TOKENIZER, 1000, n=4, seed=0)[:2] == passkey.samples(TOKENIZER, 1000, n=2, seed=0)
-
-
 def test_the_number_is_stated_twice_and_no_other_number_stands_in_the_prompt() -> None:
     for sample in passkey.samples(TOKENIZER, 1000, n=10, seed=0):
         assert re.findall(r"\d+", sample.prompt) == [sample.target] * 2
@@ -56,15 +39,19 @@ def test_the_number_stands_where_the_sample_says() -> None:
     assert len({sample.depth for sample in samples}) == 10
 
 
-def test_samples_differ_in_their_prose_and_numbers() -> None:
-    samples = passkey.samples(TOKENIZER, 1000, n=10, seed=0)
-    assert len({sample.prompt for sample in samples}) == 10
-    assert len({sample.target for sample in samples}) == 10
+def test_given_sentences_stand_around_the_number_in_their_order() -> None:
+    filler = [f"Sentence {word} is here." for word in ("alpha", "beta", "gamma", "delta")]
+    for sample in passkey.samples(TOKENIZER, 1000, n=3, seed=0, filler=[*filler, " "]):
+        inside = sample.prompt.removeprefix(passkey.INTRODUCTION).removesuffix(sample.question)
+        around = re.sub(r" The pass key is \d+\. Remember it\. \d+ is the pass key\.", "", inside)
+        assert around.strip() in " ".join(filler * 30)
+        assert len(around) > 500
 
 
-def test_a_length_without_room_for_the_question_is_refused() -> None:
-    with pytest.raises(BadInput, match="a prompt of 100 tokens has no room for the question"):
-        passkey.samples(TOKENIZER, 100, n=1, seed=0)
+@pytest.mark.parametrize("filler", [[], ["", " \n"]])
+def test_no_sentences_are_refused(filler: list[str]) -> None:
+    with pytest.raises(BadInput, match="there are no sentences to hide the number in"):
+        passkey.samples(TOKENIZER, 1000, n=1, seed=0, filler=filler)
 
 
 @pytest.mark.parametrize(

@@ -1,74 +1,25 @@
-"""Filling a prompt up to a length, and reading numbers out of answers."""
+"""What tasks share: counting, splitting into sentences, and reading numbers out of answers."""
 
 from __future__ import annotations
 
 import itertools
 import random
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from transformers import ByT5Tokenizer
 
 from lengthwise.errors import BadInput
-from lengthwise.tasks.sample import endless, first_integer, fitted, last_integer, sentences, token_count
-
-
-class Words:
-    """A token a word, and one at the end of a text."""
-
-    def __call__(self, text: str, add_special_tokens: bool = True, **_: Any) -> SimpleNamespace:
-        return SimpleNamespace(input_ids=text.split() + ["end"] * add_special_tokens)
-
-
-class Pairs:
-    """A token for every two letters: a text has fewer tokens than its pieces have alone."""
-
-    def __call__(self, text: str, add_special_tokens: bool = True, **_: Any) -> SimpleNamespace:
-        return SimpleNamespace(input_ids=[text[i : i + 2] for i in range(0, len(text), 2)])
-
-
-def prompt_of(pieces: list[str]) -> str:
-    return " ".join(["Read", "this:", *pieces, "What?"])
+from lengthwise.tasks.sample import check_depth, endless, first_integer, last_integer, sentences, token_count
 
 
 def test_a_prompt_is_counted_with_its_special_tokens() -> None:
-    assert token_count(Words(), "one two three") == 4
     assert token_count(ByT5Tokenizer(), "four") == 5
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
-@given(size=st.integers(1, 9), length=st.integers(4, 200))
-def test_no_other_number_of_equal_pieces_comes_nearer(size: int, length: int) -> None:
-    piece = " ".join(["word"] * size)
-    chosen = fitted(Words(), length, itertools.repeat(piece), prompt_of)
-    off = abs(token_count(Words(), prompt_of(chosen)) - length)
-    for other in (len(chosen) - 1, len(chosen) + 1):
-        if other >= 0:
-            assert off <= abs(token_count(Words(), prompt_of([piece] * other)) - length)
-
-
-def test_pieces_are_taken_in_their_order() -> None:
-    pieces = (f"piece {number}" for number in itertools.count())
-    assert fitted(Words(), 10, pieces, prompt_of) == ["piece 0", "piece 1", "piece 2"]
-
-
-def test_pieces_that_shrink_when_joined_are_made_up_for() -> None:
-    # Alone, behind its space, "abc" takes 2 tokens; joined by spaces, too; "ab" takes 2 alone and 1.5 joined
-    for piece in ("abc", "ab", "a"):
-        chosen = fitted(Pairs(), 500, itertools.repeat(piece), prompt_of)
-        assert token_count(Pairs(), prompt_of(chosen)) == pytest.approx(500, abs=1)
-
-
-def test_a_length_without_room_for_the_question_is_refused() -> None:
-    with pytest.raises(BadInput, match="a prompt of 3 tokens has no room for the question, which takes 4; ask for a larger"):
-        fitted(Words(), 3, itertools.repeat("word"), prompt_of)
-
-
-def test_a_length_of_just_the_question_needs_no_filler() -> None:
-    assert fitted(Words(), 4, itertools.repeat("word"), prompt_of) == []
+@pytest.mark.parametrize("depth", [-0.1, 1.5, float("nan")])
+def test_a_depth_beyond_the_prompt_is_refused(depth: float) -> None:
+    with pytest.raises(BadInput, match=f"depth is {depth}; it runs from 0"):
+        check_depth(depth)
 
 
 def test_text_is_split_behind_the_ends_of_sentences() -> None:

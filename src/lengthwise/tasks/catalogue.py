@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from lengthwise.tasks import line, passkey
+from lengthwise.tasks import line, passkey, topic
 from lengthwise.tasks.sample import Sample
 
 
 @dataclass(frozen=True)
 class Task:
-    """Prompts of any length, and the score of an answer, from 0 to 1."""
+    """Prompts of any length or out of a file, and the score of an answer, from 0 to 1."""
 
-    samples: Callable[..., list[Sample]]
-    score: Callable[[str, str], float]
+    samples: Callable[..., list[Sample]]  # (tokenizer, length, n, seed, depth=None)
+    score: Callable[[str, str], float]  # (prediction, target)
+    answer_tokens: int  # the most tokens an answer takes
+    read: Callable[[Any, Path], list[Sample]]  # (tokenizer, path)
 
 
 TASKS: dict[str, Task] = {
-    "line": Task(line.samples, line.score),
-    "passkey": Task(passkey.samples, passkey.score),
+    "line": Task(line.samples, line.score, line.ANSWER_TOKENS, line.read),
+    "passkey": Task(passkey.samples, passkey.score, passkey.ANSWER_TOKENS, passkey.read),
+    "topic": Task(topic.samples, topic.score, topic.ANSWER_TOKENS, topic.read),
 }

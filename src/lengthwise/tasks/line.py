@@ -6,12 +6,17 @@ answer.
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from lengthwise.tasks.sample import Sample, fitted, last_integer, token_count
+from lengthwise.errors import require
+from lengthwise.tasks.fill import fitted
+from lengthwise.tasks.longeval import read_lines as read
+from lengthwise.tasks.sample import Sample, check_depth, last_integer, token_count
 
+Names = tuple[Sequence[str], Sequence[str]]
 ADJECTIVES = (
     "amber brisk calm dusty eager faint gentle hollow icy jolly keen lively mellow narrow oaken pale quiet rough silver tidy "
     "upper velvet warm young zesty bold crisp dim early frosty grand humble idle jagged kind lean misty noble odd plain quick "
@@ -23,15 +28,24 @@ NOUNS = (
     "mirror nest oven paddle quilt rope stove tunnel urn violin wagon axle barrel chimney drawer"
 ).split()
 INTRODUCTION = "Below is a record of lines. Each line has a name and a number. Remember the number of every line."
+# An answer in a full sentence repeats the line's name before its number
+ANSWER_TOKENS = 32
+__all__ = ["ADJECTIVES", "ANSWER_TOKENS", "INTRODUCTION", "NOUNS", "read", "samples", "score"]
 
 
-def samples(tokenizer: Any, length: int, n: int, seed: int, depth: float | None = None) -> list[Sample]:
-    """`n` prompts of `length` tokens within 2 %; the line asked for stands at `depth`, or anywhere."""
+def samples(
+    tokenizer: Any, length: int, n: int, seed: int, depth: float | None = None, names: Names = (ADJECTIVES, NOUNS)
+) -> list[Sample]:
+    """`n` prompts of `length` tokens within 2 %, never more; the line asked for stands at `depth`, or anywhere.
+
+    `names` are the words that make the lines' names, one of the first list and one of the second.
+    """
+    check_depth(depth)
     made = []
     for index in range(n):
         randomness = random.Random(f"line {seed} {index}")
         at = randomness.random() if depth is None else depth
-        lines = _lines(randomness)
+        lines = _lines(randomness, names)
         name, number, asked = next(lines)
         question = f"Which number is on line {name}? The number of line {name} is"
 
@@ -39,9 +53,8 @@ def samples(tokenizer: Any, length: int, n: int, seed: int, depth: float | None 
             cut = round(at * len(others))
             return "\n".join([INTRODUCTION, *others[:cut], asked, *others[cut:], question])
 
-        others = fitted(tokenizer, length, (line for _, _, line in lines), prompt_of)
-        prompt = prompt_of(others)
-        made.append(Sample(prompt, str(number), token_count(tokenizer, prompt), at))
+        prompt = prompt_of(fitted(tokenizer, length, (line for _, _, line in lines), prompt_of, glue="\n"))
+        made.append(Sample(prompt, str(number), token_count(tokenizer, prompt), at, question))
     return made
 
 
@@ -49,13 +62,16 @@ def score(prediction: str, target: str) -> float:
     return float(last_integer(prediction) == target)
 
 
-def _lines(randomness: random.Random) -> Iterator[tuple[str, int, str]]:
-    """Lines without end, no name twice: once all pairs are used a third word makes new ones."""
-    names = [f"{a}-{b}" for a in ADJECTIVES for b in NOUNS]
-    randomness.shuffle(names)
-    suffixes = ["", *(f"-{word}" for word in randomness.sample(NOUNS, len(NOUNS)))]
-    for suffix in suffixes:
-        for name in names:
-            number = randomness.randint(1, 50000)
-            full = name + suffix
-            yield full, number, f"line {full}: REGISTER_CONTENT is <{number}>"
+def _lines(randomness: random.Random, names: Names = (ADJECTIVES, NOUNS)) -> Iterator[tuple[str, int, str]]:
+    """Lines without end, no name twice: once all pairs are used a third word makes new ones, then a fourth."""
+    first, second = (list(dict.fromkeys(words)) for words in names)
+    require(bool(first and second), "the names of lines need at least one word in each of their two lists")
+    pairs = [f"{a}-{b}" for a in first for b in second]
+    randomness.shuffle(pairs)
+    more = randomness.sample(second, len(second))
+    for words in itertools.count():
+        for suffix in itertools.product(more, repeat=words):
+            for pair in pairs:
+                name = "-".join([pair, *suffix])
+                number = randomness.randint(1, 50000)
+                yield name, number, f"line {name}: REGISTER_CONTENT is <{number}>"

@@ -6,18 +6,31 @@ Scored by the first whole number of the answer (Mohtashami and Jaggi 2023; paper
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
-from lengthwise.tasks.sample import Sample, endless, first_integer, fitted, sentences, token_count
+from lengthwise.errors import require
+from lengthwise.tasks.cases import read
+from lengthwise.tasks.fill import fitted
+from lengthwise.tasks.sample import Sample, check_depth, endless, first_integer, sentences, token_count
 from lengthwise.text import shipped_prose
 
 INTRODUCTION = "An important number is hidden in the text below. Find it and remember it; you will be asked for it."
 QUESTION = "What is the pass key? The pass key is"
+ANSWER_TOKENS = 16
+__all__ = ["ANSWER_TOKENS", "INTRODUCTION", "QUESTION", "read", "samples", "score"]
 
 
-def samples(tokenizer: Any, length: int, n: int, seed: int, depth: float | None = None) -> list[Sample]:
-    """`n` prompts of `length` tokens within 2 %; the number stands at `depth`, or anywhere."""
-    filler = sentences(shipped_prose())
+def samples(
+    tokenizer: Any, length: int, n: int, seed: int, depth: float | None = None, filler: Sequence[str] | None = None
+) -> list[Sample]:
+    """`n` prompts of `length` tokens within 2 %, never more; the number stands at `depth`, or anywhere.
+
+    `filler` are the sentences around it, in their order; without them the package's prose.
+    """
+    check_depth(depth)
+    prose = sentences(shipped_prose()) if filler is None else [sentence for sentence in filler if sentence.strip()]
+    require(bool(prose), "there are no sentences to hide the number in; give at least one")
     made = []
     for index in range(n):
         randomness = random.Random(f"passkey {seed} {index}")
@@ -25,12 +38,12 @@ def samples(tokenizer: Any, length: int, n: int, seed: int, depth: float | None 
         at = randomness.random() if depth is None else depth
         needle = f"The pass key is {key}. Remember it. {key} is the pass key."
 
-        def prompt_of(prose: list[str], needle: str = needle, at: float = at) -> str:
-            cut = round(at * len(prose))
-            return " ".join([INTRODUCTION, *prose[:cut], needle, *prose[cut:], QUESTION])
+        def prompt_of(around: list[str], needle: str = needle, at: float = at) -> str:
+            cut = round(at * len(around))
+            return " ".join([INTRODUCTION, *around[:cut], needle, *around[cut:], QUESTION])
 
-        prompt = prompt_of(fitted(tokenizer, length, endless(filler, randomness), prompt_of, cut=True))
-        made.append(Sample(prompt, str(key), token_count(tokenizer, prompt), at))
+        prompt = prompt_of(fitted(tokenizer, length, endless(prose, randomness), prompt_of, cut=True))
+        made.append(Sample(prompt, str(key), token_count(tokenizer, prompt), at, QUESTION))
     return made
 
 

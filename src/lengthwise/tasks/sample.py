@@ -1,14 +1,14 @@
-"""One question of a task, and the means to fill a prompt with text up to a wanted number of tokens."""
+"""One question of a task, and what tasks have in common: counting tokens, sentences for filler, numbers out of answers."""
 
 from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from lengthwise.errors import BadInput
+from lengthwise.errors import require
 
 
 @dataclass(frozen=True)
@@ -18,71 +18,16 @@ class Sample:
     prompt: str
     target: str
     tokens: int  # length of the prompt under the tokenizer it was made for
-    depth: float  # where the answer stands: 0 at the beginning, 1 at the end
+    depth: float | None  # where the answer stands: 0 at the beginning, 1 at the end; None where it is unknown
+    question: str  # the end of the prompt that a truncated input must still hold
+
+
+def check_depth(depth: float | None) -> None:
+    require(depth is None or 0 <= depth <= 1, f"depth is {depth}; it runs from 0, the beginning, to 1, the end")
 
 
 def token_count(tokenizer: Any, text: str) -> int:
     return len(tokenizer(text, verbose=False).input_ids)
-
-
-def fitted(
-    tokenizer: Any, length: int, pieces: Iterable[str], prompt_of: Callable[[list[str]], str], cut: bool = False
-) -> list[str]:
-    """So many filler `pieces` that `prompt_of(pieces)` has `length` tokens, as nearly as whole pieces allow.
-
-    With `cut` the last piece ends where the length is reached; else last pieces are exchanged for others that fit better.
-    """
-    bare = token_count(tokenizer, prompt_of([]))
-    if bare > length * 1.02:
-        raise BadInput(f"a prompt of {length} tokens has no room for the question, which takes {bare}; ask for a larger length")
-    source = iter(pieces)
-    filler: list[str] = []
-    gap = length - bare
-    piece = next(source)
-    # Pieces joined tokenise a little differently than alone, so the whole is counted again until nothing more fits
-    while gap >= _size(tokenizer, piece):
-        while gap >= _size(tokenizer, piece):
-            filler.append(piece)
-            gap -= _size(tokenizer, piece)
-            piece = next(source)
-        gap = length - token_count(tokenizer, prompt_of(filler))
-    while filler and gap < 0:
-        gap += _size(tokenizer, filler.pop())
-    if cut:
-        return [*filler, *_beginning(tokenizer, piece, gap)]
-    spare = [piece, *(next(source) for _ in range(SPARE))]
-    return _exchanged(tokenizer, filler, spare, gap)
-
-
-SPARE = 64
-
-
-def _beginning(tokenizer: Any, piece: str, gap: int) -> list[str]:
-    """As many first words of a piece as fill the gap, none if none fits."""
-    words = piece.split()
-    while words and _size(tokenizer, " ".join(words)) > gap:
-        words.pop()
-    return [" ".join(words)] if words else []
-
-
-def _exchanged(tokenizer: Any, filler: list[str], spare: list[str], gap: int) -> list[str]:
-    """One more piece if that is nearer, then last pieces exchanged for spare ones while that closes the gap."""
-    filler = list(filler)
-    if 2 * gap > _size(tokenizer, spare[0]):
-        filler.append(spare.pop(0))
-        gap -= _size(tokenizer, filler[-1])
-    for at in range(len(filler) - 1, max(-1, len(filler) - 4), -1):
-        own = _size(tokenizer, filler[at])
-        best = min(spare, key=lambda other: abs(gap + own - _size(tokenizer, other)))
-        change = own - _size(tokenizer, best)
-        if abs(gap + change) < abs(gap):
-            spare[spare.index(best)], filler[at] = filler[at], best
-            gap += change
-    return filler
-
-
-def _size(tokenizer: Any, piece: str) -> int:
-    return max(1, len(tokenizer(" " + piece, add_special_tokens=False, verbose=False).input_ids))
 
 
 def sentences(text: str) -> list[str]:

@@ -1,0 +1,88 @@
+"""Cases from a file: JSON lines with `prompt` and `target`, for every task.
+
+`question` (the end of the prompt) and `depth` (0 to 1) may stand beside them. Without `question` the end of the prompt is taken
+from its last question on.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lengthwise.errors import BadInput, require
+from lengthwise.tasks.sample import Sample, token_count
+
+
+@dataclass(frozen=True)
+class Case:
+    """One line of a file; a value it should hold and does not is refused with its place."""
+
+    place: str
+    fields: dict[str, Any]
+
+    def get(self, key: str, kind: type | tuple[type, ...], what: str) -> Any:
+        """The value of a key; `what` says in words of which kind it should be."""
+        require(key in self.fields, f"{self.place} has no key {key!r}; it should hold {what}")
+        value = self.fields[key]
+        # JSON's true is no number, though Python's is
+        fits = isinstance(value, kind) and not isinstance(value, bool)
+        require(fits, f"{self.place}: {key!r} should be {what}, not {str(value)[:40]!r}")
+        require(value != "", f"{self.place}: {key!r} is empty; it should be {what}")
+        return value
+
+
+def read(tokenizer: Any, path: Path) -> list[Sample]:
+    """The samples of a file with `prompt` and `target` in every line."""
+    return read_as(plain, tokenizer, path)
+
+
+def read_as(layout: Callable[[Any, Case], Sample], tokenizer: Any, path: Path) -> list[Sample]:
+    """The samples of a file whose lines have `target`, else another `layout`."""
+    return [(plain if "target" in case.fields else layout)(tokenizer, case) for case in _cases(Path(path))]
+
+
+def plain(tokenizer: Any, case: Case) -> Sample:
+    prompt = case.get("prompt", str, "a text")
+    target = str(case.get("target", (str, int), "a text or a whole number"))
+    question = case.get("question", str, "the end of the prompt") if "question" in case.fields else tail(prompt)
+    require(prompt.endswith(question), f"{case.place}: the prompt does not end with its 'question' {question[:40]!r}")
+    depth = float(case.get("depth", (int, float), "a number from 0 to 1")) if "depth" in case.fields else None
+    require(depth is None or 0 <= depth <= 1, f"{case.place}: 'depth' is {depth}; it should be a number from 0 to 1")
+    return Sample(prompt, target, token_count(tokenizer, prompt), depth, question)
+
+
+def tail(prompt: str, most: int = 4) -> str:
+    """The end of a prompt that asks: of the last line's last sentences from the last question on, else the last of them."""
+    line = prompt.rstrip().rfind("\n") + 1
+    breaks = [line + found.end() for found in re.finditer(r"(?<=[.!?])\s+(?=\S)", prompt[line:])]
+    starts = [line, *breaks][-most:]
+    asks = [start for start, end in itertools.pairwise([*starts, len(prompt)]) if prompt[start:end].rstrip().endswith("?")]
+    return prompt[(asks or starts)[-1] :]
+
+
+def _cases(path: Path) -> Iterator[Case]:
+    try:
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
+    except OSError as error:
+        raise BadInput(f"cannot read the cases in {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise BadInput(f"{path} is not UTF-8 text; a file of cases has one JSON object a line") from None
+    require(any(map(str.strip, lines)), f"{path} holds no cases; it should have one JSON object a line")
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            place = f"line {number} of {path}"
+            yield Case(place, _object(line, place))
+
+
+def _object(line: str, place: str) -> dict[str, Any]:
+    try:
+        fields = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise BadInput(f"{place} is not JSON ({error.msg}); a file of cases has one JSON object a line") from None
+    require(isinstance(fields, dict), f"{place} is JSON, but no object; a file of cases has one JSON object a line")
+    return dict(fields)

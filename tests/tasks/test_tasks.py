@@ -1,0 +1,71 @@
+"""What holds for every task."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lengthwise.errors import BadInput
+from lengthwise.tasks import TASKS
+
+every_task = pytest.mark.parametrize("name", list(TASKS))
+
+
+@pytest.mark.parametrize("length", [512, 1000, 4000])
+@every_task
+def test_prompts_have_the_length_within_two_per_cent_and_never_more(name: str, length: int, any_tokenizer: Any) -> None:
+    for sample in TASKS[name].samples(any_tokenizer, length, n=20 if length < 2000 else 5, seed=0):
+        assert sample.tokens == len(any_tokenizer(sample.prompt).input_ids)
+        assert 0.98 * length <= sample.tokens <= length
+
+
+@every_task
+def test_prompts_depend_on_the_seed_alone(name: str, pieces: Any) -> None:
+    first, again, other = (TASKS[name].samples(pieces, 600, n=3, seed=seed) for seed in (1, 1, 2))
+    assert first == again
+    assert {sample.prompt for sample in first}.isdisjoint(sample.prompt for sample in other)
+
+
+@every_task
+def test_more_prompts_begin_with_the_fewer(name: str, pieces: Any) -> None:
+    make = TASKS[name].samples
+    assert make(pieces, 600, n=4, seed=0)[:2] == make(pieces, 600, n=2, seed=0)
+
+
+@every_task
+def test_prompts_of_one_seed_differ(name: str, pieces: Any) -> None:
+    samples = TASKS[name].samples(pieces, 600, n=10, seed=0)
+    assert len({sample.prompt for sample in samples}) == 10
+    assert len({sample.target for sample in samples}) > 8
+
+
+@every_task
+def test_a_prompt_holds_its_target_before_the_question_that_ends_it(name: str, pieces: Any) -> None:
+    for sample in TASKS[name].samples(pieces, 600, n=5, seed=3):
+        assert sample.prompt.endswith(sample.question)
+        assert sample.target in sample.prompt.removesuffix(sample.question)
+        assert sample.target not in sample.question
+
+
+@every_task
+def test_the_target_itself_and_in_a_sentence_is_right_and_fits_the_answer(name: str, pieces: Any) -> None:
+    task = TASKS[name]
+    for sample in task.samples(pieces, 600, n=20, seed=4):
+        for answer in (sample.target, f"It is {sample.target}."):
+            assert task.score(answer, sample.target) == 1.0
+            assert len(pieces(answer).input_ids) <= task.answer_tokens
+        assert task.score("I cannot tell.", sample.target) == 0.0
+
+
+@pytest.mark.parametrize("depth", [-0.5, 2.0])
+@every_task
+def test_a_depth_beyond_the_prompt_is_refused(name: str, depth: float, pieces: Any) -> None:
+    with pytest.raises(BadInput, match=f"depth is {depth}; it runs from 0, the beginning, to 1, the end"):
+        TASKS[name].samples(pieces, 600, n=1, seed=0, depth=depth)
+
+
+@every_task
+def test_a_length_without_room_for_the_question_is_refused(name: str, pieces: Any) -> None:
+    with pytest.raises(BadInput, match="a prompt of 30 tokens has no room for the question"):
+        TASKS[name].samples(pieces, 30, n=1, seed=0)
