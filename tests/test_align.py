@@ -1,4 +1,4 @@
-"""The searches on functions whose answers are known."""
+"""Parabolas, ladders and what a forward at given sharpness tells."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy
 import pytest
 import torch
 
-from lengthwise.align import Ladder, Parabola, Search, downright, grid_search, solve, upright
-from lengthwise.errors import BadInput
+from lengthwise.align import AtSharpness, Ladder, Parabola
+from lengthwise.attention import Equation, Visible
 
 CENTRE, WIDTH = 0.3, 0.15
 
@@ -78,96 +78,6 @@ def test_parabolas_are_solved_side_by_side() -> None:
     assert parabolas.root(wide(1.5, 1.0)).tolist() == pytest.approx([0.5, 0.25])
 
 
-@pytest.mark.parametrize("statistic", ["pmax", "entropy"])
-def test_upright_and_downright_undo_each_other(statistic: str) -> None:
-    values = wide(0.01, 0.3, 0.9)
-    torch.testing.assert_close(downright(upright(values, statistic), statistic), values)
-    assert torch.equal(upright(values, "entropy"), values)
-    torch.testing.assert_close(upright(values, "pmax"), wide(*(math.log(v) for v in (0.01, 0.3, 0.9))))
-
-
-class Model:
-    """A statistic known for every sharpness, and a count of how often it was asked for."""
-
-    def __init__(self, statistic: str, law: Callable[[float], float]) -> None:
-        self.statistic, self.law = statistic, law
-        self.forwards = 0
-
-    def __call__(self, g: float) -> float:
-        self.forwards += 1
-        value = self.law(math.log(g))
-        return math.exp(value) if self.statistic == "pmax" else value
-
-
-# On the scale of ln P_max the model is -2 + 0.8 ln g, and its target lies at ln g = 0.625
-TARGET, ANSWER = math.exp(-1.5), math.exp(0.625)
-
-
-def line(level: float, slope: float) -> Callable[[float], float]:
-    return lambda x: level + slope * x
-
-
-def solved(model: Model, curve: Callable[[float], float], target: float, statistic: str, start: float = 1.0) -> Search:
-    """A search whose first forward stands at `start`."""
-    return solve(model, curve, (start, model(start)), target, statistic)
-
-
-@pytest.mark.parametrize("slope", [0.5, 0.8, 1.5])
-def test_solve_finds_the_root_of_a_straight_model_in_three_forwards(slope: float) -> None:
-    """Two measured points are enough for a straight line, whatever slope the curve had."""
-    model = Model("pmax", line(-2.0, 0.8))
-    search = solved(model, line(-2.0, slope), TARGET, "pmax")
-    assert search.best == (pytest.approx(ANSWER, rel=1e-4), pytest.approx(TARGET, rel=1e-4))
-    assert model.forwards == len(search.path) <= 3
-
-
-def test_a_first_forward_on_the_target_is_the_last() -> None:
-    model = Model("pmax", line(-2.0, 0.8))
-    assert solved(model, line(-2.0, 0.8), TARGET, "pmax", start=ANSWER).best[0] == ANSWER
-    assert model.forwards == 1
-
-
-def test_a_fourth_forward_is_the_last_however_far_off() -> None:
-    """A step no smooth curve can foresee."""
-    model = Model("entropy", lambda x: 3.0 - 2.0 * (x > 0.4) - 0.01 * x)
-    search = solved(model, line(3.0, -1.2), 2.0, "entropy")
-    assert model.forwards == 4
-    assert search.off(search.best[1]) > 0.02
-
-
-def test_a_bracketed_target_is_sought_inside_the_bracket() -> None:
-    model = Model("pmax", lambda x: -2.0 + 4 * x**3)
-    search = solved(model, line(-2.0, 0.5), math.exp(-1.0), "pmax")
-    steps = [g for g, _ in search.path]
-    assert all(steps[0] < g < max(steps) for g in steps[2:])
-
-
-@pytest.mark.parametrize(("statistic", "target"), [("pmax", 0.9), ("entropy", 0.1)])
-def test_a_target_no_temperature_reaches_is_refused_after_the_first_forward(statistic: str, target: float) -> None:
-    model = Model(statistic, line(-2.0, 0.01) if statistic == "pmax" else line(3.0, -0.01))
-    with pytest.raises(BadInput, match="no temperature between"):
-        solved(model, line(-2.0, 0.01) if statistic == "pmax" else line(3.0, -0.01), target, statistic)
-    assert model.forwards == 1
-
-
-def test_grid_search_asks_for_all_eleven_temperatures_and_takes_the_nearest() -> None:
-    model = Model("pmax", line(-2.0, 0.8))
-    search = grid_search(model, TARGET)
-    taus = [1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.65, 0.6, 0.55, 0.5]
-    assert [g for g, _ in search.path] == pytest.approx([1 / tau for tau in taus])
-    assert model.forwards == 11
-    # The answer is tau = exp(-0.625) = 0.535; in the statistic 0.55 is nearer than 0.5
-    assert search.best[0] == pytest.approx(1 / 0.55)
-
-
-def test_a_grid_that_does_not_reach_the_target_ends_at_its_end() -> None:
-    assert grid_search(Model("pmax", line(-2.0, 0.1)), 0.9).best[0] == pytest.approx(1 / 0.5)
-
-
-def test_of_equally_near_steps_the_first_wins() -> None:
-    assert Search(2.0, [(1.0, 1.5), (1.1, 2.5), (1.2, 1.5)]).best == (1.0, 1.5)
-
-
 def by_hand(n: float, knots: list[tuple[float, float]]) -> float:
     """Linear in ln n between knots (length, g), held at both ends."""
     if n <= knots[0][0]:
@@ -208,3 +118,27 @@ def test_a_ladder_has_a_rung_for_every_layer_head_and_sequence() -> None:
 def test_the_first_ladder_has_no_shorter_lengths() -> None:
     rows = Ladder(32, 128).rows(torch.tensor([[N]]), torch.tensor([[2.0]]), layer=0)
     assert rows[0, 0, 0].tolist() == pytest.approx([by_hand(n, [(32, 1.0), (128, 2.0)]) for n in N])
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_strips_lie_evenly_over_the_rows_that_count_and_tell_the_same_response(causal: bool) -> None:
+    draw = torch.Generator().manual_seed(0)
+    query, key, value = (torch.randn(2, 2, 2000, 8, generator=draw) for _ in range(3))
+    equation = Equation(query, key, value, Visible.build(2000, 2000, causal=causal))
+    forward = AtSharpness(1, Ladder(500, 2000), "entropy", torch.ones(1, 1).double())
+    strips = forward.strips(equation)
+    assert len(strips) == 16
+    assert all(part.stop - part.start == 32 for part in strips)
+    # A causal row counts when it sees more than half of what the last one sees
+    assert (strips[0].start, strips[-1].stop) == (1000 if causal else 0, 2000)
+    some = forward.response(0, equation, torch.tensor([1.3]).double(), strips)
+    every = forward.response(0, equation, torch.tensor([1.3]).double())
+    torch.testing.assert_close(some.y, every.y, rtol=0.01, atol=0)
+    assert some.y.shape == (3, 1)
+
+
+def test_a_short_input_is_one_strip() -> None:
+    draw = torch.Generator().manual_seed(0)
+    query, key, value = (torch.randn(1, 2, 300, 8, generator=draw) for _ in range(3))
+    equation = Equation(query, key, value, Visible.build(300, 300))
+    assert AtSharpness(1, Ladder(64, 300), "pmax", torch.ones(1, 1).double()).strips(equation) == [slice(0, 300)]

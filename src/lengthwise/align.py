@@ -1,34 +1,24 @@
-"""The searches behind calibration: which sharpness g = 1/tau brings a statistic back to its target?
+"""Forwards that align: at a given sharpness g = 1/tau, or solving every layer on the way.
 
 A forward can tell more than its own statistic: a layer's logits, made a little sharper or flatter on the spot, show how the
 layer would respond to other temperatures. With that, one pass solves every layer on the very inputs it will have, and a search
-for a single temperature knows after its first forward where to go.
+for a single temperature (`lengthwise.search`) knows after its first forward where to go.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
-from scipy.optimize import brentq
 from torch import Tensor
 
 from lengthwise.attention import Equation, scan
-from lengthwise.errors import BadInput
 from lengthwise.measure import Means, mean_rows, row_weights
 from lengthwise.methods.temperature.aligned import interpolate
 from lengthwise.progress import Tick, silent
-
-# tau from 2 down to 0.1
-SHARPEST, FLATTEST = 10.0, 0.5
-GRID = tuple(round(1 - 0.05 * step, 2) for step in range(11))
-# A third forward further off than this is worth a fourth; one nearer than the other needs no successor
-TOLERANCE, GOOD_ENOUGH = 0.02, 1e-3
-# Sharper layers hand sharper inputs to the next ones: a model moves about this much more than its layers' own responses say,
-# 1.1 to 2 times on the models at hand
-GAIN = 1.5
+from lengthwise.search import FLATTEST, SHARPEST, downright, upright
 
 
 @dataclass(frozen=True)
@@ -54,6 +44,8 @@ class AtSharpness(Means):
     # Rows that see less than half of what the widest row sees are left out; this concerns causal models only
     LEAST_SHARE = 0.5
     WIDTH = 0.15
+    # Where a response only points the way, this many rows in strips over the sequence tell it
+    ROWS, STRIP = 512, 32
 
     def __init__(
         self, layers: int, ladder: Ladder, statistic: str, g: Tensor, responsive: bool = False, tick: Tick = silent
@@ -65,22 +57,35 @@ class AtSharpness(Means):
     def before(self, layer: int, equation: Equation) -> Equation:
         g = self.g[layer % len(self.g)]
         if self.responsive:
-            self.responses.append(self.response(layer, equation, g))
+            self.responses.append(self.response(layer, equation, g, self.strips(equation)))
         own = self.ladder.rows(equation.visible.n, g[None], layer)[0]
         base = equation.inverse_temperature
         return replace(equation, inverse_temperature=own if base is None else own * base)
 
-    def response(self, layer: int, equation: Equation, g: Tensor) -> Parabola:
+    def response(self, layer: int, equation: Equation, g: Tensor, rows: Sequence[slice] = (slice(None),)) -> Parabola:
         """The layer's statistic a little flatter than g, at g, and a little sharper; a head each where g has heads."""
         steps = torch.tensor([-self.WIDTH, 0.0, self.WIDTH], dtype=torch.float64).exp()
         candidates = self.ladder.rows(equation.visible.n, steps[:, None] * g, layer)
         base = equation.inverse_temperature
-        rows = scan(equation, candidates if base is None else candidates * base)
-        per_row = rows.p_max if self.statistic == "pmax" else rows.entropy
-        means = mean_rows(per_row, row_weights(equation.visible, self.least_share)).mean(1).cpu().double()
+        candidates = candidates if base is None else candidates * base
+        candidates = candidates.expand(*candidates.shape[:3], equation.visible.queries)
+        weights = row_weights(equation.visible, self.least_share)
+        found = [scan(equation.rows(*_ends(part, equation)), candidates[..., part]) for part in rows]
+        per_row = torch.cat([one.p_max if self.statistic == "pmax" else one.entropy for one in found], -1)
+        means = mean_rows(per_row, torch.cat([weights[..., part] for part in rows], -1)).mean(1).cpu().double()
         if len(g) == 1:
             means = means.mean(1, keepdim=True)
         return Parabola(g.log(), self.WIDTH, upright(means, self.statistic))
+
+    def strips(self, equation: Equation) -> list[slice]:
+        """Neighbouring rows, a few at a time, evenly over those that count: enough of them to point the way."""
+        counted = row_weights(equation.visible, self.least_share).amax((0, 1)).nonzero()[:, 0]
+        first, last = int(counted[0]), int(counted[-1]) + 1
+        if last - first <= self.ROWS:
+            return [slice(first, last)]
+        many = self.ROWS // self.STRIP
+        starts = [first + (last - first - self.STRIP) * at // (many - 1) for at in range(many)]
+        return [slice(start, start + self.STRIP) for start in starts]
 
     def curve(self, x: float) -> float:
         """The statistic of the whole model at ln g = x, on the scale of `upright`, as far as the layers' own responses tell."""
@@ -112,6 +117,11 @@ class AlignInPass(AtSharpness):
         self.clamped += [(layer, head) for head in at_end.nonzero()[:, 0].tolist()]
         self.g[layer] = g
         return super().before(layer, equation)
+
+
+def _ends(rows: slice, equation: Equation) -> tuple[int, int]:
+    first, last, _ = rows.indices(equation.visible.queries)
+    return first, last
 
 
 @dataclass(frozen=True)
@@ -147,96 +157,3 @@ class Parabola:
         root = torch.where(discriminant > 0, root, gap / self.slope)
         root = torch.where(gap == 0, torch.zeros_like(root), root)
         return root.nan_to_num(nan=math.inf, posinf=math.inf, neginf=-math.inf)
-
-
-def upright(values: Tensor, statistic: str) -> Tensor:
-    """A scale on which the statistic is nearly straight in ln g: ln P_max, or the entropy itself."""
-    return values.log() if statistic == "pmax" else values
-
-
-def downright(values: Tensor, statistic: str) -> Tensor:
-    """The way back from `upright`."""
-    return values.exp() if statistic == "pmax" else values
-
-
-@dataclass
-class Search:
-    """The path of a search over one number: each forward's sharpness and what it measured."""
-
-    target: float
-    path: list[tuple[float, float]] = field(default_factory=list)  # (g, statistic)
-
-    def off(self, value: float) -> float:
-        """Relative distance to the target."""
-        return abs(value - self.target) / abs(self.target)
-
-    @property
-    def best(self) -> tuple[float, float]:
-        """The nearest to the target; of equals the first."""
-        return min(self.path, key=lambda step: self.off(step[1]))
-
-
-def grid_search(forward: Callable[[float], float], target: float) -> Search:
-    """Algorithm 1: every temperature of the grid has its own forward."""
-    search = Search(target)
-    for tau in GRID:
-        search.path.append((1 / tau, forward(1 / tau)))
-    return search
-
-
-def solve(
-    forward: Callable[[float], float],
-    curve: Callable[[float], float],
-    first: tuple[float, float],
-    target: float,
-    statistic: str,
-) -> Search:
-    """From a first forward, (g, statistic), and its curve over ln g: two more forwards, a third only when 2 % off."""
-    search = Search(target, [first])
-    for step in range(3):
-        off = search.off(search.best[1])
-        if off < GOOD_ENOUGH or (step == 2 and off <= TOLERANCE):
-            break
-        g = _next(curve, search, statistic)
-        search.path.append((g, forward(g)))
-    return search
-
-
-def _next(curve: Callable[[float], float], search: Search, statistic: str) -> float:
-    """Where the curve, bent to pass through what was measured, meets the target; between measured sides if there are two."""
-
-    def scale(value: float) -> float:
-        return float(upright(torch.tensor(value, dtype=torch.float64), statistic))
-
-    target = scale(search.target)
-    points = sorted((math.log(g), scale(value)) for g, value in search.path)
-    low, high = math.log(FLATTEST), math.log(SHARPEST)
-    # P_max grows with g, the entropy falls
-    rising = 1 if statistic == "pmax" else -1
-    flatter = [p for p in points if (p[1] - target) * rising < 0]
-    sharper = [p for p in points if (p[1] - target) * rising >= 0]
-    if flatter and sharper:
-        low, high = flatter[-1][0], sharper[0][0]
-        used = [flatter[-1], sharper[0]]
-    else:
-        used = points[-2:] if flatter else points[:2]
-    # Two measured points know the slope themselves; the curve then only bends the line between them
-    gain = GAIN if len(used) < 2 else 1.0
-    misses = [(x, y - gain * curve(x)) for x, y in used]
-
-    def missing(x: float) -> float:
-        return gain * curve(x) + _line_through(misses, x) - target
-
-    if low > high or missing(low) * missing(high) > 0:
-        raise BadInput(
-            f"no temperature between {1 / SHARPEST:g} and {1 / FLATTEST:g} brings the mean {statistic} to its training value "
-            f"{search.target:.4g}"
-        )
-    return math.exp(brentq(missing, low, high))
-
-
-def _line_through(points: list[tuple[float, float]], x: float) -> float:
-    if len(points) < 2:
-        return points[0][1]
-    (x0, y0), (x1, y1) = points
-    return y1 if x1 == x0 else y1 + (y1 - y0) * (x - x1) / (x1 - x0)

@@ -17,7 +17,7 @@ import torch
 import transformers
 from torch import Tensor, nn
 
-from lengthwise.align import GRID, AlignInPass, AtSharpness, Ladder, Search, grid_search, solve
+from lengthwise.align import AlignInPass, AtSharpness, Ladder
 from lengthwise.errors import BadInput, require
 from lengthwise.extend import Method, extend
 from lengthwise.measure import AttentionStatistics, Means, run_stack
@@ -25,6 +25,7 @@ from lengthwise.methods.temperature.aligned import SCOPES, STATISTICS, Alignment
 from lengthwise.models.anatomy import Anatomy, anatomy_of
 from lengthwise.models.fingerprint import fingerprint_of
 from lengthwise.progress import Tick, progress
+from lengthwise.search import GRID, Point, Search, grid_search, solve
 from lengthwise.tasks import TASKS
 from lengthwise.text import long_sequences, read_texts, shipped_prose, short_sequences
 from lengthwise.version import __version__
@@ -144,22 +145,19 @@ class _Run:
         target = float(self.targets().mean())
         forwards = 0
 
-        def at(g: float, responsive: bool = False) -> tuple[float, AtSharpness]:
+        def at(g: float, responsive: bool) -> Point:
             nonlocal forwards
             forwards += 1
             self.tick(0, f"length {self.length}: forward {forwards} at tau {1 / g:.4f}, target {target:.4g}")
             sharpness = torch.tensor([[g]]).double()
             run = AtSharpness(len(self.anatomy.layers), self.ladder, self.statistic, sharpness, responsive, self.tick)
-            return float(self.observed(run, self.long).of(self.statistic).mean()), run
+            reached = float(self.observed(run, self.long).of(self.statistic).mean())
+            return Point(g, reached, run.curve if responsive else None)
 
-        if name == "grid":
-            search = grid_search(lambda g: at(g)[0], target)
-        else:
-            first, run = at(self.start, responsive=True)
-            search = solve(lambda g: at(g)[0], run.curve, (self.start, first), target, self.statistic)
-        g, value = search.best
-        tau = round(1 / g, 2) if name == "grid" else 1 / g
-        return _Result(Calibrated(self.length, tau, value, forwards, target), _path(search))
+        search = grid_search(at, target) if name == "grid" else solve(at, self.start, target, self.statistic)
+        best = search.best
+        tau = round(1 / best.g, 2) if name == "grid" else 1 / best.g
+        return _Result(Calibrated(self.length, tau, best.statistic, forwards, target), _path(search))
 
     def in_one_pass(self, scope: str) -> _Result:
         targets = self.targets()
@@ -189,7 +187,7 @@ class _Run:
 
 
 def _path(search: Search) -> list[dict[str, Any]]:
-    return [{"tau": 1 / g, "statistic": value} for g, value in search.path]
+    return [{"tau": 1 / point.g, "statistic": point.statistic} for point in search.path]
 
 
 def _shorter(found: list[Calibrated]) -> tuple[tuple[int, Tensor], ...]:

@@ -1,0 +1,159 @@
+"""The search for one number: which sharpness g = 1/tau brings a model's mean statistic back to its target?
+
+`grid_search` is Algorithm 1 of paper 000. `solve` gets there in three forwards, because a forward can also tell how every layer
+would respond to other temperatures on the inputs it has: a curve that says where to go next.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from scipy.optimize import brentq
+from torch import Tensor
+
+from lengthwise.errors import BadInput
+
+# tau from 2 down to 0.1
+SHARPEST, FLATTEST = 10.0, 0.5
+GRID = tuple(round(1 - 0.05 * step, 2) for step in range(11))
+# A third forward further off than this is worth a fourth; one nearer than the other needs no successor
+TOLERANCE, GOOD_ENOUGH = 0.02, 1e-3
+MOST_FORWARDS = 4
+STEP = 0.01  # of ln g, for a slope
+# Sharper layers hand sharper inputs to the next ones: a model moves about this much more than its layers' own responses say,
+# 1.1 to 2 times on the models at hand
+GAIN = 1.25
+
+
+def upright(values: Tensor, statistic: str) -> Tensor:
+    """A scale on which the statistic is nearly straight in ln g: ln P_max, or the entropy itself."""
+    return values.log() if statistic == "pmax" else values
+
+
+def downright(values: Tensor, statistic: str) -> Tensor:
+    """The way back from `upright`."""
+    return values.exp() if statistic == "pmax" else values
+
+
+Curve = Callable[[float], float]
+Measured = tuple[float, float, Curve | None]  # ln g, the statistic on the scale of `upright`, the layers' responses
+
+
+@dataclass(frozen=True)
+class Point:
+    """One forward of a search over one number."""
+
+    g: float
+    statistic: float
+    curve: Curve | None = None  # over ln g, on the scale of `upright`: what the layers' own responses tell
+
+
+@dataclass
+class Search:
+    """The path of a search: each forward's sharpness and what it measured."""
+
+    target: float
+    path: list[Point] = field(default_factory=list)
+
+    def off(self, point: Point) -> float:
+        """Relative distance to the target."""
+        return abs(point.statistic - self.target) / abs(self.target)
+
+    @property
+    def best(self) -> Point:
+        """The nearest to the target; of equals the first."""
+        return min(self.path, key=self.off)
+
+
+def grid_search(forward: Callable[[float, bool], Point], target: float) -> Search:
+    """Algorithm 1: every temperature of the grid has its own forward."""
+    search = Search(target)
+    for tau in GRID:
+        search.path.append(forward(1 / tau, False))
+    return search
+
+
+def solve(forward: Callable[[float, bool], Point], start: float, target: float, statistic: str) -> Search:
+    """From `start`: three forwards, the first two with the layers' responses, and a fourth only when the third is 2 % off."""
+    search = Search(target)
+    g = start
+    for done in range(1, MOST_FORWARDS + 1):
+        search.path.append(forward(g, done <= 2))
+        off = search.off(search.best)
+        if off < GOOD_ENOUGH or done == MOST_FORWARDS or (done == MOST_FORWARDS - 1 and off <= TOLERANCE):
+            break
+        g = _next(search, statistic)
+    return search
+
+
+def _next(search: Search, statistic: str) -> float:
+    """Where the measured points, joined by the layers' responses, meet the target; between two sides once both are known."""
+
+    def scale(value: float) -> float:
+        return float(upright(torch.tensor(value, dtype=torch.float64), statistic))
+
+    target = scale(search.target)
+    points = sorted(((math.log(p.g), scale(p.statistic), p.curve) for p in search.path), key=lambda p: p[0])
+    low, high = math.log(FLATTEST), math.log(SHARPEST)
+    # P_max grows with g, the entropy falls
+    rising = 1 if statistic == "pmax" else -1
+    flatter = [p for p in points if (p[1] - target) * rising < 0]
+    sharper = [p for p in points if (p[1] - target) * rising >= 0]
+    if flatter and sharper:
+        joined = _joined([flatter[-1], sharper[0]])
+        return math.exp(brentq(lambda x: joined(x) - target, flatter[-1][0], sharper[0][0]))
+    used, end = (points[-2:], high) if flatter else (points[:2][::-1], low)
+    x = _crossing(_ways(used), target, used[-1][0], end)
+    if x is None:
+        raise BadInput(
+            f"no temperature between {1 / SHARPEST:g} and {1 / FLATTEST:g} brings the mean {statistic} to its training value "
+            f"{search.target:.4g}"
+        )
+    return math.exp(x)
+
+
+def _ways(used: list[Measured]) -> list[Curve]:
+    """How to go on beyond the last of the points: along the responses; where these turn away, along a slope."""
+    joined = _joined(used)
+    (x0, y0, _), (x1, y1, _) = used[0], used[-1]
+    tangent = (joined(x1 + STEP) - joined(x1 - STEP)) / (2 * STEP)
+    secant = (y1 - y0) / (x1 - x0) if x1 != x0 else tangent
+    return [joined, lambda x: y1 + tangent * (x - x1), lambda x: y1 + secant * (x - x1)]
+
+
+def _crossing(ways: list[Curve], target: float, start: float, end: float) -> float | None:
+    """The first place after `start` where one of the ways meets the target."""
+    stops = [start + (end - start) * step / 64 for step in range(65)]
+    for way in ways:
+        for before, after in itertools.pairwise(stops):
+            if (way(before) - target) * (way(after) - target) <= 0:
+                return float(brentq(lambda x, way=way: way(x) - target, before, after))
+    return None
+
+
+def _joined(used: list[Measured]) -> Curve:
+    """A curve through one or two points (x, y, responses); of two the second is the nearer to the target outside of both.
+
+    Two measured points tell how much more the model moves than its layers alone; between them each end's responses count the
+    more the nearer it is.
+    """
+    curves = [curve for _, _, curve in used if curve is not None]
+    own = [curve or curves[0] for _, _, curve in used]
+    if len(used) == 1:
+        (x0, y0, _), curve = used[0], own[0]
+        return lambda x: y0 + GAIN * (curve(x) - curve(x0))
+    (x0, y0, _), (x1, y1, _) = used
+    moved = sum(curve(x1) - curve(x0) for curve in own) / 2
+    # A model that moved against its layers' responses tells no gain
+    gain = (y1 - y0) / moved if (y1 - y0) * moved > 0 else GAIN
+
+    def joined(x: float) -> float:
+        share = min(1.0, max(0.0, (x - x0) / (x1 - x0)))
+        from0, from1 = y0 + gain * (own[0](x) - own[0](x0)), y1 + gain * (own[1](x) - own[1](x1))
+        return (1 - share) * from0 + share * from1
+
+    return joined
