@@ -191,16 +191,30 @@ def test_help_comes_with_and_without_asking(lengthwise: Callable[..., Said]) -> 
         assert command in asked.out
 
 
-def test_the_demo_runs_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lengthwise: Callable[..., Said]) -> None:
+def test_the_demo_prints_its_table_and_names_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lengthwise: Callable[..., Said]
+) -> None:
     module = importlib.import_module("lengthwise.demo")
-    monkeypatch.setattr(module, "LENGTHS", (LENGTH,))
-    monkeypatch.setattr(module, "tiny_t5", lambda: make("t5 encoder"))
+    monkeypatch.setattr(module, "SHORT", module.Plan(("passkey",), (128,), (600,), ("pmax",), ("none",), samples=1))
     said = lengthwise("demo", "--out", tmp_path / "demo")
     assert said.status == 0
-    assert "pmax aligned, scope model" in said.out
-    assert {"baked", "model", "pmax-model.json"} <= set(listing(tmp_path / "demo"))
-    rows = json.loads(lengthwise("demo", "--out", tmp_path / "demo", "--json").out)
-    assert [row["length"] for row in rows] == [512, LENGTH, LENGTH]
+    assert said.out.split()[:6] == ["task", "tokens", "none", "pmax", "aligned", "passkey"]
+    assert said.err[-1] == f"lengthwise: the page: {tmp_path / 'demo' / 'report.html'}"
+    assert {"run", "pmax.json", "report.html", "report.md", "report.csv"} == {f.name for f in (tmp_path / "demo").iterdir()}
+    cells = json.loads(lengthwise("demo", "--out", tmp_path / "demo", "--json").out)["cells"]
+    assert [(cell["method"], cell["length"], cell["n"]) for cell in cells] == [("none", 128, 1), ("pmax aligned", 128, 1)]
+
+
+def test_a_report_is_made_from_run_directories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lengthwise: Callable[..., Said]
+) -> None:
+    options = ("--task", "passkey", "--length", "128", "--samples", "1", "--out", tmp_path / "run")
+    assert lengthwise("evaluate", "embedded", *options).status == 0
+    said = lengthwise("report", tmp_path / "run", "--out", tmp_path / "page.html")
+    assert said == Said(0, "", [f"lengthwise: written: {tmp_path / 'page.html'}"])
+    assert "<svg" in (tmp_path / "page.html").read_text()
+    refused = lengthwise("report", tmp_path / "nothing", "--out", tmp_path / "page.html")
+    assert (refused.status, len(refused.err)) == (2, 1)
 
 
 def test_the_console_script_keeps_results_and_progress_apart(models: Path, tmp_path: Path) -> None:

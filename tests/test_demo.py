@@ -1,100 +1,64 @@
-"""The demo, at lengths small enough to run often."""
+"""The demo, on the shipped model, at lengths small enough to run often."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
-import transformers
 
 import lengthwise as lw
-from lengthwise import demo as module
-from lengthwise.demo import demo, table, tiny_t5
-from lengthwise.text import long_sequences, shipped_prose
-from tests.conftest import make
+from lengthwise.demo import FULL, SHORT, Plan, Shown, demo
+from lengthwise.records import summarise
 
-LENGTH = 640
+SMALL = Plan(("passkey", "line"), (256, 640), (640,), ("pmax",), ("none", "truncate"), samples=2)
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]]]:
-    """(what the demo wrote, its rows), at one length."""
+def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Shown]:
     out = tmp_path_factory.mktemp("demo")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "LENGTHS", (LENGTH,))
-        return out, demo(out)
+    return out, demo(out, plan=SMALL)
 
 
-def test_attention_disperses_and_the_alignment_brings_it_back(shown: tuple[Path, list[dict[str, Any]]]) -> None:
-    trained, long, aligned = shown[1]
-    assert [(row["method"], row["length"]) for row in shown[1]] == [
-        ("none", 512),
-        ("none", LENGTH),
-        ("pmax aligned, scope model", LENGTH),
-    ]
-    assert trained["tau"] == long["tau"] == 1
-    assert aligned["tau"] < 1
-    assert long["p_max"] < trained["p_max"]
-    assert long["entropy"] > trained["entropy"]
-    assert aligned["p_max"] > long["p_max"]
-    assert aligned["entropy"] < long["entropy"]
-    found = lw.Alignment.load(shown[0] / "pmax-model.json")
-    assert found.temperatures[0].tau == pytest.approx(aligned["tau"])
+def test_every_method_is_scored_on_every_task_and_length(shown: tuple[Path, Shown]) -> None:
+    cells = summarise(shown[1].records)
+    methods = ("none", "truncate", "pmax aligned")
+    wanted = {(method, task, length) for method in methods for task in SMALL.tasks for length in SMALL.lengths}
+    assert {(cell.method, cell.task, cell.length) for cell in cells} == wanted
+    assert {cell.n for cell in cells} == {2}
+
+
+def test_within_its_training_length_the_shipped_model_answers_and_all_methods_agree(shown: tuple[Path, Shown]) -> None:
+    short = [record for record in shown[1].records if record.length == 256]
+    assert all(record.score == 1 for record in short)
+    answers = {(record.task, record.index): set() for record in short}
+    for record in short:
+        answers[record.task, record.index].add(record.prediction)
+    assert all(len(found) == 1 for found in answers.values())
+
+
+def test_alignment_run_and_page_are_left_behind(shown: tuple[Path, Shown]) -> None:
+    out, result = shown
+    found = lw.Alignment.load(out / "pmax.json")
+    assert [entry.length for entry in found.temperatures] == [640]
     assert found.temperatures[0].statistic == pytest.approx(found.target, rel=0.02)
+    assert result.report == out / "report.html"
+    page = result.report.read_text()
+    assert "pmax aligned" in page
+    assert "Sharpness of attention" in page
+    config = json.loads((out / "run" / "config.json").read_text())
+    assert config["methods"]["pmax aligned"] == found.to_json()
 
 
-def test_the_baked_checkpoint_agrees_with_the_extended_model(shown: tuple[Path, list[dict[str, Any]]], tokenizer: Any) -> None:
-    out, rows = shown
-    assert [row["baked_difference"] < 1e-4 for row in rows if "baked_difference" in row] == [True]
-    # The same again from what lies on the disk
-    stock = transformers.T5EncoderModel.from_pretrained(out / "baked").eval()
-    model = transformers.T5EncoderModel.from_pretrained(out / "model").eval()
-    ids = long_sequences(tokenizer, shipped_prose(), LENGTH, 1, seed=3)
-    with torch.no_grad():
-        baked, plain = stock(input_ids=ids).last_hidden_state, model(input_ids=ids).last_hidden_state
-        with lw.extend(model, lw.Alignment.load(out / "pmax-model.json")):
-            extended = model(input_ids=ids).last_hidden_state
-    assert float((baked - extended).abs().max()) < 1e-4
-    assert float((plain - extended).abs().max()) > 1e-2
+def test_a_demo_goes_on_where_it_was(shown: tuple[Path, Shown]) -> None:
+    out, result = shown
+    assert demo(out, plan=SMALL).records == result.records
 
 
-def test_the_full_demo_shows_every_scope_and_the_entropy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FULL_LENGTHS", (64,))
-    monkeypatch.setattr(module, "tiny_t5", lambda: make("t5 encoder"))
-    rows = demo(tmp_path, full=True)
-    kinds = [
-        "pmax aligned, scope model",
-        "entropy aligned, scope model",
-        "pmax aligned, scope layer",
-        "pmax aligned, scope head",
-    ]
-    assert [row["method"] for row in rows] == ["none", "none", *kinds]
-    files = ["entropy-model.json", "pmax-head.json", "pmax-layer.json", "pmax-model.json"]
-    assert sorted(file.name for file in tmp_path.glob("*.json")) == files
-
-
-def test_the_table_has_a_line_a_row_and_says_what_baking_cost() -> None:
-    rows = [
-        {"method": "none", "length": 512, "tau": 1.0, "p_max": 0.25, "entropy": 2.5},
-        {"method": "some alignment", "length": 2048, "tau": 0.625, "p_max": 0.24, "entropy": 2.75, "baked_difference": 3e-6},
-    ]
-    lines = table(rows).splitlines()
-    header = next(i for i, line in enumerate(lines) if line.startswith("method"))
-    assert lines[header].split() == ["method", "length", "tau", "P_max", "entropy"]
-    assert lines[header + 1].split() == ["none", "512", "1.000", "0.250", "2.500"]
-    assert lines[header + 2].split() == ["some", "alignment", "2048", "0.625", "0.240", "2.750"]
-    assert lines[-1].endswith("largest difference: 3.0e-06")
-    assert len({len(line) for line in lines[header : header + 3]}) == 1
-
-
-def test_a_tiny_model_leaves_the_random_numbers_alone_and_depends_on_its_seed_only() -> None:
-    torch.manual_seed(5)
-    before = torch.random.get_rng_state()
-    first = tiny_t5(1).state_dict()
-    assert torch.equal(torch.random.get_rng_state(), before)
-    torch.rand(7)
-    again, other = tiny_t5(1).state_dict(), tiny_t5(2).state_dict()
-    assert all(torch.equal(first[key], again[key]) for key in first)
-    assert not torch.equal(first["shared.weight"], other["shared.weight"])
+def test_the_plans_are_what_the_documents_promise() -> None:
+    assert (SHORT.tasks, SHORT.lengths, SHORT.samples) == (("passkey", "line"), (512, 1024, 2048, 4096), 12)
+    assert (SHORT.calibrated, SHORT.methods) == ((2048, 4096), ("none", "truncate"))
+    assert "topic" in FULL.tasks
+    assert {"log", *SHORT.methods} == set(FULL.methods)
+    assert FULL.statistics == ("pmax", "entropy")
+    assert FULL.lengths[-1] == FULL.calibrated[-1] == 15000

@@ -86,10 +86,7 @@ def calibrate(
         temperatures=tuple(found),
         model=fingerprint_of(anatomy),
         provenance={
-            "lengthwise": __version__,
-            "transformers": transformers.__version__,
-            "torch": torch.__version__,
-            "dtype": str(next(anatomy.stack.parameters()).dtype).removeprefix("torch."),
+            **_made_with(anatomy),
             "text": source,
             "sequences": sequences,
             "seed": seed,
@@ -184,6 +181,15 @@ class _Run:
         warnings.warn(
             f"no temperature brings {where}{more} to its training value; the nearest allowed one is kept", stacklevel=3
         )
+
+
+def _made_with(anatomy: Anatomy) -> dict[str, str]:
+    return {
+        "lengthwise": __version__,
+        "transformers": transformers.__version__,
+        "torch": torch.__version__,
+        "dtype": str(next(anatomy.stack.parameters()).dtype).removeprefix("torch."),
+    }
 
 
 def _path(search: Search) -> list[dict[str, Any]]:

@@ -13,7 +13,8 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from lengthwise.errors import BadInput
-from lengthwise.models.load import load
+from lengthwise.models.load import EMBEDDED, load
+from lengthwise.tasks import TASKS
 from tests.conftest import TRAIN_LENGTH, logits, make, tokens
 
 
@@ -117,8 +118,14 @@ def test_a_file_is_refused(saved: Path) -> None:
     assert "model.safetensors is a file; give the directory" in refusal(saved / "model.safetensors")
 
 
-def test_the_embedded_model_is_not_there_yet() -> None:
-    assert "no embedded model" in refusal("embedded")
+def test_the_embedded_model_is_a_stock_t5_that_finds_a_number() -> None:
+    model, tokenizer = load("embedded")
+    assert type(model) is transformers.T5ForConditionalGeneration
+    assert sum(parameter.numel() for parameter in model.parameters()) <= 8_000_000
+    assert (EMBEDDED / "model.safetensors").stat().st_size < 16_000_000
+    sample = TASKS["passkey"].samples(tokenizer, 300, 1, seed=5)[0]
+    answer = model.generate(**tokenizer(sample.prompt, return_tensors="pt"), max_new_tokens=8)
+    assert tokenizer.decode(answer[0], skip_special_tokens=True) == sample.target
 
 
 def test_an_unknown_data_type_is_refused_with_the_known_ones(saved: Path) -> None:

@@ -1,4 +1,7 @@
-"""Load a model and its tokenizer by directory or hub name: safetensors only, nothing left uninitialised, clear refusals."""
+"""Load a model and its tokenizer by directory, by hub name, or `embedded`, the model that ships with the package.
+
+Safetensors only, nothing left uninitialised, clear refusals.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ import transformers
 from lengthwise.errors import BadInput
 from lengthwise.models.anatomy import T5_FAMILIES
 
+EMBEDDED = Path(__file__).with_name("embedded")
 DTYPES = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -23,6 +27,8 @@ def load(name: str, dtype: str = "auto", device: str | None = None, *, as_stored
     """
     if dtype not in DTYPES:
         raise BadInput(f"dtype must be one of {', '.join(DTYPES)}, not {dtype!r}")
+    if name == "embedded":
+        name = str(EMBEDDED)
     _check_directory(name)
     source = name if Path(name).is_dir() else f"{name} from the hub (no such directory here)"
     config = _said_plainly(source, lambda: transformers.AutoConfig.from_pretrained(name))
@@ -48,8 +54,6 @@ def load(name: str, dtype: str = "auto", device: str | None = None, *, as_stored
 
 def _check_directory(name: str) -> None:
     path = Path(name)
-    if name == "embedded":
-        raise BadInput("this version ships no embedded model yet; give a model directory or a hub name")
     if path.is_file():
         raise BadInput(f"{name} is a file; give the directory that holds config.json and the weights")
     if not path.is_dir():

@@ -19,6 +19,7 @@ class Task:
     score: Callable[[str, str], float]  # (prediction, target)
     answer_tokens: int  # the most tokens an answer takes
     read: Callable[[Any, Path], list[Sample]]  # (tokenizer, path)
+    material: str = ""  # what the samples are made of, in words, where it is not what the package brings
 
 
 TASKS: dict[str, Task] = {

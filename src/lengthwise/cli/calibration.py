@@ -1,0 +1,116 @@
+"""`lengthwise calibrate` and `lengthwise bake`."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lengthwise.cli.options import Device, Dtype, Force, Json, Model, TrainLength, check_writable, print_json, say
+from lengthwise.errors import BadInput
+
+
+def calibrate(
+    model: Model,
+    length: Annotated[list[int], typer.Option(help="Length in tokens; repeat for a table.")],
+    out: Annotated[Path, typer.Option(help="The alignment file to write.")],
+    statistic: Annotated[str, typer.Option(help="pmax or entropy.")] = "pmax",
+    scope: Annotated[str, typer.Option(help="model, layer or head: what shares one temperature.")] = "model",
+    search: Annotated[str, typer.Option(help="solve (3 forwards) or grid (Algorithm 1, 11 forwards).")] = "solve",
+    train_length: TrainLength = None,
+    text: Annotated[list[Path] | None, typer.Option(help="Text file to cut sequences from.")] = None,
+    task: Annotated[str | None, typer.Option(help="Use samples of a task instead of text.")] = None,
+    sequences: Annotated[int, typer.Option(help="Long sequences to average over.")] = 1,
+    seed: int = 0,
+    method: Annotated[str, typer.Option(help="Method applied throughout, to calibrate on top of it.")] = "none",
+    dtype: Dtype = "auto",
+    device: Device = None,
+    as_json: Json = False,
+) -> None:
+    """Find the temperature that keeps attention as sharp as at training length."""
+    from lengthwise.calibrate import calibrate as verb
+    from lengthwise.models.load import load
+
+    check_writable(out)
+    loaded, tokenizer = load(model, dtype, device)
+    alignment = verb(
+        loaded,
+        tokenizer,
+        length,
+        statistic=statistic,
+        scope=scope,
+        search=search,
+        train_length=train_length,
+        files=text or (),
+        task=task,
+        sequences=sequences,
+        seed=seed,
+        method=method,
+    )
+    alignment.save(out)
+    if as_json:
+        print_json(alignment.to_json())
+    else:
+        _print_alignment(alignment)
+        say(f"written: {out}")
+
+
+def bake(
+    model: Model,
+    alignment: Annotated[Path, typer.Argument(metavar="ALIGNMENT", help="File that `lengthwise calibrate` wrote.")],
+    length: Annotated[int, typer.Option(help="Length whose temperature is folded into the weights.")],
+    out: Annotated[Path, typer.Option(help="Directory to write the checkpoint to.")],
+    dtype: Dtype = "auto",
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Write a stock checkpoint that carries the temperature and needs no lengthwise."""
+    from lengthwise.bake import bake as verb
+    from lengthwise.methods.temperature.aligned import Alignment
+    from lengthwise.models.load import load
+
+    table = Alignment.load(alignment)
+    check_writable(out / "config.json")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise BadInput(f"{out} exists already; give a new directory")
+    loaded, tokenizer = load(model, dtype, "cpu", as_stored=True)
+    baked = verb(loaded, table, length=length, inplace=True, force=force)
+    _save_whole(out, baked, tokenizer)
+    tau = table.tau(length).tolist()
+    if as_json:
+        print_json({"model": model, "alignment": str(alignment), "length": length, "tau": tau, "out": str(out)})
+    else:
+        print(f"{out}: a stock {type(baked).__name__} with tau {tau} for inputs of about {length} tokens")
+
+
+def _print_alignment(alignment: Any) -> None:
+    print(f"{alignment.statistic} at training length {alignment.train_length}: {_brief(alignment.target)}")
+    print(f"{'length':>8}  {'tau':<34}{alignment.statistic:<34}long forwards")
+    for entry in alignment.temperatures:
+        print(f"{entry.length:>8}  {_brief(entry.tau):<34}{_brief(entry.statistic):<34}{entry.forwards}")
+
+
+def _brief(table: Any) -> str:
+    """A number, or the range of many."""
+    if isinstance(table, float | int):
+        return f"{table:.4g}"
+    flat = [v for row in table for v in (row if isinstance(row, list) else [row])]
+    return f"{min(flat):.4g} ... {max(flat):.4g} ({len(flat)} values)"
+
+
+def _save_whole(out: Path, model: Any, tokenizer: Any) -> None:
+    """Into a directory beside it, moved into place when complete."""
+    out.absolute().parent.mkdir(parents=True, exist_ok=True)
+    part = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.absolute().parent))
+    try:
+        model.save_pretrained(part)
+        tokenizer.save_pretrained(part)
+        part.chmod(0o755)
+        if out.exists():
+            out.rmdir()
+        part.replace(out)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)

@@ -1,0 +1,165 @@
+"""`lengthwise evaluate` and `lengthwise reach`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lengthwise.cli.options import Device, Dtype, Force, Json, Model, TrainLength, print_json, say
+
+Out = Annotated[Path, typer.Option(help="Run directory: made, or gone on with.")]
+BatchTokens = Annotated[int | None, typer.Option(help="Tokens in a batch; by default what suits the device.")]
+
+
+def evaluate(
+    model: Model,
+    task: Annotated[list[str], typer.Option(help="Task; repeat for several.")],
+    out: Out,
+    method: Annotated[list[str] | None, typer.Option(help="Method, `none` or `truncate`; repeat for several.")] = None,
+    length: Annotated[list[int] | None, typer.Option(help="Length in tokens; repeat for several.")] = None,
+    data: Annotated[Path | None, typer.Option(help="File of official cases, instead of lengths.")] = None,
+    samples: Annotated[int, typer.Option(help="Samples a cell.")] = 100,
+    seed: int = 0,
+    train_length: TrainLength = None,
+    batch_tokens: BatchTokens = None,
+    dtype: Dtype = "auto",
+    device: Device = None,
+    force: Force = False,
+    ray: Annotated[
+        str | None, typer.Option(metavar="[ADDRESS]", help="Run on Ray; without an address on this machine.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Score methods by task and length; the same command goes on where it was stopped."""
+    from lengthwise.evaluate import evaluate as verb
+    from lengthwise.records import summarise
+
+    loaded, tokenizer, device = _loaded(model, dtype, device, on_ray=ray is not None)
+    try:
+        records = verb(
+            loaded,
+            tokenizer,
+            method or ["none"],
+            task,
+            length or (),
+            samples,
+            seed,
+            out,
+            data=data,
+            train_length=train_length,
+            batch_tokens=batch_tokens,
+            name=model,
+            force=force,
+            ray=ray,
+            device=device,
+        )
+    except KeyboardInterrupt:
+        say(f"what was finished is in {out}; the same command goes on from there")
+        raise
+    cells = summarise(records)
+    if as_json:
+        print_json({"model": model, "out": str(out), "cells": [asdict(cell) for cell in cells]})
+    else:
+        print(score_table(cells))
+        say(f"records: {out}")
+
+
+def reach(
+    model: Model,
+    method: Annotated[list[str] | None, typer.Option(help="Method beside `none`; repeat for several.")] = None,
+    task: Annotated[list[str] | None, typer.Option(help="Task; repeat for several. By default passkey.")] = None,
+    threshold: Annotated[float, typer.Option(help="Mean score, 0 to 1, that counts as working.")] = 0.85,
+    longest: Annotated[int, typer.Option(help="Longest length to try, in tokens.")] = 16384,
+    samples: Annotated[int, typer.Option(help="Samples at each length.")] = 24,
+    out: Annotated[Path | None, typer.Option(help="Run directory, to keep the records and to go on later.")] = None,
+    seed: int = 0,
+    train_length: TrainLength = None,
+    batch_tokens: BatchTokens = None,
+    dtype: Dtype = "auto",
+    device: Device = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Find the longest length at which a task still works, by doubling and bisection."""
+    from lengthwise.reach import reach as verb
+
+    loaded, tokenizer, _ = _loaded(model, dtype, device)
+    found = verb(
+        loaded,
+        tokenizer,
+        method or (),
+        task or ("passkey",),
+        threshold=threshold,
+        longest=longest,
+        samples=samples,
+        seed=seed,
+        out=out,
+        train_length=train_length,
+        batch_tokens=batch_tokens,
+        name=model,
+        force=force,
+    )
+    if as_json:
+        rows = [{**asdict(one), "says": one.says} for one in found]
+        print_json({"model": model, "threshold": threshold, "longest": longest, "reach": rows})
+    else:
+        print(reach_table(found))
+        if out is not None:
+            say(f"records: {out}")
+
+
+def with_ray_address(arguments: list[str]) -> list[str]:
+    """A bare `--ray` means a local one; typer has no option whose value may be left out."""
+    filled: list[str] = []
+    for at, argument in enumerate(arguments):
+        filled.append(argument)
+        after = arguments[at + 1] if at + 1 < len(arguments) else ""
+        if argument == "--ray" and not (after in ("local", "auto") or (":" in after and not after.startswith("-"))):
+            filled.append("local")
+    return filled
+
+
+def _loaded(model: str, dtype: str, device: str | None, on_ray: bool = False) -> tuple[Any, Any, str]:
+    """(model, tokenizer, device to answer on); Ray's driver reads the model but leaves GPUs to the workers."""
+    import torch
+
+    from lengthwise.models.load import load
+
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    on_cpu = device.startswith("cpu")
+    loaded, tokenizer = load(model, dtype, "cpu" if on_ray else device, as_stored=on_ray and not on_cpu)
+    return loaded, tokenizer, device
+
+
+def score_table(cells: list[Any]) -> str:
+    """One line a task and length, one column a method: the mean in percent and its 95 % interval."""
+    methods = list(dict.fromkeys(cell.method for cell in cells))
+    found = {(cell.task, cell.data, cell.length, cell.method): cell for cell in cells}
+    rows = [["task", "tokens", *methods]]
+    for task, data, length in dict.fromkeys((cell.task, cell.data, cell.length) for cell in cells):
+        row = [f"{task} {data}".strip(), f"{length:,}"]
+        rows.append(row + [_percent(found.get((task, data, length, method))) for method in methods])
+    samples = {cell.n for cell in cells}
+    return f"{_columns(rows)}\n\npercent (95 % interval), {' or '.join(map(str, sorted(samples)))} samples a cell"
+
+
+def reach_table(found: list[Any]) -> str:
+    rows = [["method", "task", "reach", "interval", "score there", "score above"]]
+    for one in found:
+        there = "-" if one.length is None else f"{100 * one.score:.0f} at {one.length:,}"
+        above = "-" if one.next_length is None else f"{100 * one.next_score:.0f} at {one.next_length:,}"
+        low, high = ("-" if end is None else f"{end:,}" for end in (one.low, one.high))
+        rows.append([one.method, one.task, one.says, f"{low} ... {high}", there, above])
+    return _columns(rows)
+
+
+def _percent(cell: Any) -> str:
+    return "-" if cell is None else f"{100 * cell.mean:.0f} ({100 * cell.low:.0f}-{100 * cell.high:.0f})"
+
+
+def _columns(rows: list[list[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)).rstrip() for row in rows)

@@ -1,0 +1,32 @@
+"""`lengthwise methods` and `lengthwise tasks`."""
+
+from __future__ import annotations
+
+import sys
+
+from lengthwise.cli.options import Json, print_json
+
+
+def methods(as_json: Json = False) -> None:
+    """List the methods, one line each."""
+    from lengthwise.methods.catalogue import CATALOGUE
+    from lengthwise.methods.spec import one_line
+
+    _print_list({name: one_line(name) for name in CATALOGUE}, as_json)
+
+
+def tasks(as_json: Json = False) -> None:
+    """List the tasks, one line each."""
+    from lengthwise.tasks import TASKS
+
+    lines = {name: str(sys.modules[task.samples.__module__].__doc__).split("\n", 1)[0] for name, task in TASKS.items()}
+    _print_list(lines, as_json)
+
+
+def _print_list(lines: dict[str, str], as_json: bool) -> None:
+    if as_json:
+        print_json([{"name": name, "what": line} for name, line in lines.items()])
+        return
+    width = max(map(len, lines))
+    for name, line in lines.items():
+        print(f"{name:<{width}}  {line}")

@@ -1,0 +1,37 @@
+"""Options that several commands share, and how commands speak: results to standard output, all else to standard error."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lengthwise.errors import BadInput
+
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="A directory, a hub name, or `embedded`.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Dtype = Annotated[str, typer.Option(help="auto, float32 or bfloat16.")]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda, ...; by default a GPU if there is one.")]
+TrainLength = Annotated[int | None, typer.Option(help="Length the model was trained on; by default what its config says.")]
+Force = Annotated[bool, typer.Option(help="Accept an alignment made for another model.")]
+
+
+def say(line: str) -> None:
+    print(f"lengthwise: {line}", file=sys.stderr, flush=True)
+
+
+def print_json(document: Any) -> None:
+    print(json.dumps(document, indent=2))
+
+
+def check_writable(path: Path) -> None:
+    """Before hours of work, not after."""
+    folder = path.absolute().parent
+    while not folder.exists():
+        folder = folder.parent
+    if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise BadInput(f"cannot write {path}; give a path in a directory you may write to")

@@ -1,0 +1,110 @@
+"""A file of JSON lines that several processes append to and that no kill can damage.
+
+Every append is one write to an O_APPEND descriptor under a lock, then fsync. A process that dies in the middle of a write
+leaves half of a last line; whoever holds the lock next cuts it off. Lines that others added are read before each append, so
+that no key is written twice.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Hashable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
+
+from lengthwise.errors import BadInput
+from lengthwise.records.locks import exclusive
+from lengthwise.records.record import from_json, to_json
+
+
+class Keyed(Protocol):
+    @property
+    def key(self) -> Hashable: ...
+
+
+Line = TypeVar("Line", bound=Keyed)
+
+
+class AppendOnly(Generic[Line]):
+    """The lines of one file by their keys, as of the last `refresh`, `append` or `locked`."""
+
+    def __init__(self, path: Path, kind: type[Line]) -> None:
+        self.path = path
+        self.kind = kind
+        self.lines: dict[Hashable, Line] = {}
+        self._read = 0  # bytes
+        self._count = 0  # lines
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read what others have added."""
+        with self.locked():
+            pass
+
+    def append(self, lines: Iterable[Line]) -> None:
+        """Add those lines whose keys the file does not hold yet; on return they are on the disk."""
+        with self.locked() as descriptor:
+            new = {line.key: line for line in lines if line.key not in self.lines}
+            if not new:
+                return
+            text = "".join(json.dumps(to_json(line), allow_nan=False) + "\n" for line in new.values()).encode()
+            if (written := os.write(descriptor, text)) != len(text):
+                os.ftruncate(descriptor, self._read)
+                raise OSError(f"only {written} of {len(text)} bytes could be written to {self.path}: is the disk full?")
+            os.fsync(descriptor)
+            self.lines.update(new)
+            self._read += len(text)
+            self._count += len(new)
+
+    @contextmanager
+    def locked(self) -> Iterator[int]:
+        """The file's descriptor while no other process may append; everything in the file has been read."""
+        descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            with exclusive(descriptor):
+                self._catch_up(descriptor)
+                yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def _catch_up(self, descriptor: int) -> None:
+        size = os.fstat(descriptor).st_size
+        if size < self._read:
+            raise BadInput(f"{self.path} became shorter while it was in use; give another --out, or restore the file")
+        text = _read_from(descriptor, self._read, size)
+        whole = text[: text.rfind(b"\n") + 1]
+        if len(whole) < len(text):
+            # Nobody writes now, so the writer of a last line without an end is dead
+            os.ftruncate(descriptor, self._read + len(whole))
+        for line in parsed(whole, self.path, self.kind, self._count):
+            self.lines.setdefault(line.key, line)
+        self._read += len(whole)
+        self._count += whole.count(b"\n")
+
+
+def read_lines(path: Path, kind: type[Line]) -> list[Line]:
+    """A file's lines without touching it: no lock, and a last line that is still being written is left out."""
+    text = path.read_bytes() if path.exists() else b""
+    return list(parsed(text[: text.rfind(b"\n") + 1], path, kind))
+
+
+def parsed(text: bytes, path: Path, kind: type[Line], before: int = 0) -> Iterator[Line]:
+    """The lines in `text`, which stands in `path` after `before` other lines."""
+    for number, line in enumerate(text.split(b"\n")[:-1], before + 1):
+        try:
+            yield from_json(kind, json.loads(line.decode()))
+        except (ValueError, TypeError) as error:
+            reason = "it is not JSON" if isinstance(error, json.JSONDecodeError | UnicodeDecodeError) else str(error)
+            raise BadInput(
+                f"line {number} of {path} is damaged: {reason}; take the line out, and what it held will be done again"
+            ) from None
+
+
+def _read_from(descriptor: int, start: int, size: int) -> bytes:
+    pieces = []
+    while start < size and (piece := os.pread(descriptor, size - start, start)):
+        pieces.append(piece)
+        start += len(piece)
+    return b"".join(pieces)

@@ -1,0 +1,101 @@
+"""A run directory: config.json, records.jsonl, sharpness.jsonl and summary.csv.
+
+Any number of processes may work on one directory. They share out cells by claiming them; a cell that a dead process had
+claimed is free again at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from lengthwise.errors import BadInput
+from lengthwise.records.append_only import AppendOnly
+from lengthwise.records.config import Config, check_format, grown
+from lengthwise.records.locks import claim
+from lengthwise.records.record import CellKey, Record, Sharpness
+from lengthwise.records.summary import csv_text, summarise
+
+RECORDS, SHARPNESS, CONFIG, SUMMARY = "records.jsonl", "sharpness.jsonl", "config.json", "summary.csv"
+
+
+class RunDirectory:
+    """Opened, or made, for one `config`; refused when it holds records that do not go with that."""
+
+    def __init__(self, path: str | Path, config: Config) -> None:
+        self.path = Path(path)
+        _make(self.path)
+        self.records = AppendOnly(self.path / RECORDS, Record)
+        with self.records.locked():
+            # As it would be read back, so that a tuple in memory is not taken for another value than a list on disk
+            self.config = self._agreed(json.loads(json.dumps(config)))
+        self.sharpness = AppendOnly(self.path / SHARPNESS, Sharpness)
+
+    def of_cell(self, cell: CellKey) -> dict[int, Record]:
+        """The cell's records by index, as far as they have been read."""
+        return {line.index: line for line in self.records.lines.values() if line.cell == cell}
+
+    def claim(self, cell: CellKey) -> AbstractContextManager[bool]:
+        """True while the cell is ours to work on; False when another process has it."""
+        name = hashlib.sha256(json.dumps(cell).encode()).hexdigest()[:24]
+        return claim(self.path / f".claim-{name}")
+
+    def write_summary(self) -> None:
+        with self.records.locked():
+            _replace(self.path / SUMMARY, csv_text(summarise(self.records.lines.values())))
+
+    def _agreed(self, config: Config) -> Config:
+        """The config on disk, made or extended; the caller holds the lock."""
+        path = self.path / CONFIG
+        if not path.exists():
+            if self.records.lines:
+                raise BadInput(f"{self.path} holds records but no config.json; give another --out")
+            agreed = config
+        else:
+            agreed = grown(read_config(path), config, self.path)
+            if agreed == read_config(path):
+                return agreed
+        _replace(path, json.dumps(agreed, indent=2) + "\n")
+        return agreed
+
+
+def read_config(path: Path) -> Config:
+    try:
+        config = json.loads(path.read_text())
+        if not all(isinstance(config[key], dict) for key in ("model", "settings", "methods")):
+            raise TypeError
+    except (OSError, ValueError, KeyError, TypeError):
+        raise BadInput(f"{path} is not the config of a run directory; give another --out") from None
+    return dict(config)
+
+
+def _make(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        foreign = [entry.name for entry in path.iterdir() if not _ours(entry.name)]
+    except OSError as error:
+        raise BadInput(f"cannot use {path} as a run directory: {error.strerror}; give another --out") from None
+    if (path / CONFIG).exists():
+        # Somebody else's config.json is refused before anything is put beside it
+        check_format(read_config(path / CONFIG), path)
+    elif foreign:
+        raise BadInput(f"{path} is not a run directory, but holds {foreign[0]}; give a new or empty directory as --out")
+    if not os.access(path, os.W_OK):
+        raise BadInput(f"cannot write to {path}; give another --out")
+
+
+def _ours(name: str) -> bool:
+    return name in (RECORDS, SHARPNESS, CONFIG, SUMMARY) or name.startswith((".claim-", ".part-"))
+
+
+def _replace(path: Path, text: str) -> None:
+    """Whole or not at all. One name for the part, because only the holder of the lock writes."""
+    part = path.with_name(f".part-{path.name}")
+    with part.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)

@@ -1,0 +1,49 @@
+"""One self-contained page of tables and figures, made from run directories alone.
+
+The figures are SVG that Python places and a template draws, with a short script for hovering and for switching curves: the page
+is a few hundred kilobytes where a plotting library inlined would add five megabytes, prints, and reads without a script.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from lengthwise.errors import BadInput, require
+from lengthwise.report.page import page
+from lengthwise.report.read import read_run
+from lengthwise.report.section import sections
+from lengthwise.report.styles import styles
+from lengthwise.report.tables import csv_text, markdown
+
+__all__ = ["report"]
+
+
+def report(run_dirs: Sequence[Path], out: Path) -> Path:
+    """Write the page to `out` (.html), and its tables beside it as .md and .csv; returns `out`.
+
+    Run directories of the same model and settings become one section, others one each: see `lengthwise.report.section`.
+    """
+    require(len(run_dirs) > 0, "no run directory given; name at least one that `lengthwise evaluate` wrote")
+    require(out.suffix.lower() in (".html", ".htm"), f"the report is a page: give --out a name that ends in .html, not {out}")
+    found = sections(read_run(Path(path)) for path in run_dirs)
+    looks = styles(list(dict.fromkeys(spec for section in found for spec in section.methods)))
+    texts = {out: page(found, looks), out.with_suffix(".md"): markdown(found, looks), out.with_suffix(".csv"): csv_text(found)}
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        for path, text in texts.items():
+            _write(path, text)
+    except OSError as error:
+        raise BadInput(f"cannot write {out}: {error.strerror}; give --out a path in a directory you may write to") from None
+    return out
+
+
+def _write(path: Path, text: str) -> None:
+    """Beside it and moved into place, so that a killed process leaves no half of a page."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.write_text(text, encoding="utf-8", newline="\n")
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)

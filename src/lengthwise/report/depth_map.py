@@ -1,0 +1,106 @@
+"""Needle depth against length as a heat map, one a method and task: where in the input does the model lose the answer?"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lengthwise.records import Record
+from lengthwise.report.frame import Tick, length_label
+from lengthwise.report.section import Section, Subject
+from lengthwise.report.styles import Style
+from lengthwise.report.words import percent, tokens_at
+
+FEW, MANY = 5, 10  # bins of depth
+ENOUGH = 50  # samples a column for the finer bins
+CELL_WIDTH, LEFT, RIGHT, TOP, BOTTOM = 42, 44, 6, 8, 26
+HEIGHTS = {FEW: 26, MANY: 17}
+
+Column = tuple[int, str]  # length, official file
+
+
+@dataclass(frozen=True)
+class HeatCell:
+    x: float
+    y: float
+    mean: float
+    label: str  # the score, in the cell
+    at: str
+    say: str
+
+
+@dataclass(frozen=True)
+class DepthMap:
+    title: str
+    describe: str
+    method: str
+    style: Style
+    width: int
+    height: int
+    cell_width: int
+    cell_height: int
+    frame: tuple[float, float, float, float]  # x, y, width, height of all cells, the blank ones included
+    cells: tuple[HeatCell, ...]
+    columns: tuple[Tick, ...]
+    rows: tuple[Tick, ...]
+    train_x: float | None  # between the columns up to the training length and those beyond
+
+
+def depth_maps(section: Section, subject: Subject, looks: Mapping[str, Style]) -> list[DepthMap]:
+    """One map a method; all maps of a subject have the same columns and bins. Empty where no depth is known."""
+    known = [record for record in section.records if subject.covers(record) and record.depth is not None]
+    columns = sorted({(record.length, record.data) for record in known})
+    per_column: dict[tuple[str, Column], int] = defaultdict(int)
+    for record in known:
+        per_column[record.method, (record.length, record.data)] += 1
+    bins = MANY if known and min(per_column.values()) >= ENOUGH else FEW
+    maps = []
+    for spec in section.methods:
+        records = [record for record in known if record.method == spec]
+        if records:
+            maps.append(_depth_map(records, columns, bins, subject, spec, looks[spec], section.train_length))
+    return maps
+
+
+def _depth_map(
+    records: list[Record], columns: list[Column], bins: int, subject: Subject, spec: str, look: Style, train_length: int
+) -> DepthMap:
+    scores: dict[tuple[int, int], list[float]] = defaultdict(list)
+    for record in records:
+        scores[columns.index((record.length, record.data)), bin_of(record.depth, bins)].append(record.score)
+    height = HEIGHTS[bins]
+    cells = tuple(_cell(k, row, columns[k], bins, height, found) for (k, row), found in sorted(scores.items()))
+    inside = sum(1 for length, _ in columns if length <= train_length)
+    return DepthMap(
+        title=look.name,
+        describe=f"Score of {subject.name} with {look.name} by needle depth and length",
+        method=spec,
+        style=look,
+        width=LEFT + CELL_WIDTH * len(columns) + RIGHT,
+        height=TOP + height * bins + BOTTOM,
+        cell_width=CELL_WIDTH,
+        cell_height=height,
+        frame=(LEFT, TOP, CELL_WIDTH * len(columns), height * bins),
+        cells=cells,
+        columns=tuple(Tick(LEFT + CELL_WIDTH * (k + 0.5), length_label(n)) for k, (n, _) in enumerate(columns)),
+        rows=tuple(Tick(TOP + height * bins * part / 2, f"{50 * part} %") for part in range(3)),
+        train_x=LEFT + CELL_WIDTH * inside if 0 < inside < len(columns) else None,
+    )
+
+
+def _cell(k: int, row: int, column: Column, bins: int, height: int, found: list[float]) -> HeatCell:
+    mean = sum(found) / len(found)
+    return HeatCell(
+        x=LEFT + CELL_WIDTH * k,
+        y=TOP + height * row,
+        mean=mean,
+        label=f"{100 * mean:.0f}",
+        at=f"{tokens_at(*column)}, depth {100 * row // bins} to {100 * (row + 1) // bins} %",
+        say=f"{percent(mean)} of {len(found)} sample{'s' * (len(found) != 1)}",
+    )
+
+
+def bin_of(depth: float | None, bins: int) -> int:
+    """0 is the beginning of the input; depth 1 belongs to the last bin."""
+    return min(int((depth or 0.0) * bins), bins - 1)

@@ -1,0 +1,73 @@
+"""The page: everything a section has to show, handed to the template, which escapes all text."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from lengthwise.report import provenance
+from lengthwise.report.depth_map import depth_maps
+from lengthwise.report.examples import example, shortened
+from lengthwise.report.score_chart import score_chart
+from lengthwise.report.section import Section
+from lengthwise.report.sharpness_chart import sharpness_strips
+from lengthwise.report.styles import Style
+from lengthwise.report.summary import WORKS, findings
+from lengthwise.report.tables import table
+from lengthwise.report.temperature_chart import temperature_charts
+from lengthwise.report.words import listed, percent, tokens_at
+
+TEMPLATE = Path(__file__).parent / "template"
+
+
+def page(sections: Sequence[Section], looks: Mapping[str, Style]) -> str:
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(listed=listed, percent=percent, shortened=shortened)
+    environment.globals["tokens_at"] = tokens_at
+    script = (TEMPLATE / "page.js").read_text(encoding="utf-8")
+    return environment.get_template("page.html").render(
+        sections=[_view(section, looks) for section in sections],
+        looks=looks,
+        works=percent(WORKS),
+        style=Markup((TEMPLATE / "page.css").read_text(encoding="utf-8")),
+        script=Markup(script),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    )
+
+
+def _view(section: Section, looks: Mapping[str, Style]) -> dict[str, Any]:
+    """What the template draws of one section."""
+    return {
+        "heading": _heading(section.model),
+        "train_length": section.train_length,
+        "lengths": sorted({cell.length for cell in section.cells}),
+        "findings": findings(section, looks),
+        "scores": [score_chart(section, subject, looks) for subject in section.subjects],
+        "depths": [(subject.name, maps) for subject in section.subjects if (maps := depth_maps(section, subject, looks))],
+        "temperatures": temperature_charts(section, looks) if section.alignments else [],
+        "sharpness": sharpness_strips(section, looks),
+        "tables": [table(section, subject) for subject in section.subjects],
+        "examples": [example(section, subject) for subject in section.subjects],
+        "methods": [(spec, provenance.describe(spec, section)) for spec in section.methods],
+        "facts": provenance.facts(section),
+        "commands": provenance.commands(section),
+        "named_in_python": provenance.named_in_python(section),
+    }
+
+
+def _heading(model: str) -> str:
+    """A hub name as it is; a directory by its last part."""
+    path = PurePath(model)
+    return path.name if path.is_absolute() or len(path.parts) > 2 else model

@@ -1,0 +1,97 @@
+"""How the numbers of a section were obtained, and the commands that obtain them again."""
+
+from __future__ import annotations
+
+import shlex
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+from lengthwise.report.section import Section, alignments_in
+from lengthwise.report.words import SCOPES, STATISTICS, listed
+
+# Settings that `lengthwise evaluate` takes as options of the same name
+OPTIONS = ("seed", "dtype", "train_length", "batch_tokens")
+
+
+def facts(section: Section) -> list[tuple[str, str]]:
+    """Name and value, for reading."""
+    found = [("model", section.model)]
+    weights = [f"{_words(key)} {value}" for key, value in section.fingerprint.items() if key != "name"]
+    found.append(("fingerprint", ", ".join(weights)))
+    found += [(_words(key), _value(value)) for key, value in section.settings.items()]
+    counts = sorted({cell.n for cell in section.cells})
+    found.append(("samples a cell", str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"))
+    found.append(("time spent on answers", _duration(sum(record.seconds for record in section.records))))
+    files = {name: digest for run in section.runs for name, digest in run.config.get("data", {}).items()}
+    found += [(f"file {name}", str(digest)) for name, digest in files.items()]
+    made = {", ".join(f"{key} {value}" for key, value in run.config["made_with"].items()): None for run in section.runs}
+    found.append(("made with", "; ".join(made)))
+    found.append(("read from", ", ".join(str(run.path) for run in section.runs)))
+    return found
+
+
+def describe(spec: str, section: Section) -> str:
+    """What a method is, in words; of methods other than alignments the spec itself says all there is to know here."""
+    if spec == "none":
+        return "the model as it is"
+    if spec == "truncate":
+        return f"the model as it is, given only the last {section.train_length:,} tokens and the question"
+    parts = [_alignment(document) for of, document in section.alignments if of == spec]
+    return "; ".join(parts) or "a rule that needs no calibration"
+
+
+def _alignment(document: Mapping[str, Any]) -> str:
+    lengths = listed([f"{entry['length']:,}" for entry in document["temperatures"]])
+    text = document.get("provenance", {}).get("text")
+    return (
+        f"temperature calibrated to keep {STATISTICS[document['statistic']]} as at training length, "
+        f"{SCOPES[document['scope']]}, at {lengths} tokens" + (f" of {text}" if text else "")
+    )
+
+
+def commands(section: Section) -> list[str]:
+    """What makes these cells again; tasks that ran alike share a command, every official file has its own."""
+    alike: dict[tuple[tuple[str, ...], tuple[str, ...], int], list[str]] = defaultdict(list)
+    for subject in section.subjects:
+        records = [record for record in section.records if subject.covers(record)]
+        for data in sorted({record.data for record in records}):
+            found = [record for record in records if record.data == data]
+            methods = tuple(spec for spec in section.methods if any(record.method == spec for record in found))
+            lengths = sorted({record.length for record in found})
+            inputs = ("--data", data) if data else tuple(word for n in lengths for word in ("--length", str(n)))
+            alike[methods, inputs, max(record.index for record in found) + 1].append(subject.task)
+    return [_command(section, tasks, *how) for how, tasks in alike.items()]
+
+
+def _command(section: Section, tasks: list[str], methods: tuple[str, ...], inputs: tuple[str, ...], samples: int) -> str:
+    words = ["lengthwise", "evaluate", section.model]
+    words += [word for spec in methods for word in ("--method", _argument(spec, section))]
+    words += [word for task in tasks for word in ("--task", task)]
+    words += [*inputs, "--samples", str(samples)]
+    for key in (key for key in OPTIONS if key in section.settings):
+        words += [f"--{key.replace('_', '-')}", str(section.settings[key])]
+    return shlex.join([*words, "--out", str(section.runs[0].path)])
+
+
+def named_in_python(section: Section) -> list[str]:
+    """Alignments that were handed over as objects, under a name of their own: no command line can name them."""
+    return [spec for spec in section.methods if "@" not in spec and alignments_in(section.documents[spec])]
+
+
+def _argument(spec: str, section: Section) -> str:
+    return f"@{spec}.json" if spec in named_in_python(section) else spec
+
+
+def _words(key: str) -> str:
+    return key.replace("_", " ")
+
+
+def _value(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

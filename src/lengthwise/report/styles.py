@@ -1,0 +1,53 @@
+"""What a method looks like, the same in every figure of a page: a colour, a marker and a short name.
+
+Colours are Okabe and Ito's, which colour-blind readers can tell apart; the marker says the same a second time. The colours
+themselves stand in the style sheet, once for a light and once for a dark screen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+
+COLOURS = 6
+CIRCLE = "M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0Z"
+SQUARE = "M-3.5,-3.5h7v7h-7Z"
+DIAMOND = "M0,-5L5,0L0,5L-5,0Z"
+UP = "M0,-4.8L4.8,3.6L-4.8,3.6Z"
+DOWN = "M0,4.8L4.8,-3.6L-4.8,-3.6Z"
+CROSS = "M-4.5,-1.5h3v-3h3v3h3v3h-3v3h-3v-3h-3Z"
+MARKERS = (DIAMOND, UP, SQUARE, CIRCLE, DOWN, CROSS)
+
+
+@dataclass(frozen=True)
+class Style:
+    name: str  # short, unique on the page
+    colour: str  # class of the style sheet
+    marker: str  # SVG path data around 0,0
+    dashed: bool = False  # the second time round the colours
+
+
+def styles(specs: Sequence[str]) -> dict[str, Style]:
+    """One style a method; `none` is grey and `truncate` muted, so that the methods under test stand out."""
+    names = short_names(specs)
+    found: dict[str, Style] = {}
+    for spec in specs:
+        if spec in ("none", "truncate"):
+            found[spec] = Style(spec, spec, CIRCLE if spec == "none" else SQUARE)
+            continue
+        k = sum(1 for style in found.values() if style.colour not in ("none", "truncate"))
+        marker = MARKERS[(k + k // COLOURS) % len(MARKERS)]
+        found[spec] = Style(names[spec], f"c{k % COLOURS}", marker, dashed=k >= COLOURS)
+    return found
+
+
+def short_names(specs: Sequence[str]) -> dict[str, str]:
+    """An alignment file goes by its name without folders, unless two would then be called the same."""
+    short = {spec: "+".join(_short(part) for part in spec.split("+")) for spec in specs}
+    names = list(short.values())
+    return {spec: name if names.count(name) == 1 else spec for spec, name in short.items()}
+
+
+def _short(part: str) -> str:
+    return f"@{PurePath(part[1:]).name}" if part.startswith("@") else part

@@ -1,0 +1,39 @@
+"""Numbers as the page says them."""
+
+from __future__ import annotations
+
+from lengthwise.records import Cell
+
+STATISTICS = {"pmax": "P_max", "entropy": "entropy"}
+SCOPES = {"model": "one temperature for the model", "layer": "one a layer", "head": "one a layer and head"}
+
+
+def percent(value: float) -> str:
+    """With a space that does not break."""
+    return f"{100 * value:.0f}\u00a0%"
+
+
+def interval(cell: Cell) -> str:
+    """As in a table: 93 (84-97)."""
+    return f"{100 * cell.mean:.0f} ({100 * cell.low:.0f}-{100 * cell.high:.0f})"
+
+
+def percent_of(cell: Cell) -> str:
+    return f"{percent(cell.mean)} ({100 * cell.low:.0f} to {100 * cell.high:.0f}), n = {cell.n}"
+
+
+def tokens_at(length: int, data: str = "") -> str:
+    return f"{data}, {length:,} tokens" if data else f"{length:,} tokens"
+
+
+def times(length: int, train_length: int) -> str:
+    """How far beyond the training length: 8 times, 2.8 times."""
+    ratio = length / train_length
+    if ratio <= 1:
+        return "the training length" if ratio == 1 else "below the training length"
+    return f"{f'{ratio:.0f}' if ratio >= 10 else f'{ratio:.2g}'} times the training length"
+
+
+def listed(words: list[str]) -> str:
+    """a, b and c."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

@@ -1,0 +1,73 @@
+"""The methods of an evaluation, by the names their records carry.
+
+`truncate` stands beside `none` as a baseline: the plain model reads the end of the prompt, as much as it was trained on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lengthwise.errors import BadInput
+from lengthwise.methods.spec import methods_of
+from lengthwise.methods.temperature.aligned import Alignment
+
+TRUNCATE = "truncate"
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One method, read once: its files may change while a sweep runs, its records may not."""
+
+    name: str  # as it stands in the records
+    methods: tuple[object, ...] = ()  # what `lengthwise.extend` installs
+    truncates: bool = False
+
+    @property
+    def document(self) -> Any:
+        """The alignment behind the name as JSON, a list where there are several, None where there is none."""
+        found = [method.to_json() for method in self.methods if isinstance(method, Alignment)]
+        return found if len(found) > 1 else next(iter(found), None)
+
+
+def contenders_of(methods: Iterable[object] | Mapping[str, object], facts: Mapping[str, object]) -> list[Contender]:
+    """Specs, method objects, or a mapping that gives methods names of your own; `facts` are the model's."""
+    if isinstance(methods, str):
+        methods = [methods]
+    named = methods.items() if isinstance(methods, Mapping) else [(name_of(method), method) for method in methods]
+    found: dict[str, Contender] = {}
+    for name, method in named:
+        contender = _contender(name, method, facts)
+        if found.setdefault(name, contender) != contender:
+            raise BadInput(f"two different methods are called {name!r}; give them names: methods={{'name': method, ...}}")
+    if not found:
+        raise BadInput("give at least one method; `none` is the plain model")
+    return list(found.values())
+
+
+def name_of(method: object) -> str:
+    """A spec is its own name; an alignment is called by what it aligns."""
+    if isinstance(method, str):
+        return method.strip()
+    if isinstance(method, list | tuple):
+        return "+".join(map(name_of, method)) or "none"
+    if isinstance(method, Alignment):
+        return f"aligned({method.statistic}, {method.scope})"
+    return repr(method)
+
+
+def _contender(name: str, method: object, facts: Mapping[str, object]) -> Contender:
+    if method == TRUNCATE:
+        return Contender(name, truncates=True)
+    return Contender(name, tuple(_listed(method, facts)))
+
+
+def _listed(method: object, facts: Mapping[str, object]) -> list[object]:
+    if isinstance(method, str):
+        if TRUNCATE in (part.strip() for part in method.split("+")):
+            raise BadInput(f"{method!r}: truncate is a baseline of its own and cannot be joined with a method")
+        return methods_of(method, facts)
+    if isinstance(method, list | tuple):
+        return [one for part in method for one in _listed(part, facts)]
+    return [method]

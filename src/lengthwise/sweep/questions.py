@@ -1,0 +1,98 @@
+"""What is asked in an evaluation: generated samples of tasks at lengths, or the cases of one file."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from lengthwise.errors import BadInput, require
+from lengthwise.sweep.cells import Job
+from lengthwise.sweep.contenders import Contender
+from lengthwise.tasks import TASKS, Sample, Task
+
+
+class Questions:
+    """The samples of a task and length are made once and shared by all methods."""
+
+    def __init__(
+        self,
+        tokenizer: Any,
+        tasks: Sequence[str] | Mapping[str, Task],
+        lengths: Sequence[int],
+        samples: int,
+        seed: int,
+        data: str | Path | None = None,
+    ) -> None:
+        self.tasks, self.lengths, self.samples = tasks_of(tasks), sorted(set(lengths)), samples
+        self.data = None if data is None else Path(data)
+        self._check()
+        if self.data is not None:
+            self.cases = next(iter(self.tasks.values())).read(tokenizer, self.data)
+            mean = round(sum(case.tokens for case in self.cases) / len(self.cases))
+            self.lengths, self.samples = [mean], min(samples, len(self.cases))
+        else:
+            # Refused now, not after hours at other lengths: the shortest one may have no room for its question
+            for task in self.tasks.values():
+                task.samples(tokenizer, self.lengths[0], 1, seed)
+
+        @lru_cache(maxsize=2)
+        def made(task: str, length: int) -> list[Sample]:
+            return self.tasks[task].samples(tokenizer, length, samples, seed)
+
+        self._made = made
+
+    @property
+    def materials(self) -> dict[str, str | None]:
+        """What the generated samples of each task are made of; None is what the package brings."""
+        return {} if self.data is not None else {name: task.material or None for name, task in self.tasks.items()}
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The file's name and a digest of its content."""
+        return {} if self.data is None else {self.data.name: hashlib.sha256(self.data.read_bytes()).hexdigest()[:16]}
+
+    def jobs(self, contenders: Sequence[Contender], sharpness: bool) -> list[Job]:
+        """Shortest first, and the methods of one task and length side by side."""
+        name = "" if self.data is None else self.data.name
+        return [
+            Job(contender, task, name, length, self.samples, sharpness and self.data is None)
+            for length in self.lengths
+            for task in self.tasks
+            for contender in contenders
+        ]
+
+    def of(self, job: Job) -> Sequence[Sample]:
+        return self._made(job.task, job.length) if self.data is None else self.cases
+
+    def _check(self) -> None:
+        require(self.samples >= 1, f"samples must be at least 1, not {self.samples}")
+        if self.data is None:
+            require(bool(self.lengths), "give lengths in tokens (--length N ...), or a file of cases (--data FILE)")
+            require(self.lengths[:1] > [0], f"a length must be at least 1 token, not {self.lengths[0]}")
+            return
+        require(not self.lengths, "give lengths or a file of cases (--data), not both: the cases have their own lengths")
+        require(len(self.tasks) == 1, f"--data holds cases of one task; give one --task, not {', '.join(self.tasks)}")
+
+
+def tasks_of(tasks: Sequence[str] | Mapping[str, Task]) -> dict[str, Task]:
+    """Tasks by their names: the catalogue's, or given ones that make samples of other material."""
+    require(bool(tasks), f"give at least one task: {', '.join(TASKS)}")
+    for name in tasks:
+        if name not in TASKS:
+            near = difflib.get_close_matches(name, TASKS, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"the tasks are {', '.join(TASKS)}"
+            raise BadInput(f"no task {name!r}; {hint}")
+    if not isinstance(tasks, Mapping):
+        return {name: TASKS[name] for name in tasks}
+    for name, task in tasks.items():
+        usual = TASKS[name]
+        alike = replace(task, samples=usual.samples, material=usual.material) == usual
+        require(alike, f"the task {name!r} may be given other samples, but must keep its score, its answers and its files")
+        said = task.samples is usual.samples or task.material != ""
+        require(said, f"say what the other samples of {name!r} are made of (Task.material), so that runs do not mix")
+    return dict(tasks)

@@ -1,0 +1,67 @@
+"""How methods are named, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lengthwise.errors import BadInput
+from lengthwise.methods.temperature.aligned import Alignment, Calibrated
+from lengthwise.methods.temperature.infoscale import InfoScale
+from lengthwise.sweep.contenders import Contender, contenders_of
+
+FACTS = {"train_length": 64, "key_size": 8}
+ALIGNMENT = Alignment("pmax", "model", 64, 0.5, (Calibrated(128, 0.8, 0.5, 3),))
+
+
+def test_specs_are_their_own_names_and_take_what_they_need_from_the_model() -> None:
+    none, truncate, scale = contenders_of(["none", "truncate", " infoscale "], FACTS)
+    assert none == Contender("none")
+    assert truncate == Contender("truncate", truncates=True)
+    assert scale == Contender("infoscale", (InfoScale(64, 8),))
+    assert contenders_of("none", FACTS) == [none]
+
+
+def test_an_alignment_is_called_by_what_it_aligns_and_carries_its_document(tmp_path: Path) -> None:
+    ALIGNMENT.save(tmp_path / "a.json")
+    spec = f"@{tmp_path / 'a.json'}"
+    plain, named, file, joined, twice, other = contenders_of(
+        {
+            "aligned(pmax, model)": ALIGNMENT,
+            "mine": ALIGNMENT,
+            spec: spec,
+            "j": [spec, "infoscale"],
+            "t": [spec, spec],
+            "o": "log",
+        },
+        FACTS,
+    )
+    assert contenders_of([ALIGNMENT], FACTS) == [plain]
+    assert [plain.document, named.document, file.document, joined.document] == [ALIGNMENT.to_json()] * 4
+    assert twice.document == [ALIGNMENT.to_json()] * 2
+    assert other.document is None
+    assert joined.methods == (ALIGNMENT, InfoScale(64, 8))
+
+
+def test_a_method_named_twice_runs_once_but_two_methods_of_one_name_are_refused() -> None:
+    assert len(contenders_of(["none", "none", ALIGNMENT, ALIGNMENT], FACTS)) == 2
+    with pytest.raises(BadInput, match=r"two different methods are called 'aligned\(pmax, model\)'"):
+        contenders_of([ALIGNMENT, replace(ALIGNMENT, target=0.25)], FACTS)
+
+
+@pytest.mark.parametrize(
+    ("methods", "message"),
+    [
+        (["truncate+infoscale"], "'truncate\\+infoscale': truncate is a baseline of its own"),
+        (["infoscale + truncate"], "truncate is a baseline of its own"),
+        ([["infoscale", "truncate"]], "truncate is a baseline of its own"),
+        (["infoscal"], "no method 'infoscal' in 'infoscal'; did you mean 'infoscale'"),
+        (["@nowhere.json"], "no alignment file nowhere.json"),
+        ([], "give at least one method"),
+    ],
+)
+def test_what_is_no_contender_is_refused(methods: list[object], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        contenders_of(methods, FACTS)
