@@ -53,7 +53,7 @@ class Options:
     device: str = "cuda"
     attention: str = "sdpa"
     compile: bool = False
-    sizes: dict[str, int] = field(default_factory=dict)  # other sizes of the model, for tests
+    sizes: dict[str, int] = field(default_factory=dict)  # other sizes of the model than `model.config` has
 
     def settings(self) -> dict[str, Any]:
         """What must not change between the parts of a run."""
@@ -245,6 +245,12 @@ def read_weights(text: str) -> dict[str, float]:
     return {**mixture.WEIGHTS, **changed}
 
 
+def read_sizes(text: str) -> dict[str, int]:
+    """`num_layers=4,d_kv=48`: fields of T5Config."""
+    pairs = (part.partition("=") for part in text.split(",") if part)
+    return {name: int(size) for name, _, size in pairs}
+
+
 def options_from(arguments: list[str] | None = None) -> Options:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     plan, usual = Plan(), Options(Path(), Path())
@@ -259,6 +265,9 @@ def options_from(arguments: list[str] | None = None) -> Options:
     parser.add_argument("--encoder", type=float, default=plan.encoder, help="weight of the encoder's own answer")
     parser.add_argument("--weights", type=read_weights, default=plan.weights, help="for example line=0.6,passkey_prose=0.1")
     parser.add_argument("--seed", type=int, default=plan.seed)
+    parser.add_argument(
+        "--sizes", type=read_sizes, default={}, help="other sizes of the model, for example num_layers=4,d_kv=48"
+    )
     for name in ("peak", "floor", "minutes"):
         parser.add_argument(f"--{name}", type=float, default=getattr(usual, name))
     for name in ("warm_up", "stop_after", "evaluate_every", "save_every", "log_every", "samples", "workers"):

@@ -1,0 +1,115 @@
+"""The methods of the experiment: the paper's, and its alignments also a layer and a head at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import lengthwise as lw
+from experiments.attention_alignment.together import Once, write
+from lengthwise.errors import BadInput, require
+from lengthwise.methods.temperature.aligned import SCOPES, STATISTICS
+from lengthwise.methods.temperature.log import Log
+from lengthwise.text import long_sequences, shipped_prose
+
+ALIGNED = {f"{statistic}-{scope}": (statistic, scope) for scope in SCOPES for statistic in STATISTICS}
+# The most important first; methods of one stage are run side by side
+STAGES = (
+    ("none", "pmax-model"),
+    ("truncate", "log", "entropy-model"),
+    ("pmax-layer", "pmax-head"),
+    ("entropy-layer", "entropy-head"),
+)
+NAMES = tuple(name for stage in STAGES for name in stage)
+
+
+def stages(names: Sequence[str]) -> list[list[str]]:
+    """The methods named, or all; specs that are not among ours come last."""
+    own = [[name for name in stage if name in (names or NAMES)] for stage in STAGES]
+    return [stage for stage in [*own, [name for name in names if name not in NAMES]] if stage]
+
+
+def calibrated_once(
+    model: Any, tokenizer: Any, names: Sequence[str], lengths: Sequence[int], train_length: int, folder: Path
+) -> list[Once]:
+    """The alignments among `names`, on the package's prose, at all lengths beyond the training length."""
+    wanted = [name for name in names if name in ALIGNED]
+    beyond = sorted(length for length in lengths if length > train_length)
+    if not wanted:
+        return []
+    require(bool(beyond), f"an alignment needs a length above the training length {train_length}; give --length")
+    # Said now, and once: each alignment would be left out for it
+    long_sequences(tokenizer, shipped_prose(), beyond[-1], 1, seed=0)
+    folder.mkdir(parents=True, exist_ok=True)
+    works = []
+    for name in wanted:
+        file, reason = alignment_file(folder, name), left_out_file(folder, name)
+        make = partial(_calibrate, model, tokenizer, name, beyond, train_length, file, reason)
+        works.append(Once(folder / f".claim-{name}", partial(_either, file, reason), make))
+    return works
+
+
+def contenders(names: Sequence[str], lengths: Sequence[int], train_length: int, folder: Path) -> dict[str, object]:
+    """What `lengthwise.evaluate` takes: specs, and the alignments in `folder`; those that were left out are missing."""
+    found: dict[str, object] = {}
+    for name in names:
+        if name not in ALIGNED:
+            found[name] = name
+        elif alignment_file(folder, name).exists():
+            found[name] = _covering(alignment_file(folder, name), lengths, train_length)
+    return found
+
+
+def temperatures(lengths: Sequence[int], train_length: int, folder: Path) -> dict[str, dict[int, list[float]]]:
+    """tau of the log law at these lengths, of the alignments in `folder` at theirs: one number, one a layer or one a head."""
+    beyond = [length for length in lengths if length > train_length]
+    sharpness = Log(train_length).inverse_temperature(torch.tensor(beyond)).tolist()
+    found = {"log": {n: [1 / g] for n, g in zip(beyond, sharpness, strict=True)}}
+    for name in ALIGNED:
+        if (file := alignment_file(folder, name)).exists():
+            alignment = lw.Alignment.load(file)
+            found[name] = {entry.length: alignment.tau(entry.length).flatten().tolist() for entry in alignment.temperatures}
+    return found
+
+
+def left_out(names: Sequence[str], folder: Path) -> dict[str, str]:
+    """Alignments that could not be made, and why."""
+    files = {name: left_out_file(folder, name) for name in names if name in ALIGNED}
+    return {name: file.read_text().strip() for name, file in files.items() if file.exists()}
+
+
+def alignment_file(folder: Path, name: str) -> Path:
+    return folder / f"{name}.json"
+
+
+def left_out_file(folder: Path, name: str) -> Path:
+    return folder / f"{name}.left-out.txt"
+
+
+def _either(*files: Path) -> bool:
+    return any(file.exists() for file in files)
+
+
+def _calibrate(
+    model: Any, tokenizer: Any, name: str, lengths: Sequence[int], train_length: int, file: Path, reason: Path
+) -> None:
+    statistic, scope = ALIGNED[name]
+    try:
+        lw.calibrate(model, tokenizer, lengths, statistic=statistic, scope=scope, train_length=train_length).save(file)
+    except BadInput as error:
+        # One alignment that cannot be had must not cost the others; the page tells of it
+        write(reason, f"{error}\n")
+
+
+def _covering(file: Path, lengths: Sequence[int], train_length: int) -> lw.Alignment:
+    alignment = lw.Alignment.load(file)
+    made = {entry.length for entry in alignment.temperatures}
+    lacking = sorted(length for length in set(lengths) - made if length > train_length)
+    require(
+        not lacking, f"{file} was calibrated without length {lacking[:1]}; give another --out, or the lengths it was made for"
+    )
+    return alignment

@@ -1,0 +1,121 @@
+"""The tasks of the experiment, made of what the embedded model never saw in training; other models get the same.
+
+Names of lines and labels of topics are the held-out ones, the number hides in the package's prose, and where a data folder is
+given also in held-out novels. Samples are made once and kept in files: at 15,000 tokens making them takes longer than
+answering them.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from experiments.attention_alignment.together import Once, write
+from experiments.embedded_model import books, held_out
+from lengthwise.errors import BadInput
+from lengthwise.sweep.settings import tokenizer_digest
+from lengthwise.tasks import TASKS, Sample, Task, line, passkey, topic
+from lengthwise.tasks.sample import sentences
+from lengthwise.text import shipped_prose
+
+NOVELS = "passkey-novels"
+# The most important first
+NAMES = (NOVELS, "passkey", "line", "topic")
+# A run directory holds one material a task; what its tasks are called in our tables, where that differs
+RUNS: dict[str, dict[str, str]] = {"run": {}, "run-novels": {"passkey": NOVELS}}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A task as it is asked here."""
+
+    name: str  # in our tables
+    task: str  # in the catalogue
+    run: str  # run directory of its records
+    make: Callable[..., list[Sample]]  # (tokenizer, length, n, seed)
+    material: str
+
+    def kept(self, folder: Path, tokenizer: Any, length: int, n: int, seed: int) -> Path:
+        """The file of these samples."""
+        what = f"{self.material} {tokenizer_digest(tokenizer)} {n} {seed}"
+        return folder / f"{self.name}-{length}-{_digest(what)}.jsonl.gz"
+
+    def in_files(self, folder: Path) -> Task:
+        """The catalogue's task with these samples, read from their files where they have been made."""
+
+        def samples(tokenizer: Any, length: int, n: int, seed: int) -> list[Sample]:
+            path = self.kept(folder, tokenizer, length, n, seed)
+            return _read(path) if path.exists() else self.make(tokenizer, length, n, seed)
+
+        return replace(TASKS[self.task], samples=samples, material=self.material)
+
+
+def asked(names: Sequence[str], data: Path | None) -> list[Asked]:
+    """Those named, or all there are, the most important first."""
+    known = {one.name: one for one in _all(data)}
+    for name in names:
+        if name not in known:
+            why = "needs --data FOLDER with gutenberg/*.txt" if name == NOVELS else f"is none of {', '.join(known)}"
+            raise BadInput(f"the task {name!r} {why}")
+    return [known[name] for name in NAMES if name in (names or known)]
+
+
+def made_once(some: Sequence[Asked], tokenizer: Any, lengths: Sequence[int], n: int, seed: int, folder: Path) -> list[Once]:
+    """Long ones first, so that several processes end together."""
+    return [
+        _once(one, tokenizer, length, n, seed, one.kept(folder, tokenizer, length, n, seed))
+        for length in sorted(lengths, reverse=True)
+        for one in some
+    ]
+
+
+def _once(one: Asked, tokenizer: Any, length: int, n: int, seed: int, path: Path) -> Once:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    make = partial(_write, path, one, tokenizer, length, n, seed)
+    return Once(path.with_name(f".claim-{path.name}"), path.exists, make)
+
+
+def _all(data: Path | None) -> list[Asked]:
+    names = tuple(filter(held_out.word, line.ADJECTIVES)), tuple(filter(held_out.word, line.NOUNS))
+    labels = tuple(filter(held_out.label, topic.LABELS))
+    prose = f"the package's prose ({_digest(shipped_prose())})"
+    words = f"{len(names[0])} and {len(names[1])} words never used as names in training ({_digest(str(names))})"
+    topics = f"{len(labels)} labels never used in training ({_digest(str(labels))}) and {prose}"
+    found = [
+        Asked("line", "line", "run", partial(line.samples, names=names), words),
+        Asked("topic", "topic", "run", partial(topic.samples, labels=labels), topics),
+        Asked("passkey", "passkey", "run", passkey.samples, prose),
+    ]
+    if data is not None:
+        paths = books.evaluation(data)
+        filler = _sentences(paths)
+        stems = ", ".join(path.stem for path in paths)
+        novels = f"novels never read in training: {stems} ({_digest(' '.join(filler))})"
+        found.append(Asked(NOVELS, "passkey", "run-novels", partial(passkey.samples, filler=filler), novels))
+    return found
+
+
+def _sentences(paths: Sequence[Path]) -> list[str]:
+    texts = (books.unwrapped(path.read_text(encoding="utf-8")) for path in paths)
+    parts = [" ".join(part.split()) for text in texts for part in sentences(text)]
+    # Lists of chapters are not sentences
+    return [part for part in parts if len(part) < 400]
+
+
+def _write(path: Path, one: Asked, tokenizer: Any, length: int, n: int, seed: int) -> None:
+    lines = [json.dumps(asdict(sample)) for sample in one.make(tokenizer, length, n, seed)]
+    write(path, gzip.compress("\n".join(lines).encode(), mtime=0))
+
+
+def _read(path: Path) -> list[Sample]:
+    return [Sample(**json.loads(line)) for line in gzip.decompress(path.read_bytes()).decode().split("\n")]
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]

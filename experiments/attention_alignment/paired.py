@@ -1,0 +1,45 @@
+"""Two methods on the same samples: how much better is one, and could it be chance?
+
+The interval is Agresti and Min's (2005) for paired proportions, which does not shrink to nothing where the two never differ;
+the p-value is McNemar's exact one. Both are for scores of 0 and 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from scipy.stats import binomtest
+
+from lengthwise.errors import require
+from lengthwise.records.intervals import Z
+
+
+@dataclass(frozen=True)
+class Paired:
+    """One method against another on the samples that both have answered."""
+
+    n: int  # samples
+    better: int  # right where the other is wrong
+    worse: int  # wrong where the other is right
+    difference: float  # of the means, -1 to 1
+    low: float  # lower end of its 95 % interval
+    high: float  # upper end
+    p: float  # of a split so uneven or worse, if neither were better
+
+
+def paired(one: Mapping[Any, float], other: Mapping[Any, float]) -> Paired | None:
+    """None where they have no sample in common; scores by sample."""
+    both = [(score, other[key]) for key, score in one.items() if key in other]
+    if not both:
+        return None
+    require({score for pair in both for score in pair} <= {0.0, 1.0}, "paired differences are for scores of 0 and 1")
+    n = len(both)
+    better, worse = (sum(pair == want for pair in both) for want in ((1.0, 0.0), (0.0, 1.0)))
+    # Half a sample is added to each cell of the table of two by two
+    centre = (better - worse) / (n + 2)
+    half = Z * math.sqrt(max(0.0, better + worse + 1 - (better - worse) ** 2 / (n + 2))) / (n + 2)
+    p = float(binomtest(better, better + worse).pvalue) if better + worse else 1.0
+    return Paired(n, better, worse, (better - worse) / n, max(-1.0, centre - half), min(1.0, centre + half), p)

@@ -1,0 +1,74 @@
+"""Several processes at one experiment, each for as long as it may: they share out what is done once, and stop on time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from lengthwise.records.locks import claim
+
+PAUSE = 0.2  # seconds between two looks at what another process is making
+
+
+class TimeIsUp(BaseException):
+    """Not an Exception, so that nothing on the way takes it for a failure and goes on."""
+
+
+@dataclass(frozen=True)
+class Once:
+    """Something to be made by one process for all."""
+
+    claim: Path  # claimed while it is made
+    done: Callable[[], bool]
+    make: Callable[[], None]
+
+
+def share_out(works: Sequence[Once]) -> None:
+    """Returns when all are done, here or elsewhere."""
+    while left := [work for work in works if not work.done()]:
+        if not any(_made(work) for work in left):
+            time.sleep(PAUSE)
+
+
+def _made(work: Once) -> bool:
+    """False when another process is at it."""
+    with claim(work.claim) as mine:
+        if mine and not work.done():
+            work.make()
+        return mine
+
+
+@contextmanager
+def at_most(minutes: float) -> Iterator[None]:
+    """TimeIsUp is raised in the main thread once the minutes are over; infinity is no limit."""
+    if minutes == float("inf"):
+        yield
+        return
+
+    def stop(*_: object) -> None:
+        raise TimeIsUp
+
+    before = signal.signal(signal.SIGALRM, stop)
+    # 0 would switch the timer off
+    signal.setitimer(signal.ITIMER_REAL, max(1e-3, 60 * minutes))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def write(path: Path, content: bytes | str) -> None:
+    """Whole or not at all, however many processes write it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.write_bytes(content.encode() if isinstance(content, str) else content)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)

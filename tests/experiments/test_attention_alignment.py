@@ -1,0 +1,435 @@
+"""The retrieval and dispersion experiments, on a tiny T5 that reads bytes and answers with digits."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import ByT5Tokenizer
+
+import lengthwise as lw
+from experiments.attention_alignment import contenders, dispersion, material, must_show, paper, retrieval, scopes
+from experiments.attention_alignment.paired import paired
+from experiments.attention_alignment.results import Results, read_results
+from experiments.attention_alignment.together import Once, TimeIsUp, at_most, share_out
+from experiments.embedded_model import held_out
+from lengthwise.records import Record
+from lengthwise.records.locks import claim
+from lengthwise.tasks import TASKS
+from lengthwise.text import shipped_prose
+from tests.answering import answering, saved
+
+TOKENIZER = ByT5Tokenizer()
+TRAIN, LONG = 512, 700
+METHODS = ("none", "pmax-model", "pmax-layer")
+# A part of that, for what is done several times
+FEW = {"methods": ("none", "pmax-model"), "tasks": ("passkey-novels", "line")}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(saved(answering("t5", n_positions=TRAIN), tmp_path_factory.mktemp("model")))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A held-out novel, one that training reads, and official cases of two lines."""
+    folder = tmp_path_factory.mktemp("data")
+    (folder / "gutenberg").mkdir()
+    (folder / "gutenberg" / "pride_1.txt").write_text(shipped_prose()[60000:].replace(" the ", " Netherfield "))
+    (folder / "gutenberg" / "novel_2.txt").write_text("Seen in training. " * 90)
+    prompts = [
+        f"A record:\nline a-b: REGISTER_CONTENT is <{n}>\nline c-d: REGISTER_CONTENT is <7>\nWhich number is in line a-b?"
+        for n in range(3)
+    ]
+    cases = [{"prompt": p, "expected_number": n, "num_lines": 2, "random_idx": ["a-b", 0]} for n, p in enumerate(prompts)]
+    (folder / "2_lines.jsonl").write_text("\n".join(map(json.dumps, cases)))
+    return folder
+
+
+def options(model: str, out: Path, **changes: Any) -> retrieval.Options:
+    given = {"lengths": (TRAIN, LONG), "samples": 2, "methods": METHODS, "device": "cpu", "command": "as typed"}
+    return retrieval.Options(**{"out": out, "model": model, **given, **changes})
+
+
+@pytest.fixture(scope="module")
+def finished(model: str, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("finished")
+    retrieval.retrieval(options(model, out, data=data, longeval=(data / "2_lines.jsonl",)))
+    return out
+
+
+def untimed(out: Path, few: bool = False) -> list[Record]:
+    """All records under the names of our tables, or those that `FEW` would have."""
+    found = [replace(record, seconds=0.0) for record in read_results(out, TRAIN).records]
+    kept = [r for r in found if not few or (r.method in FEW["methods"] and r.task in FEW["tasks"])]
+    return sorted(kept, key=lambda record: record.key)
+
+
+def test_the_papers_numbers_have_the_papers_means() -> None:
+    """The means its Table 4 prints, in the order of its rows."""
+    rows = [[value for task in paper.SIZES for value in row[task]] for row in paper.TABLE_4.values()]
+    assert [round(sum(row) / len(row)) for row in rows] == [76, 92, 48, 76, 87, 93, 92, 92, 97, 98, 92, 97, 93]
+    for table in (paper.TABLE_4, paper.TABLE_9):
+        assert all(len(row[task]) == len(sizes) for row in table.values() for task, sizes in paper.SIZES.items())
+    assert paper.tokens("passkey")[-1] == pytest.approx(15000, rel=0.05)
+
+
+def test_paired_differences_follow_the_samples_on_which_two_methods_differ() -> None:
+    ours, theirs = [1.0] * 8 + [0.0] * 2 + [1.0] * 10, [0.0] * 8 + [1.0] * 2 + [1.0] * 10
+    found = paired(dict(enumerate(ours)), dict(enumerate(theirs)))
+    assert found is not None
+    assert (found.n, found.better, found.worse, found.difference) == (20, 8, 2, 0.3)
+    # Two sides of a fair coin's 10 tosses: 2 (1 + 10 + 45) / 2^10
+    assert found.p == pytest.approx(0.109375)
+    # Agresti and Min by hand: 6/22 -+ 1.96 sqrt(11 - 36/22) / 22
+    assert (found.low, found.high) == pytest.approx((0.0002, 0.5453), abs=1e-4)
+    same = paired({0: 1.0, 1: 0.0}, {0: 1.0, 1: 0.0, 2: 0.0})
+    assert same is not None
+    assert (same.n, same.p) == (2, 1.0)
+    assert same.low < 0 < same.high
+    assert paired({0: 1.0}, {1: 1.0}) is None
+    with pytest.raises(lw.BadInput, match="scores of 0 and 1"):
+        paired({0: 0.5}, {0: 1.0})
+
+
+def test_samples_are_made_of_what_training_never_saw(data: Path) -> None:
+    by_name = {one.name: one for one in material.asked((), data)}
+    assert list(by_name) == ["passkey-novels", "passkey", "line", "topic"]
+    lines = by_name["line"].make(TOKENIZER, 2000, 2, 0)
+    names = [line.split()[1].strip(":") for sample in lines for line in sample.prompt.split("\n") if line.startswith("line ")]
+    assert len(names) > 50
+    assert all(held_out.word(word) for name in names for word in name.split("-"))
+    assert all(held_out.label(sample.target) for sample in by_name["topic"].make(TOKENIZER, 900, 8, 0))
+    novels = by_name["passkey-novels"].make(TOKENIZER, 60000, 1, 0)[0].prompt
+    assert "Netherfield" in novels
+    assert "Seen in training" not in novels
+    assert len({one.material for one in by_name.values()}) == 4
+    with pytest.raises(lw.BadInput, match="needs --data FOLDER"):
+        material.asked(["passkey-novels"], None)
+    with pytest.raises(lw.BadInput, match="'chess' is none of line, topic, passkey"):
+        material.asked(["chess"], None)
+
+
+def test_samples_are_kept_in_files_and_read_from_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = material.asked(["passkey"], None)[0]
+    share_out(material.made_once([one], TOKENIZER, [300, 400], 2, 0, tmp_path))
+    assert len(list(tmp_path.glob("passkey-*.jsonl.gz"))) == 2
+    unable = replace(one, make=lambda *_: pytest.fail("made again"))
+    assert unable.in_files(tmp_path).samples(TOKENIZER, 400, 2, 0) == TASKS["passkey"].samples(TOKENIZER, 400, 2, 0)
+    # Other samples are other files
+    other = TASKS["passkey"].samples(TOKENIZER, 400, 2, 1)
+    assert one.in_files(tmp_path).samples(TOKENIZER, 400, 2, 1) == other
+    assert one.kept(tmp_path, TOKENIZER, 400, 2, 1) != one.kept(tmp_path, TOKENIZER, 400, 2, 0)
+    elsewhere = replace(one, material="other prose")
+    assert elsewhere.kept(tmp_path, TOKENIZER, 400, 2, 0) != one.kept(tmp_path, TOKENIZER, 400, 2, 0)
+
+
+def test_what_is_made_once_is_shared_out(tmp_path: Path) -> None:
+    made: list[str] = []
+
+    def once(name: str) -> Once:
+        def make() -> None:
+            made.append(name)
+            (tmp_path / name).touch()
+
+        return Once(tmp_path / f".claim-{name}", (tmp_path / name).exists, make)
+
+    held = threading.Event()
+
+    def other_process() -> None:
+        with claim(tmp_path / ".claim-a"):
+            held.set()
+            while "b" not in made:
+                time.sleep(0.01)
+            (tmp_path / "a").touch()
+
+    other = threading.Thread(target=other_process)
+    other.start()
+    held.wait()
+    share_out([once("a"), once("b")])
+    other.join()
+    assert made == ["b"]
+    share_out([once("a"), once("b")])
+    assert made == ["b"]
+
+
+def test_time_is_up_even_where_exceptions_are_swallowed() -> None:
+    before = signal.getsignal(signal.SIGALRM)
+
+    def stubborn() -> None:
+        for _ in range(100):
+            with suppress(Exception):
+                time.sleep(0.1)
+
+    with pytest.raises(TimeIsUp), at_most(0.05 / 60):
+        stubborn()
+    assert signal.getsignal(signal.SIGALRM) is before
+    with at_most(0.02 / 60):
+        pass
+    time.sleep(0.05)
+
+
+def test_every_method_is_calibrated_evaluated_and_told_of(finished: Path, data: Path) -> None:
+    document = json.loads((finished / "retrieval.json").read_text())
+    cells = {(cell["method"], cell["task"], cell["data"], cell["length"]): cell for cell in document["cells"]}
+    tasks = ("passkey-novels", "passkey", "line", "topic")
+    expected = {(method, task, "", length) for method in METHODS for task in tasks for length in (TRAIN, LONG)}
+    official = {key for key in cells if key[2]}
+    assert cells.keys() - official == expected
+    assert {(key[0], key[1], key[2]) for key in official} == {(method, "line", "2_lines.jsonl") for method in METHODS}
+    assert all(cell["n"] == 2 for cell in cells.values())
+    assert document["missing"] == 0
+    assert document["made_with"].keys() == {"lengthwise", "transformers", "torch", "device"}
+    assert document["temperatures"].keys() == {"log", "pmax-model", "pmax-layer"}
+    taus = {name: row[str(LONG)] for name, row in document["temperatures"].items()}
+    assert [len(taus[name]) for name in ("log", "pmax-model", "pmax-layer")] == [1, 1, 2]
+    saved_tau = lw.Alignment.load(finished / "pmax-model.json").tau(LONG)
+    assert taus["pmax-model"][0] == pytest.approx(float(saved_tau))
+    page = (finished / "retrieval.md").read_text()
+    assert all(f"\n## {task}\n" in page for task in (*tasks, "Which scope?", "Must show"))
+    assert "| Flan-T5-XL, pmax | 97 | 90 | 89 | 80 | 70 | 62 |" in page
+    assert "nfinished" not in page
+    # Calibrated on one text, run on another: what they were run with is in the run directory
+    config = json.loads((finished / "run" / "config.json").read_text())
+    assert config["methods"]["pmax-layer"] == json.loads((finished / "pmax-layer.json").read_text())
+    assert "pride_1" in json.loads((finished / "run-novels" / "config.json").read_text())["tasks"]["passkey"]
+
+
+def test_alignments_change_nothing_up_to_the_training_length(finished: Path) -> None:
+    document = json.loads((finished / "retrieval.json").read_text())
+    claim = next(one for one in document["must_show"] if one["claim"].startswith("alignments at or under"))
+    # Two alignments, four tasks, two samples
+    assert (claim["measured"], claim["holds"]) == ("0 of 16 answers differ; largest fall 0.0 points", True)
+    results = read_results(finished, TRAIN)
+    at_length = [results.answers(method, "line", LONG)[0].prediction for method in METHODS]
+    assert len(set(at_length)) > 1
+
+
+def test_a_finished_experiment_asks_the_model_nothing(finished: Path, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = untimed(finished)
+    monkeypatch.setattr("lengthwise.sweep.cells.answers", None)
+    monkeypatch.setattr(lw, "calibrate", None)
+    retrieval.retrieval(options(model, finished, methods=("none", "pmax-model"), tasks=("line",)))
+    assert untimed(finished) == before
+
+
+def test_stopped_in_time_and_gone_on_it_is_the_undisturbed_one(
+    finished: Path, model: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lengthwise.sweep import cells
+
+    real, calls = cells.answers, []
+
+    def slow(*arguments: Any) -> list[str]:
+        calls.append(arguments)
+        if len(calls) == 3:
+            # What a timer would do, at a moment that is known
+            signal.raise_signal(signal.SIGALRM)
+        return real(*arguments)
+
+    monkeypatch.setattr(cells, "answers", slow)
+    wanted = partial(options, model, tmp_path, data=data, longeval=(data / "2_lines.jsonl",), **FEW)
+    retrieval.retrieval(wanted(minutes=60))
+    stopped = json.loads((tmp_path / "retrieval.json").read_text())
+    assert sum(cell["n"] for cell in stopped["cells"]) < stopped["missing"]
+    assert "answers are missing. The same command goes on." in (tmp_path / "retrieval.md").read_text()
+    retrieval.retrieval(wanted())
+    assert untimed(tmp_path) == untimed(finished, few=True)
+
+
+# One import for two processes, which is most of their time
+TWO = """
+import os, sys
+from experiments.attention_alignment.retrieval import main
+child = os.fork()
+done = main(sys.argv[1:])
+if not child:
+    os._exit(done)
+sys.exit(done or os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_two_processes_share_the_work(finished: Path, model: str, data: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", TWO, model, "--out", str(tmp_path), "--data", str(data)]
+    command += ["--longeval", str(data / "2_lines.jsonl"), "--samples", "2", "--device", "cpu"]
+    command += ["--length", str(TRAIN), str(LONG), "--method", *FEW["methods"], "--task", *FEW["tasks"]]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    root = Path(__file__).parents[2]
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert untimed(tmp_path) == untimed(finished, few=True)
+    assert json.loads((tmp_path / "retrieval.json").read_text())["missing"] == 0
+    # A cell is named once, by the process that answers it
+    cells = [line for line in done.stderr.splitlines() if " tokens, " in line]
+    assert len(cells) == len(set(cells)) == 2 * 2 * 2 + 2
+
+
+def test_samples_alone_can_be_prepared(model: str, tmp_path: Path) -> None:
+    retrieval.retrieval(options(model, tmp_path, tasks=("line", "passkey"), prepare=True))
+    assert len(list((tmp_path / "samples").iterdir())) == 4
+    assert [path.name for path in tmp_path.iterdir()] == ["samples"]
+
+
+def test_an_alignment_that_cannot_be_had_is_told_of_and_costs_no_other(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = lw.calibrate
+
+    def calibrate(*arguments: Any, scope: str, **options: Any) -> lw.Alignment:
+        if scope == "layer":
+            raise lw.BadInput("no temperature brings layer 1 to its training value")
+        return real(*arguments, scope=scope, **options)
+
+    monkeypatch.setattr(lw, "calibrate", calibrate)
+    results = retrieval.retrieval(options(model, tmp_path, methods=("pmax-layer", "pmax-model"), tasks=("line",)))
+    assert results.methods == ["pmax-model"]
+    page = (tmp_path / "retrieval.md").read_text()
+    assert "- left out: pmax-layer: no temperature brings layer 1 to its training value" in page
+    assert json.loads((tmp_path / "retrieval.json").read_text())["missing"] == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"lengths": (TRAIN, 900)}, "was calibrated without length .900.; give another --out"),
+        ({"lengths": (TRAIN,), "methods": ("pmax-head",)}, "an alignment needs a length above the training length 512"),
+        ({"lengths": (TRAIN, 10**6)}, "the text has .* tokens, fewer than the length 1000000"),
+        ({"longeval": (Path("nowhere.jsonl"),)}, "nowhere.jsonl is not a file of LongEval cases"),
+        ({"samples": 3, "methods": ("warp",)}, "no method 'warp'"),
+        ({"train_length": 300, "methods": ("none",)}, "was begun with another train_length: 512 then, 300 now"),
+    ],
+)
+def test_bad_input_is_refused(
+    changes: dict[str, Any], message: str, finished: Path, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A million tokens of samples would take a while
+    monkeypatch.setattr(retrieval, "made_once", lambda *_: [])
+    before = untimed(finished)
+    with pytest.raises(lw.BadInput, match=message):
+        retrieval.retrieval(options(model, finished, **{"tasks": ("line",), **changes}))
+    assert untimed(finished) == before
+
+
+def test_the_command_line_says_in_one_line_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for main in (retrieval.main, dispersion.main):
+        assert main(["no/such/model/here", "--out", str(tmp_path)]) == 2
+        assert main(["--samples", "0", "--out", str(tmp_path)]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert said == ["error: no directory no/such/model/here", "error: --samples must be at least 1, not 0"] * 2
+
+
+def test_stages_bring_the_most_important_first() -> None:
+    assert contenders.stages(())[0] == ["none", "pmax-model"]
+    assert sorted(name for stage in contenders.stages(()) for name in stage) == sorted(contenders.NAMES)
+    assert len(contenders.NAMES) == 9
+    assert contenders.stages(("infoscale", "entropy-head", "none")) == [["none"], ["entropy-head"], ["infoscale"]]
+
+
+RECORD = Record("m", "none", "line", "", 4096, 0, 0, 4096, 0.5, "1", "1", 1.0, 0.1)
+
+
+def records(method: str, task: str, length: int, right: int, n: int = 100, **changes: Any) -> list[Record]:
+    base = replace(RECORD, method=method, task=task, length=length, tokens=length, **changes)
+    return [replace(base, index=at, score=float(at < right), prediction=str(at < right)) for at in range(n)]
+
+
+def test_the_better_scope_is_the_one_with_more_right_answers_on_the_same_samples() -> None:
+    found = [
+        record
+        for length in (4096, 15000)
+        for scope, right in (("model", 60), ("layer", 85), ("head", 62))
+        for record in records(f"pmax-{scope}", "line", length, right)
+    ]
+    compared = scopes.comparisons(Results(found, 512))
+    assert [(one.task, one.lengths) for one in compared] == [("line", (4096,)), ("line", (15000,)), ("line", (4096, 15000))]
+    assert {one.best for one in compared} == {"layer"}
+    pair = compared[-1].against["layer - model"]
+    assert (pair.n, pair.better, pair.worse) == (200, 50, 0)
+    said = scopes.verdict(compared)[0]
+    assert "The best is layer" in said
+    assert "head - model" not in said
+    # While head is still answering, all are compared on what it has answered
+    fewer = [record for record in found if record.method != "pmax-head" or record.index < 60]
+    assert scopes.comparisons(Results(fewer, 512))[0].means == {"model": 1.0, "layer": 1.0, "head": 1.0}
+    assert "No scope is better" in scopes.verdict(scopes.comparisons(Results(fewer, 512)))[0]
+
+
+def test_what_must_be_shown_is_measured_against_its_bounds() -> None:
+    good = [
+        *records("none", "passkey", 512, 100),
+        *records("none", "line", 512, 94),
+        *records("pmax-model", "line", 512, 94),
+        *records("none", "line", 4096, 20),
+        *records("pmax-model", "line", 4096, 60),
+        *records("none", "passkey", 15000, 19),
+        *records("pmax-model", "passkey", 15000, 94),
+        *records("truncate", "passkey", 15000, 2, depth=0.99),
+        *records("none", "line", 4251, 25, 50, data="200_lines.jsonl"),
+    ]
+    holds = {one.claim: one.holds for one in must_show.must_show(Results(good, 512))}
+    assert holds == {
+        "passkey at 512, none: at least 99": True,
+        "line at 512, none: at least 95": False,
+        "passkey at 15,000, none: below 20": True,
+        "passkey at 15,000, pmax-model: at least 95": False,
+        "passkey at 15,000, truncate: near 0 unless the number stands near the end": True,
+        "line at 4,096, pmax-model: at least 30 points above none": True,
+        "alignments at or under the training length: never more than 2 points below none": True,
+        "official LongEval, 200_lines.jsonl, none": None,
+    }
+    worse = [
+        *records("none", "line", 512, 94),
+        *records("pmax-head", "line", 512, 90),
+        *records("none", "line", 4096, 20),
+        *records("pmax-model", "line", 4096, 49),
+        *records("truncate", "passkey", 15000, 3, depth=0.1),
+    ]
+    found = {one.claim.split(":")[0]: one for one in must_show.must_show(Results(worse, 512))}
+    harm = found["alignments at or under the training length"]
+    assert (harm.measured, harm.holds) == ("4 of 100 answers differ; largest fall 4.0 points", False)
+    assert found["line at 4,096, pmax-model"].holds is False
+    assert found["line at 4,096, pmax-model"].measured.startswith("20 -> 49: +29 points [")
+    assert found["passkey at 15,000, truncate"].holds is False
+    assert found["passkey at 15,000, none"].measured == "not measured"
+
+
+def test_dispersion_is_the_mean_over_layers_heads_rows_and_samples(finished: Path, model: str, tmp_path: Path) -> None:
+    made = [finished / f"{name}.json" for name in ("pmax-model", "pmax-layer")]
+    for path in made:
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    methods = ("none", "pmax-model", "pmax-layer", "entropy-model")
+    call = options(model, tmp_path, methods=methods, tasks=("line", "topic"))
+    found = {(one.task, one.length, one.method): one for one in dispersion.dispersion(call)}
+    assert len(found) == 2 * 2 * 4
+    weights = answering("t5", n_positions=TRAIN)
+    samples = material.asked(["line"], None)[0].make(TOKENIZER, LONG, 2, 0)
+    alignment = lw.Alignment.load(finished / "pmax-model.json")
+    for name, method in (("none", "none"), ("pmax-model", alignment)):
+        stats = [lw.row_statistics(weights, TOKENIZER(one.prompt, return_tensors="pt"), method=method) for one in samples]
+        one = found["line", LONG, name]
+        assert one.pmax == pytest.approx(float(torch.stack([s.p_max for s in stats]).mean()), rel=1e-5)
+        assert one.entropy == pytest.approx(float(torch.stack([s.entropy for s in stats]).mean()), rel=1e-5)
+        assert one.pmax_by_layer == pytest.approx(torch.stack([s.p_max for s in stats]).mean((0, 2)).tolist(), rel=1e-5)
+    assert found["line", LONG, "pmax-model"].pmax > found["line", LONG, "none"].pmax
+    assert found["line", TRAIN, "pmax-model"].pmax == found["line", TRAIN, "none"].pmax
+    assert (tmp_path / "pmax-model.json").read_bytes() == made[0].read_bytes()
+    document = json.loads((tmp_path / "dispersion.json").read_text())
+    assert len(document["cells"]) == 16
+    page = (tmp_path / "dispersion.md").read_text()
+    assert "| line | 0.27 | 0.11 |" in page
+    assert f"| none | {found['topic', TRAIN, 'none'].entropy:.3f} | {found['topic', LONG, 'none'].entropy:.3f} |" in page
+    with pytest.raises(lw.BadInput, match="truncate leaves attention as it is"):
+        dispersion.dispersion(replace(call, methods=("truncate",)))
