@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from transformers import ByT5Tokenizer
 import lengthwise as lw
 from lengthwise.reach import PRECISION, STEP, search
 from lengthwise.records import Record, read_lines
+from lengthwise.tasks import TASKS
 from tests.answering import TRAIN_LENGTH, answering
 
 MODULE = sys.modules["lengthwise.reach"]
@@ -132,3 +135,11 @@ def test_the_lengths_are_cells_of_a_run_directory_and_can_be_resumed(tmp_path: P
     assert json.loads((tmp_path / "config.json").read_text())["methods"].keys() == {"none", "infoscale"}
     monkeypatch.setattr(sys.modules["lengthwise.sweep.here"], "answer_cell", None)
     assert lw.reach(answering("t5"), ByT5Tokenizer(), ["infoscale"], ["passkey"], **options) == found
+
+
+def test_other_material_reaches_the_evaluation(tmp_path: Path) -> None:
+    samples = partial(TASKS["passkey"].samples, filler=["The tulip is red.", "The rose is not."])
+    tasks = {"passkey": replace(TASKS["passkey"], samples=samples, material="sentences on flowers")}
+    options: dict[str, Any] = {"samples": 1, "out": tmp_path, "longest": 256, "show_progress": False}
+    lw.reach(answering("t5"), ByT5Tokenizer(), (), tasks, **options)
+    assert json.loads((tmp_path / "config.json").read_text())["tasks"] == {"passkey": "sentences on flowers"}

@@ -1,6 +1,6 @@
 """Retrieval by length under the paper's methods: its Tables 4 and 9, for any T5.
 
-    python -m experiments.attention_alignment.retrieval embedded --data ../shared/data --out runs/retrieval --minutes 9
+    python -m experiments.attention_alignment.retrieval embedded --data data --out runs/retrieval --minutes 9
 
 Makes the samples, calibrates every alignment once, and evaluates. The same command again goes on where the last one stopped,
 and several of them at once share the work. OUT then holds retrieval.json and retrieval.md, the alignments, the samples and the

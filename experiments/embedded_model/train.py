@@ -1,6 +1,6 @@
 """Trains the embedded model on one GPU, or slowly on a CPU.
 
-    python -m experiments.embedded_model.train --data ../shared/data --out runs/embedded --minutes 9
+    python -m experiments.embedded_model.train --data data --out runs/embedded --minutes 9
 
 The same command again goes on where the last one stopped, with the same data and the same schedule. At the end, and at every
 `--evaluate-every` steps, held-out accuracy is printed; OUT/export then holds a model that plain transformers loads.

@@ -23,6 +23,7 @@ from lengthwise.models.anatomy import anatomy_of
 from lengthwise.records import Cell, summarise
 from lengthwise.sweep.contenders import TRUNCATE, Contender, contenders_of
 from lengthwise.sweep.questions import Questions
+from lengthwise.tasks import Task
 
 # Lengths tried are multiples of this
 STEP = 32
@@ -57,7 +58,7 @@ def reach(
     model: nn.Module,
     tokenizer: Any,
     methods: Iterable[object] | Mapping[str, object] = (),
-    tasks: Sequence[str] = ("passkey",),
+    tasks: Sequence[str] | Mapping[str, Task] = ("passkey",),
     *,
     threshold: float = 0.85,
     longest: int = 16384,
@@ -86,7 +87,7 @@ def reach(
                 model,
                 tokenizer,
                 {contender.name: TRUNCATE if contender.truncates else contender.methods},
-                [task],
+                {task: tasks[task]} if isinstance(tasks, Mapping) else [task],
                 [length],
                 samples,
                 seed,

@@ -55,3 +55,11 @@ def test_official_files_are_told_with_their_digests(make_run: MakeRun):
     document = {**config(["none"]), "data": {"200.jsonl": "abc123"}}
     section = Section((read_run(make_run(document, [record("none", "line", 5210, 0, data="200.jsonl")])),))
     assert dict(facts(section))["file 200.jsonl"] == "abc123"
+
+
+def test_samples_of_other_material_are_told(make_run: MakeRun):
+    document = {**config(["none"]), "tasks": {"line": "names of held-out words", "passkey": None}}
+    section = Section((read_run(make_run(document, [record("none", "line", 512, 0)])),))
+    told = dict(facts(section))
+    assert told["samples of line"] == "names of held-out words, given in Python"
+    assert "samples of passkey" not in told

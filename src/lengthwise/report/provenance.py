@@ -25,6 +25,8 @@ def facts(section: Section) -> list[tuple[str, str]]:
     found.append(("time spent on answers", _duration(sum(record.seconds for record in section.records))))
     files = {name: digest for run in section.runs for name, digest in run.config.get("data", {}).items()}
     found += [(f"file {name}", str(digest)) for name, digest in files.items()]
+    materials = {name: made for run in section.runs for name, made in run.config.get("tasks", {}).items() if made}
+    found += [(f"samples of {name}", f"{made}, given in Python") for name, made in materials.items()]
     made = {", ".join(f"{key} {value}" for key, value in run.config["made_with"].items()): None for run in section.runs}
     found.append(("made with", "; ".join(made)))
     found.append(("read from", ", ".join(str(run.path) for run in section.runs)))
