@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import torch
 import transformers as tf
 from transformers import ByT5Tokenizer
+
+from lengthwise.cli import run
 
 TRAIN_LENGTH = 32
 T5_SIZES = {
@@ -127,3 +130,25 @@ def logits(model: Any, ids: torch.Tensor, mask: torch.Tensor | None = None) -> t
     with torch.no_grad():
         output = model(**inputs)
     return output.logits if hasattr(output, "logits") else output.last_hidden_state
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command left behind."""
+
+    status: int
+    out: str
+    err: list[str]
+
+
+@pytest.fixture
+def lengthwise(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
+    """The command line in this process."""
+
+    def call(*arguments: object) -> Said:
+        capsys.readouterr()
+        status = run([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return Said(status, captured.out, captured.err.splitlines())
+
+    return call

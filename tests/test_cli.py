@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,9 @@ import torch
 import transformers
 
 import lengthwise as lw
-from lengthwise.cli import run
 from lengthwise.methods.catalogue import CATALOGUE
 from lengthwise.tasks import TASKS
-from tests.conftest import TRAIN_LENGTH, logits, make, tokens
+from tests.conftest import TRAIN_LENGTH, Said, logits, make, tokens
 
 LENGTH = 2 * TRAIN_LENGTH
 SCRIPT = Path(sys.executable).with_name("lengthwise")
@@ -53,26 +51,6 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
         model, tokenizer = make("t5"), transformers.ByT5Tokenizer()
         lw.calibrate(model, tokenizer, LENGTH, scope=scope, show_progress=False).save(folder / f"{scope}.json")
     return folder
-
-
-@dataclass(frozen=True)
-class Said:
-    status: int
-    out: str
-    err: list[str]
-
-
-@pytest.fixture
-def lengthwise(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
-    """The command line in this process."""
-
-    def call(*arguments: str | Path) -> Said:
-        capsys.readouterr()
-        status = run([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return Said(status, captured.out, captured.err.splitlines())
-
-    return call
 
 
 def listing(folder: Path) -> list[str]:

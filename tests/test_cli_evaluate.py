@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from lengthwise.records import Record, read_lines
 from lengthwise.sweep import cells, here
 from lengthwise.tasks import TASKS
 from tests.answering import answering, saved
+from tests.conftest import Said
 
 LONG = 300
 
@@ -31,24 +31,6 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     Alignment("pmax", "model", 256, 0.5, (Calibrated(LONG, 0.3, 0.5, 3),)).save(folder / "a.json")
     Alignment("pmax", "model", 256, 0.5, (Calibrated(LONG, 0.3, 0.5, 3),), {"weights": "abc"}).save(folder / "foreign.json")
     return folder
-
-
-@dataclass(frozen=True)
-class Said:
-    status: int
-    out: str
-    err: list[str]
-
-
-@pytest.fixture
-def lengthwise(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
-    def call(*arguments: object) -> Said:
-        capsys.readouterr()
-        status = run([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return Said(status, captured.out, captured.err.splitlines())
-
-    return call
 
 
 @pytest.fixture
