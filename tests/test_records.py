@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest, t
 
@@ -339,6 +339,7 @@ def test_one_sample_or_equal_scores_claim_no_certainty() -> None:
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=40))
+@example([3.472016818133758e-13, 3.472016818133758e-13])
 def test_an_interval_holds_its_mean_and_stays_between_0_and_1(scores: list[float]) -> None:
     mean, low, high = mean_interval(scores)
     assert 0 <= low <= mean + 1e-12

@@ -30,5 +30,5 @@ def mean_interval(scores: Sequence[float]) -> tuple[float, float, float]:
 def wilson(mean: float, n: int) -> tuple[float, float]:
     centre = (mean + Z**2 / (2 * n)) / (1 + Z**2 / n)
     half = Z / (1 + Z**2 / n) * math.sqrt(mean * (1 - mean) / n + Z**2 / (4 * n**2))
-    # Rounding must not move the ends that are exact
-    return (0.0 if mean == 0 else centre - half), (1.0 if mean == 1 else centre + half)
+    # Rounding must neither move the ends that are exact nor leave the range of scores
+    return (0.0 if mean == 0 else max(0.0, centre - half)), (1.0 if mean == 1 else min(1.0, centre + half))
