@@ -10,8 +10,9 @@ from typing import Any
 import torch
 
 import lengthwise as lw
-from experiments.attention_alignment.together import Once, write
+from experiments.attention_alignment.together import Once
 from lengthwise.errors import BadInput, require
+from lengthwise.files import write_whole
 from lengthwise.methods.temperature.aligned import SCOPES, STATISTICS
 from lengthwise.methods.temperature.log import Log
 from lengthwise.text import long_sequences, shipped_prose
@@ -102,7 +103,7 @@ def _calibrate(
         lw.calibrate(model, tokenizer, lengths, statistic=statistic, scope=scope, train_length=train_length).save(file)
     except BadInput as error:
         # One alignment that cannot be had must not cost the others; the page tells of it
-        write(reason, f"{error}\n")
+        write_whole(reason, f"{error}\n")
 
 
 def _covering(file: Path, lengths: Sequence[int], train_length: int) -> lw.Alignment:

@@ -22,8 +22,9 @@ from experiments.attention_alignment import contenders, material, paper
 from experiments.attention_alignment.arguments import Call, exit_status, given, parser_of
 from experiments.attention_alignment.facts import facts_of, told
 from experiments.attention_alignment.markdown import table
-from experiments.attention_alignment.together import share_out, write
+from experiments.attention_alignment.together import share_out
 from lengthwise.errors import require
+from lengthwise.files import write_whole
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.load import load
 
@@ -66,8 +67,8 @@ def dispersion(call: Call) -> list[Dispersion]:
     facts = facts_of("dispersion", call, model, names, {one.name: one.material for one in asked})
     text = _page(found, facts)
     document = {"format": FORMAT, **facts, "cells": [asdict(cell) for cell in found]}
-    write(call.out / "dispersion.json", json.dumps(document, indent=1) + "\n")
-    write(call.out / "dispersion.md", text)
+    write_whole(call.out / "dispersion.json", json.dumps(document, indent=1) + "\n")
+    write_whole(call.out / "dispersion.md", text)
     print(text)
     return found
 

@@ -16,9 +16,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from experiments.attention_alignment.together import Once, write
+from experiments.attention_alignment.together import Once
 from experiments.embedded_model import books, held_out
 from lengthwise.errors import BadInput
+from lengthwise.files import write_whole
 from lengthwise.sweep.settings import tokenizer_digest
 from lengthwise.tasks import TASKS, Sample, Task, line, passkey, topic
 from lengthwise.tasks.sample import sentences
@@ -110,7 +111,7 @@ def _sentences(paths: Sequence[Path]) -> list[str]:
 
 def _write(path: Path, one: Asked, tokenizer: Any, length: int, n: int, seed: int) -> None:
     lines = [json.dumps(asdict(sample)) for sample in one.make(tokenizer, length, n, seed)]
-    write(path, gzip.compress("\n".join(lines).encode(), mtime=0))
+    write_whole(path, gzip.compress("\n".join(lines).encode(), mtime=0))
 
 
 def _read(path: Path) -> list[Sample]:

@@ -12,7 +12,7 @@ from experiments.attention_alignment.must_show import must_show
 from experiments.attention_alignment.page import page
 from experiments.attention_alignment.results import Results
 from experiments.attention_alignment.scopes import comparisons, verdict
-from experiments.attention_alignment.together import write
+from lengthwise.files import write_whole
 
 FORMAT = "lengthwise.experiments.retrieval/1"
 
@@ -32,6 +32,6 @@ def write_outcome(
         "must_show": [asdict(one) for one in shown],
     }
     text = page(results, facts, temperatures, compared, shown)
-    write(folder / "retrieval.json", json.dumps(document, indent=1) + "\n")
-    write(folder / "retrieval.md", text)
+    write_whole(folder / "retrieval.json", json.dumps(document, indent=1) + "\n")
+    write_whole(folder / "retrieval.md", text)
     return text

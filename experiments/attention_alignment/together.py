@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -61,14 +60,3 @@ def at_most(minutes: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-
-
-def write(path: Path, content: bytes | str) -> None:
-    """Whole or not at all, however many processes write it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        part.write_bytes(content.encode() if isinstance(content, str) else content)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)

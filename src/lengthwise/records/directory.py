@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from lengthwise.errors import BadInput
+from lengthwise.files import PART, write_whole
 from lengthwise.records.append_only import AppendOnly
 from lengthwise.records.config import Config, check_format, grown
 from lengthwise.records.locks import claim
@@ -30,6 +31,9 @@ class RunDirectory:
         _make(self.path)
         self.records = AppendOnly(self.path / RECORDS, Record)
         with self.records.locked():
+            # Only the holder of the lock writes, so whoever left these is dead
+            for part in self.path.glob(f"{PART}*"):
+                part.unlink(missing_ok=True)
             # As it would be read back, so that a tuple in memory is not taken for another value than a list on disk
             self.config = self._agreed(json.loads(json.dumps(config)))
         self.sharpness = AppendOnly(self.path / SHARPNESS, Sharpness)
@@ -45,7 +49,7 @@ class RunDirectory:
 
     def write_summary(self) -> None:
         with self.records.locked():
-            _replace(self.path / SUMMARY, csv_text(summarise(self.records.lines.values())))
+            write_whole(self.path / SUMMARY, csv_text(summarise(self.records.lines.values())))
 
     def _agreed(self, config: Config) -> Config:
         """The config on disk, made or extended; the caller holds the lock."""
@@ -58,7 +62,7 @@ class RunDirectory:
             agreed = grown(read_config(path), config, self.path)
             if agreed == read_config(path):
                 return agreed
-        _replace(path, json.dumps(agreed, indent=2) + "\n")
+        write_whole(path, json.dumps(agreed, indent=2) + "\n")
         return agreed
 
 
@@ -88,14 +92,4 @@ def _make(path: Path) -> None:
 
 
 def _ours(name: str) -> bool:
-    return name in (RECORDS, SHARPNESS, CONFIG, SUMMARY) or name.startswith((".claim-", ".part-"))
-
-
-def _replace(path: Path, text: str) -> None:
-    """Whole or not at all. One name for the part, because only the holder of the lock writes."""
-    part = path.with_name(f".part-{path.name}")
-    with part.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
+    return name in (RECORDS, SHARPNESS, CONFIG, SUMMARY) or name.startswith((".claim-", PART))

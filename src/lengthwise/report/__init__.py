@@ -6,11 +6,11 @@ is a few hundred kilobytes where a plotting library inlined would add five megab
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from lengthwise.errors import BadInput, require
+from lengthwise.files import write_whole
 from lengthwise.report.page import page
 from lengthwise.report.read import read_run
 from lengthwise.report.section import sections
@@ -31,19 +31,8 @@ def report(run_dirs: Sequence[Path], out: Path) -> Path:
     looks = styles(list(dict.fromkeys(spec for section in found for spec in section.methods)))
     texts = {out: page(found, looks), out.with_suffix(".md"): markdown(found, looks), out.with_suffix(".csv"): csv_text(found)}
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
         for path, text in texts.items():
-            _write(path, text)
+            write_whole(path, text)
     except OSError as error:
         raise BadInput(f"cannot write {out}: {error.strerror}; give --out a path in a directory you may write to") from None
     return out
-
-
-def _write(path: Path, text: str) -> None:
-    """Beside it and moved into place, so that a killed process leaves no half of a page."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        part.write_text(text, encoding="utf-8", newline="\n")
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)

@@ -11,7 +11,6 @@ head. The file format is `lengthwise.alignment/1`.
 from __future__ import annotations
 
 import json
-import os
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +20,7 @@ import torch
 from torch import Tensor
 
 from lengthwise.errors import BadInput, require
+from lengthwise.files import write_whole
 
 FORMAT = "lengthwise.alignment/1"
 STATISTICS = ("pmax", "entropy")
@@ -112,15 +112,7 @@ class Alignment:
         }
 
     def save(self, path: str | Path) -> None:
-        """Written beside and moved into place, so that a killed process leaves no half of a file."""
-        path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f".{path.name}.{os.getpid()}.part")
-        try:
-            part.write_text(json.dumps(self.to_json(), indent=2) + "\n")
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+        write_whole(Path(path), json.dumps(self.to_json(), indent=2) + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> Alignment:
