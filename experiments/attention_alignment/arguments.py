@@ -61,7 +61,12 @@ def given(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> d
     """As keywords; lists as tuples, and what was typed as `command`."""
     typed = sys.argv[1:] if arguments is None else list(arguments)
     found = {key: tuple(value) if isinstance(value, list) else value for key, value in vars(parser.parse_args(typed)).items()}
-    return {**found, "lengths": tuple(sorted(set(found["lengths"] or LENGTHS))), "command": shlex.join(typed)}
+    return {**found, "lengths": tuple(sorted(set(found["lengths"] or LENGTHS))), "command": _measuring(typed)}
+
+
+def _measuring(typed: Sequence[str]) -> str:
+    """The call that measures what a page shows: with --page it is only written."""
+    return shlex.join(word for word in typed if word != "--page")
 
 
 def exit_status(work: Callable[[], object]) -> int:

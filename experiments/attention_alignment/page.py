@@ -11,7 +11,7 @@ from experiments.attention_alignment.markdown import table
 from experiments.attention_alignment.must_show import Shown
 from experiments.attention_alignment.paired import Paired
 from experiments.attention_alignment.results import Results
-from experiments.attention_alignment.scopes import Comparison, verdict
+from experiments.attention_alignment.scopes import Comparison, by_default, verdict
 from lengthwise.records import Cell
 
 ABOUT = """Percent right with its 95 % interval. `none` is the model as it is, `truncate` reads the last {train} tokens, `log`
@@ -98,7 +98,7 @@ def _scopes(compared: Sequence[Comparison]) -> list[str]:
         means = [f"{100 * one.means[scope]:.1f}" if scope in one.means else "" for scope in ("model", "layer", "head")]
         rows.append([name, *means, *(_pair(one.against.get(key)) for key in keys)])
     about = "Differences in points on the same samples, their 95 % interval (Agresti and Min) and McNemar's exact p."
-    return [about, table(head, rows), "\n".join(f"- {said}" for said in verdict(compared))]
+    return [about, table(head, rows), "\n".join(f"- {said}" for said in verdict(compared)), by_default(compared)]
 
 
 def _pair(pair: Paired | None) -> str:

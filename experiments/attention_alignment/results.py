@@ -71,6 +71,12 @@ def read_results(folder: Path, train_length: int) -> Results:
     return Results(records, train_length)
 
 
+def made_with(folder: Path) -> dict[str, str]:
+    """With what the first of the run directories was made: its records tell of that machine, not of this one."""
+    configs = [folder / run / CONFIG for run in RUNS]
+    return next((dict(read_config(path)["made_with"]) for path in configs if path.exists()), {})
+
+
 def materials(folder: Path) -> dict[str, str]:
     """What the samples of each task are made of, as the run directories tell."""
     configs = {run: folder / run / CONFIG for run in RUNS}

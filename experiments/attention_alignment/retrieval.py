@@ -24,7 +24,7 @@ from experiments.attention_alignment.contenders import calibrated_once, contende
 from experiments.attention_alignment.facts import facts_of
 from experiments.attention_alignment.material import Asked, made_once
 from experiments.attention_alignment.outcome import write_outcome
-from experiments.attention_alignment.results import Results, materials, read_results
+from experiments.attention_alignment.results import Results, made_with, materials, read_results
 from experiments.attention_alignment.together import TimeIsUp, at_most, share_out
 from lengthwise.errors import BadInput
 from lengthwise.models.anatomy import anatomy_of
@@ -40,6 +40,7 @@ class Options(Call):
     batch_tokens: int | None = None
     minutes: float = math.inf  # of this process
     prepare: bool = False  # make the samples and stop
+    page: bool = False  # measure nothing, write the page of what there is
 
 
 @dataclass(frozen=True)
@@ -66,12 +67,14 @@ def retrieval(options: Options) -> Results:
     run = _begun(options)
     try:
         with at_most(options.minutes):
-            _measure(run)
+            if not options.page:
+                _measure(run)
     except TimeIsUp:
         print(f"{options.minutes:g} minutes are over; the same command goes on", file=sys.stderr)
     results = read_results(options.out, run.train_length)
     if results.records:
         facts = facts_of("retrieval", options, run.model, run.methods, materials(options.out))
+        facts["made_with"] = made_with(options.out)
         taus = temperatures(results.lengths, run.train_length, options.out)
         print(write_outcome(options.out, results, {**facts, "missing": _missing(run, results)}, taus))
     return results
@@ -137,6 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--batch-tokens", type=int, help="tokens of one batch; by default what suits the device")
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so long; the next call goes on")
     parser.add_argument("--prepare", action="store_true", help="make the samples and stop")
+    parser.add_argument("--page", action="store_true", help="measure nothing, write the page of what there is")
     return exit_status(lambda: retrieval(Options(**given(parser, arguments))))
 
 

@@ -61,7 +61,8 @@ def _comparison(results: Results, statistic: str, tasks: Sequence[str], lengths:
     pairs = [("layer", "model"), ("head", "model"), ("head", "layer")]
     against = {f"{a} - {b}": paired(scores[a], scores[b]) for a, b in pairs if a in scores and b in scores}
     name = tasks[0] if len(tasks) == 1 else ALL
-    return Comparison(statistic, name, lengths, means, {key: value for key, value in against.items() if value is not None})
+    measured = tuple(n for n in lengths if any(n == length for _, length, _ in common))
+    return Comparison(statistic, name, measured, means, {key: value for key, value in against.items() if value is not None})
 
 
 def verdict(some: Sequence[Comparison]) -> list[str]:
@@ -76,6 +77,18 @@ def verdict(some: Sequence[Comparison]) -> list[str]:
         means = ", ".join(f"{scope} {100 * mean:.1f}" for scope, mean in widest.means.items())
         said.append(f"{statistic}, {widest.task}, {where} tokens: {means}. {_in_words(widest)}")
     return said
+
+
+def by_default(some: Sequence[Comparison]) -> str:
+    """What the comparison of P_max's scopes means for the default."""
+    widest = [one for one in some if one.statistic == "pmax"][-1:]
+    ahead = [key for one in widest for key, pair in one.against.items() if key == f"{one.best} - model" and pair.low > 0]
+    if ahead:
+        return f"The default should be {widest[0].best}: it is ahead of model beyond chance."
+    return (
+        "The default stays model: nothing is ahead of it beyond chance, it is one number a length, and `lengthwise bake` can "
+        "fold it into a stock checkpoint, which T5's shared bias forbids for layers and heads."
+    )
 
 
 def _in_words(one: Comparison) -> str:

@@ -5,7 +5,7 @@ all other weights they throw q about, and nothing is learnt. So while training
 
     q = (W x) / sqrt(d_kv),  W as large as the other projections,
 
-and `stock_weights` puts the factor into W. At d_kv = 64 it is 1/8: the exported model computes the same bits.
+and `stock_weights` puts the factor into W. The export differs by that product's rounding only.
 
 Training also asks the encoder alone (`Reader`, which the export leaves out). At its last token it must know the answer's first
 tokens: that makes the encoder's own attention do the finding, and this is the attention whose temperature lengthwise sets. And
@@ -27,7 +27,7 @@ READ = 6  # tokens of an answer that the encoder's last token must know
 
 
 def config(vocabulary: int = 4096, **changes: int) -> T5Config:
-    sizes = {"d_model": 256, "d_kv": 64, "num_heads": 4, "d_ff": 1024, "num_layers": 6, "num_decoder_layers": 2, **changes}
+    sizes = {"d_model": 256, "d_kv": 48, "num_heads": 4, "d_ff": 1024, "num_layers": 4, "num_decoder_layers": 2, **changes}
     return T5Config(
         vocab_size=vocabulary,
         **sizes,

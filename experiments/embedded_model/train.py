@@ -246,7 +246,7 @@ def read_weights(text: str) -> dict[str, float]:
 
 
 def read_sizes(text: str) -> dict[str, int]:
-    """`num_layers=4,d_kv=48`: fields of T5Config."""
+    """`num_layers=6,d_kv=64`: fields of T5Config."""
     pairs = (part.partition("=") for part in text.split(",") if part)
     return {name: int(size) for name, _, size in pairs}
 
@@ -266,7 +266,7 @@ def options_from(arguments: list[str] | None = None) -> Options:
     parser.add_argument("--weights", type=read_weights, default=plan.weights, help="for example line=0.6,passkey_prose=0.1")
     parser.add_argument("--seed", type=int, default=plan.seed)
     parser.add_argument(
-        "--sizes", type=read_sizes, default={}, help="other sizes of the model, for example num_layers=4,d_kv=48"
+        "--sizes", type=read_sizes, default={}, help="other sizes of the model, for example num_layers=6,d_kv=64"
     )
     for name in ("peak", "floor", "minutes"):
         parser.add_argument(f"--{name}", type=float, default=getattr(usual, name))

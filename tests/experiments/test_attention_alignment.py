@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -208,6 +209,21 @@ def test_every_method_is_calibrated_evaluated_and_told_of(finished: Path, data: 
     assert "pride_1" in json.loads((finished / "run-novels" / "config.json").read_text())["tasks"]["passkey"]
 
 
+def test_the_page_written_elsewhere_tells_of_the_machine_that_measured(model: str, finished: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(finished, copy)
+    file = copy / "run" / "config.json"
+    measured = json.loads(file.read_text())
+    file.write_text(json.dumps({**measured, "made_with": {**measured["made_with"], "device": "a large GPU"}}))
+    (copy / "retrieval.json").unlink()
+    before = untimed(copy)
+    retrieval.retrieval(options(model, copy, tasks=("line",), page=True))
+    document = json.loads((copy / "retrieval.json").read_text())
+    assert untimed(copy) == before
+    assert document["made_with"] == {**measured["made_with"], "device": "a large GPU"}
+    assert document["cells"] == json.loads((finished / "retrieval.json").read_text())["cells"]
+
+
 def test_alignments_change_nothing_up_to_the_training_length(finished: Path) -> None:
     document = json.loads((finished / "retrieval.json").read_text())
     claim = next(one for one in document["must_show"] if one["claim"].startswith("alignments at or under"))
@@ -361,10 +377,15 @@ def test_the_better_scope_is_the_one_with_more_right_answers_on_the_same_samples
     said = scopes.verdict(compared)[0]
     assert "The best is layer" in said
     assert "head - model" not in said
+    assert "should be layer" in scopes.by_default(compared)
     # While head is still answering, all are compared on what it has answered
     fewer = [record for record in found if record.method != "pmax-head" or record.index < 60]
     assert scopes.comparisons(Results(fewer, 512))[0].means == {"model": 1.0, "layer": 1.0, "head": 1.0}
     assert "No scope is better" in scopes.verdict(scopes.comparisons(Results(fewer, 512)))[0]
+    assert "stays model" in scopes.by_default(scopes.comparisons(Results(fewer, 512)))
+    # A length that only one scope has answered is not said to be compared
+    half = [record for record in found if record.method == "pmax-model" or record.length == 4096]
+    assert [one.lengths for one in scopes.comparisons(Results(half, 512))] == [(4096,)]
 
 
 def test_what_must_be_shown_is_measured_against_its_bounds() -> None:

@@ -13,6 +13,7 @@ import torch
 
 from lengthwise.errors import BadInput
 from lengthwise.models.anatomy import Anatomy
+from lengthwise.models.load import EMBEDDED
 
 VALUES_A_TENSOR = 256
 
@@ -26,12 +27,18 @@ def fingerprint_of(anatomy: Anatomy) -> dict[str, Any]:
             digest.update(values.view(torch.int16).numpy().tobytes())
     return {
         "family": anatomy.family,
-        "name": str(getattr(anatomy.stack.config, "_name_or_path", "")),
+        "name": _name(anatomy),
         "layers": len(anatomy.layers),
         "heads": anatomy.heads,
         "key_size": anatomy.key_size,
         "weights": digest.hexdigest()[:16],
     }
+
+
+def _name(anatomy: Anatomy) -> str:
+    """As a user wrote it; where the package lies is nobody's business."""
+    name = str(getattr(anatomy.stack.config, "_name_or_path", ""))
+    return "embedded" if name == str(EMBEDDED) else name
 
 
 def check_fingerprint(anatomy: Anatomy, expected: dict[str, Any]) -> None:
