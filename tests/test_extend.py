@@ -15,6 +15,7 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 import lengthwise as lw
+from lengthwise.errors import BadInput
 from lengthwise.methods.catalogue import CATALOGUE
 from tests.conftest import (
     BIDIRECTIONAL,
@@ -33,12 +34,32 @@ LONG = 4 * TRAIN_LENGTH
 TOLERANCE = 2e-5
 SPECS = {
     "constant": "constant:tau=0.7",
+    "interpolation": "interpolation:factor=4",
+    "ntk": "ntk:factor=4",
+    "yarn": "yarn:factor=4",
     "llama4": "llama4:floor_length=16",
     "proposition1": "proposition1:p_max=0.3,sigma_train=1",
     "proposition2": "proposition2:sigma_train=1",
 }
 METHODS = [SPECS.get(name, name) for name in CATALOGUE if name != "aligned"]
-IDENTITY_WHEN_SHORT = ["none", "log", "infoscale", "yarn_factor", SPECS["proposition1"], SPECS["proposition2"]]
+IDENTITY_WHEN_SHORT = ["none", "log", "infoscale", "yarn_factor", SPECS["proposition1"], SPECS["proposition2"], "window"]
+ROTATIONS = ["clex", "eabf", "interpolation", "lm_infinite", "nope", "ntk", "rerope", "streaming_llm", "yarn"]
+# Gemma 3 and ModernBERT have other frequencies for local and for global layers
+ROTARY = [name for name in DECODERS if name != "gemma3"]
+
+
+def refusal(name: str, method: str) -> str | None:
+    """Why a method cannot be used on a family, in words of its refusal."""
+    method = method.partition(":")[0]
+    if method == "cosscale":
+        return "was not trained with it"
+    if method in ROTATIONS and name in ("gemma3", "modernbert"):
+        return "frequencies of its own for each type of layer"
+    if method in ROTATIONS and name not in ROTARY:
+        return "changes rotary positions, and .* has none"
+    if method == "alibi" and name in ENCODERS:
+        return "fills the bias slot, and so does the learned bias"
+    return None
 
 
 def alignment(model: Any, tau: Any = 0.6, scope: str = "model") -> lw.Alignment:
@@ -73,10 +94,14 @@ def test_short_inputs_are_bit_for_bit_the_old_model(name: str, own: str) -> None
 
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("method", METHODS)
-def test_every_method_is_finite_at_four_times_the_length_and_does_something(name: str, method: str) -> None:
+def test_every_method_is_finite_at_four_times_the_length_or_refused(name: str, method: str) -> None:
     model = make(name)
     ids = tokens(LONG)
     plain = logits(model, ids)
+    if words := refusal(name, method):
+        with pytest.raises(BadInput, match=words):
+            lw.extend(model, method, train_length=TRAIN_LENGTH).__enter__()
+        return
     with lw.extend(model, method, train_length=TRAIN_LENGTH):
         extended = logits(model, ids)
     assert torch.isfinite(extended).all()

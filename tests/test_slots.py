@@ -34,6 +34,9 @@ class ByHead:
 class Window:
     def narrow(self) -> None: ...
 
+    def leaves_alone(self, length: int) -> bool:
+        return length <= 2
+
 
 class Sinks:
     name = "streaming sinks"
@@ -42,7 +45,10 @@ class Sinks:
 
 
 class Rotation:
-    def rotate(self) -> None: ...
+    def frequencies(self) -> None: ...
+
+    def leaves_alone(self, length: int) -> bool:
+        return False
 
 
 class SharpWindow(Window):
@@ -163,6 +169,8 @@ def test_leaving_alone_is_a_matter_of_the_layer() -> None:
     assert not slots.leaves_alone(64, layer=1)
 
 
-def test_a_method_in_another_slot_leaves_no_length_alone() -> None:
-    assert not Slots.of([Window()]).leaves_alone(1, layer=0)
+def test_a_method_in_another_slot_says_itself_what_it_leaves_alone() -> None:
+    assert Slots.of([Window()]).leaves_alone(2, layer=0)
+    assert not Slots.of([Window()]).leaves_alone(3, layer=0)
+    assert not Slots.of([Window(), Times(2.0)]).leaves_alone(2, layer=0)
     assert not Slots.of([Times(1.0), Rotation()]).leaves_alone(1, layer=0)

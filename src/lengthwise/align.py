@@ -58,18 +58,18 @@ class AtSharpness(Means):
         g = self.g[layer % len(self.g)]
         if self.responsive:
             self.responses.append(self.response(layer, equation, g, self.strips(equation)))
-        own = self.ladder.rows(equation.visible.n, g[None], layer)[0]
+        own = self.ladder.rows(equation.n, g[None], layer)[0]
         base = equation.inverse_temperature
         return replace(equation, inverse_temperature=own if base is None else own * base)
 
     def response(self, layer: int, equation: Equation, g: Tensor, rows: Sequence[slice] = (slice(None),)) -> Parabola:
         """The layer's statistic a little flatter than g, at g, and a little sharper; a head each where g has heads."""
         steps = torch.tensor([-self.WIDTH, 0.0, self.WIDTH], dtype=torch.float64).exp()
-        candidates = self.ladder.rows(equation.visible.n, steps[:, None] * g, layer)
+        candidates = self.ladder.rows(equation.n, steps[:, None] * g, layer)
         base = equation.inverse_temperature
         candidates = candidates if base is None else candidates * base
         candidates = candidates.expand(*candidates.shape[:3], equation.visible.queries)
-        weights = row_weights(equation.visible, self.least_share)
+        weights = row_weights(equation.count, self.least_share)
         found = [scan(equation.rows(*_ends(part, equation)), candidates[..., part]) for part in rows]
         per_row = torch.cat([one.p_max if self.statistic == "pmax" else one.entropy for one in found], -1)
         means = mean_rows(per_row, torch.cat([weights[..., part] for part in rows], -1)).mean(1).cpu().double()
@@ -79,7 +79,7 @@ class AtSharpness(Means):
 
     def strips(self, equation: Equation) -> list[slice]:
         """Neighbouring rows, a few at a time, evenly over those that count: enough of them to point the way."""
-        counted = row_weights(equation.visible, self.least_share).amax((0, 1)).nonzero()[:, 0]
+        counted = row_weights(equation.count, self.least_share).amax((0, 1)).nonzero()[:, 0]
         first, last = int(counted[0]), int(counted[-1]) + 1
         if last - first <= self.ROWS:
             return [slice(first, last)]

@@ -12,19 +12,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from lengthwise.errors import BadInput
 from lengthwise.methods.spec import methods_of
 from lengthwise.models.anatomy import Anatomy, anatomy_of
+from lengthwise.models.cache import admitted
 from lengthwise.models.fingerprint import check_fingerprint
+from lengthwise.models.rotary import BUFFER, Rotary, rotary_of, unmoved
 from lengthwise.models.seam import LAYER, NAME, Layer, Observer, no_dense_bias, registered
-from lengthwise.slots import Slots
+from lengthwise.slots import Slots, name_of
 
 Method = str | object | Sequence[object]
-
-# Slots that this version can install on a loaded model
-INSTALLABLE = ("temperature",)
 
 
 @contextmanager
@@ -37,13 +36,16 @@ def extend(
     observer: Observer | None = None,
     force: bool = False,
 ) -> Iterator[nn.Module]:
-    """`method` is a spec, a method object, or several. `force` accepts an alignment made for another model."""
+    """`method` is a spec, a method object, or several. `force` accepts what was not made for this model."""
     anatomy = anatomy_of(model, train_length)
     slots = slots_of(anatomy, method, force)
     _refuse_unreachable(anatomy)
+    rotary = _rotary(anatomy, slots)
     with ExitStack() as undo:
         undo.enter_context(registered())
-        _install(undo, anatomy, slots, implementation, observer)
+        unrotated = _install_rotation(undo, slots, rotary, anatomy.train_length)
+        _install(undo, anatomy, slots, implementation, observer, rotary if unrotated else None)
+        _watch_caches(undo, anatomy, slots)
         _prove_reached(undo, anatomy)
         yield model
 
@@ -55,10 +57,56 @@ def slots_of(anatomy: Anatomy, method: Method, force: bool = False) -> Slots:
         if (fingerprint := getattr(one, "model", None)) and not force:
             check_fingerprint(anatomy, fingerprint)
     slots = Slots.of(methods)
-    for slot in slots.filled:
-        if slot not in INSTALLABLE:
-            raise BadInput(f"the {slot} slot of a loaded {anatomy.family} model cannot be filled by this version of lengthwise")
+    if slots.similarity is not None and not force:
+        raise BadInput(
+            f"{name_of(slots.similarity)} replaces the similarity of queries and keys, and this {anatomy.family} model was not "
+            "trained with it; train one with it, or pass force=True (--force) to see what it does"
+        )
+    if slots.bias is not None and any(owner is not None for owner in anatomy.bias_owners):
+        raise BadInput(f"{name_of(slots.bias)} fills the bias slot, and so does the learned bias of this {anatomy.family}")
     return slots
+
+
+def _rotary(anatomy: Anatomy, slots: Slots) -> Rotary | None:
+    """Of models that have one: a similarity must meet queries and keys before they are rotated."""
+    if slots.rotation is not None:
+        return rotary_of(anatomy, name_of(slots.rotation))
+    if slots.similarity is not None and hasattr(anatomy.stack, "rotary_emb"):
+        outer: Layer | None = anatomy.layers[0].__dict__.get(LAYER)
+        if outer is not None and outer.slots.rotation is not None:
+            both = f"{name_of(outer.slots.rotation)} and {name_of(slots.similarity)}"
+            raise BadInput(f"{both} must meet in one spec, joined by +: the keys of the first are rotated already")
+        return rotary_of(anatomy, name_of(slots.similarity))
+    return None
+
+
+def _install_rotation(undo: ExitStack, slots: Slots, rotary: Rotary | None, train_length: int) -> bool:
+    """Puts other frequencies in the place of the model's own; True where queries and keys must stay unrotated instead."""
+    method = slots.rotation
+    if rotary is None:
+        return False
+    if slots.similarity is not None or hasattr(method, "distances") or getattr(method, "dynamic", False):
+        _set(undo, rotary.module.__dict__, "forward", unmoved(rotary))
+        return True
+    _set(undo, rotary.module._buffers, BUFFER, method.frequencies(rotary.own, train_length))
+    return False
+
+
+def _watch_caches(undo: ExitStack, anatomy: Anatomy, slots: Slots) -> None:
+    """Keys of a cache stand where the method put them: one filled under another method is refused."""
+    holder = slots.rotation if slots.rotation is not None else slots.similarity
+    if holder is None:
+        return
+    # A rolling cache puts its sinks just before its window: one that keeps true distances needs all keys
+    rolls = hasattr(holder, "sinks") and slots.visible is holder and getattr(holder, "reindex", True)
+    rolling = holder if rolls else None
+
+    def check(_: nn.Module, __: Any, kwargs: dict[str, Any]) -> None:
+        mask = kwargs.get("attention_mask")
+        padded = isinstance(mask, Tensor) and not bool(mask.bool().all())
+        admitted(kwargs.get("past_key_values"), holder, rolling, padded)
+
+    undo.callback(anatomy.stack.register_forward_pre_hook(check, with_kwargs=True).remove)
 
 
 def _listed(anatomy: Anatomy, method: Method) -> list[object]:
@@ -78,7 +126,14 @@ def _refuse_unreachable(anatomy: Anatomy) -> None:
         )
 
 
-def _install(undo: ExitStack, anatomy: Anatomy, slots: Slots, implementation: str, observer: Observer | None) -> None:
+def _install(
+    undo: ExitStack,
+    anatomy: Anatomy,
+    slots: Slots,
+    implementation: str,
+    observer: Observer | None,
+    rotary: Rotary | None,
+) -> None:
     for index, (module, owner) in enumerate(zip(anatomy.layers, anatomy.bias_owners, strict=True)):
         outer: Layer | None = module.__dict__.get(LAYER)
         config: Any = getattr(module, "config", anatomy.stack.config)
@@ -90,6 +145,7 @@ def _install(undo: ExitStack, anatomy: Anatomy, slots: Slots, implementation: st
             bias_owner=owner,
             implementation=implementation,
             observer=observer if observer is not None or outer is None else outer.observer,
+            rotary=rotary if rotary is not None or outer is None else outer.rotary,
         )
         _set(undo, module.__dict__, LAYER, layer)
         if owner is module and "compute_bias" not in module.__dict__:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lengthwise.attention import Equation, RowStatistics, Visible
+from lengthwise.attention import Equation, RowStatistics
 from lengthwise.errors import BadInput
 from lengthwise.extend import Method, extend
 from lengthwise.models.anatomy import Anatomy, anatomy_of
@@ -51,7 +51,7 @@ class Means:
         return equation
 
     def after(self, layer: int, equation: Equation, rows: RowStatistics) -> None:
-        weights = row_weights(equation.visible, self.least_share)
+        weights = row_weights(equation.count, self.least_share)
         count = int(weights.expand(rows.lse.shape[0], -1, -1).sum())
         p_max, entropy, l_max = (mean_rows(field, weights).mean(0) for field in (rows.p_max, rows.entropy, rows.l_max))
         self.layers[layer] = AttentionStatistics(p_max, entropy, l_max, count)
@@ -65,8 +65,8 @@ class Means:
         return AttentionStatistics(p_max, entropy, l_max, found[0].rows)
 
 
-def row_weights(visible: Visible, least_share: float) -> Tensor:  # [batch or 1, 1, queries], 1 for rows that count
-    n = visible.count
+def row_weights(n: Tensor, least_share: float) -> Tensor:  # [batch or 1, queries] -> [batch or 1, 1, queries]
+    """1 for rows that count; n is how many keys each sees."""
     widest = n.amax(-1, keepdim=True)
     return ((n > least_share * widest) & (n > 0))[:, None].float()
 

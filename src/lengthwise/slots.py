@@ -17,13 +17,13 @@ from torch import Tensor
 
 from lengthwise.errors import BadInput
 
-# slot -> the function whose presence claims it
+# slot -> the functions of which any claims it
 CLAIMS = {
-    "temperature": "inverse_temperature",
-    "similarity": "similarity",
-    "rotation": "rotate",
-    "bias": "distance_bias",
-    "visible": "narrow",
+    "temperature": ("inverse_temperature",),
+    "similarity": ("similarity",),
+    "rotation": ("frequencies", "distances"),
+    "bias": ("distance_bias",),
+    "visible": ("narrow",),
 }
 
 
@@ -41,10 +41,10 @@ class Slots:
     """Which method fills which slot of one model's equation."""
 
     temperature: tuple[Temperature, ...] = ()
-    similarity: object | None = None
-    rotation: object | None = None
-    bias: object | None = None
-    visible: object | None = None
+    similarity: Any = None
+    rotation: Any = None
+    bias: Any = None
+    visible: Any = None
 
     @classmethod
     def of(cls, methods: Iterable[object]) -> Slots:
@@ -55,9 +55,10 @@ class Slots:
         return slots
 
     def claimed_by(self, method: Any) -> Slots:
-        claims = [slot for slot, function in CLAIMS.items() if hasattr(method, function)]
+        claims = [slot for slot, functions in CLAIMS.items() if any(hasattr(method, function) for function in functions)]
         if not claims:
-            raise BadInput(f"{_name(method)} fills no slot: a method needs one of {', '.join(CLAIMS.values())}")
+            known = ", ".join(function for functions in CLAIMS.values() for function in functions)
+            raise BadInput(f"{name_of(method)} fills no slot: a method needs one of {known}")
         filled: dict[str, Any] = dict.fromkeys(claims, method)
         for slot in claims:
             if slot == "temperature":
@@ -90,15 +91,16 @@ class Slots:
 
     def leaves_alone(self, length: int, layer: int) -> bool:
         """True when rows that see up to `length` keys keep exactly the model's own equation."""
-        if self.filled not in ((), ("temperature",)):
+        others = (getattr(self, slot) for slot in CLAIMS if slot != "temperature")
+        if any(method is not None and not method.leaves_alone(length) for method in others):
             return False
         g = self.inverse_temperature(torch.arange(1, length + 1)[None, None], layer)
         return g is None or bool((g == 1).all())
 
 
 def _claimed_twice(slot: str, first: object, second: object) -> BadInput:
-    return BadInput(f"{_name(first)} and {_name(second)} both fill the {slot} slot; leave one of them out")
+    return BadInput(f"{name_of(first)} and {name_of(second)} both fill the {slot} slot; leave one of them out")
 
 
-def _name(method: object) -> str:
+def name_of(method: object) -> str:
     return str(getattr(method, "name", type(method).__name__))

@@ -2,7 +2,8 @@
 
 from lengthwise.attention.bias import DistanceBias
 from lengthwise.attention.dispatch import IMPLEMENTATIONS, attention, scan
-from lengthwise.attention.equation import Equation
+from lengthwise.attention.equation import Equation, Rest
+from lengthwise.attention.parts import Part, as_they_stand
 from lengthwise.attention.reference import reference
 from lengthwise.attention.statistics import RowStatistics, merge
 from lengthwise.attention.visible import Visible
@@ -11,8 +12,11 @@ __all__ = [
     "IMPLEMENTATIONS",
     "DistanceBias",
     "Equation",
+    "Part",
+    "Rest",
     "RowStatistics",
     "Visible",
+    "as_they_stand",
     "attention",
     "merge",
     "reference",

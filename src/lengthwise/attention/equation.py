@@ -2,17 +2,33 @@
 
 logit(i, j) = g(i) * (scale * q_i . k_j + bias(position_j - position_i)),   j in visible(i)
 output(i)   = sum_j softmax_j(logit(i, j)) v_j
+
+Some methods rotate different keys of a row differently. Those keys are further runs of the same rows, `more`, each with queries
+and keys of its own; the softmax still goes over all of them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
 
 from lengthwise.attention.bias import DistanceBias
 from lengthwise.attention.visible import Visible
+
+
+@dataclass(frozen=True)
+class Rest:
+    """Further keys of the same rows: disjoint from all others, rotated in their own way."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    visible: Visible
+
+    def rows(self, first: int, last: int) -> Rest:
+        return replace(self, query=self.query[:, :, first:last], visible=self.visible.rows(first, last))
 
 
 @dataclass(frozen=True)
@@ -27,6 +43,23 @@ class Equation:
     bias: DistanceBias | None = None
     inverse_temperature: Tensor | None = None  # g, broadcastable to [batch, heads, queries]; None is 1
     dropout: float = 0.0
+    more: tuple[Rest, ...] = ()
+
+    @property
+    def parts(self) -> list[Equation]:
+        """One equation a run."""
+        runs = [{f.name: getattr(rest, f.name) for f in fields(rest)} for rest in self.more]
+        return [replace(self, more=()), *(replace(self, more=(), **run) for run in runs)]
+
+    @property
+    def count(self) -> Tensor:
+        """Keys that each row sees in all: [batch or 1, queries]."""
+        return sum((rest.visible.count for rest in self.more), self.visible.count)
+
+    @property
+    def n(self) -> Tensor:
+        """The count as temperature laws take it, see `Visible.n`."""
+        return self.count[:, None] if self.more else self.visible.n
 
     @property
     def group(self) -> int:
@@ -35,7 +68,8 @@ class Equation:
 
     @property
     def needs_grad(self) -> bool:
-        tensors = (self.query, self.key, self.value, self.bias.table if self.bias else None, self.inverse_temperature)
+        own = (self.query, self.key, self.value, self.bias.table if self.bias else None, self.inverse_temperature)
+        tensors = (*own, *(tensor for rest in self.more for tensor in (rest.query, rest.key, rest.value)))
         return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
 
     @property
@@ -48,4 +82,10 @@ class Equation:
         g = self.inverse_temperature
         if g is not None and g.shape[-1] > 1:
             g = g[..., first:last]
-        return replace(self, query=self.query[:, :, first:last], visible=self.visible.rows(first, last), inverse_temperature=g)
+        return replace(
+            self,
+            query=self.query[:, :, first:last],
+            visible=self.visible.rows(first, last),
+            inverse_temperature=g,
+            more=tuple(rest.rows(first, last) for rest in self.more),
+        )

@@ -10,8 +10,9 @@ a mixture of disjoint parts is the weighted entropy of the parts plus the entrop
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import torch
 from torch import Tensor
@@ -66,6 +67,13 @@ def merge(first: RowStatistics, second: RowStatistics) -> RowStatistics:
     lse = torch.logaddexp(first.lse, second.lse)
     entropy = _part(_share(first.lse, lse), first.entropy) + _part(_share(second.lse, lse), second.entropy)
     return RowStatistics(torch.maximum(first.l_max, second.l_max), lse, entropy)
+
+
+def merged(parts: Sequence[tuple[Tensor, RowStatistics]]) -> tuple[Tensor, RowStatistics]:
+    """Outputs [..., queries, value_size] and statistics of the same rows over disjoint keys, as if they had been one set."""
+    rows = reduce(merge, [rows for _, rows in parts])
+    weighted = [_share(part.lse, rows.lse)[..., None] * output for output, part in parts]
+    return torch.stack(weighted).sum(0).to(parts[0][0].dtype), rows
 
 
 def _share(part: Tensor, whole: Tensor) -> Tensor:

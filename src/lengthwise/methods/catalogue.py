@@ -4,6 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from lengthwise.methods.positions.alibi import Alibi
+from lengthwise.methods.positions.clex import Clex
+from lengthwise.methods.positions.eabf import Eabf
+from lengthwise.methods.positions.interpolation import Interpolation
+from lengthwise.methods.positions.lm_infinite import LMInfinite
+from lengthwise.methods.positions.nope import Nope
+from lengthwise.methods.positions.ntk import Ntk
+from lengthwise.methods.positions.rerope import ReRoPE
+from lengthwise.methods.positions.streaming_llm import StreamingLLM
+from lengthwise.methods.positions.window import Window
+from lengthwise.methods.positions.yarn import Yarn
+from lengthwise.methods.similarity.cosscale import CosScale
 from lengthwise.methods.temperature.aligned import Alignment
 from lengthwise.methods.temperature.constant import Constant
 from lengthwise.methods.temperature.infoscale import InfoScale
@@ -18,15 +30,27 @@ from lengthwise.methods.temperature.yarn_factor import YarnFactor
 
 # `@FILE` in a spec is short for `aligned:path=FILE`
 CATALOGUE: dict[str, Callable[..., object]] = {
+    "alibi": Alibi,
     "aligned": Alignment.load,
+    "clex": Clex,
     "constant": Constant,
+    "cosscale": CosScale,
+    "eabf": Eabf,
     "infoscale": InfoScale,
+    "interpolation": Interpolation,
     "llama4": Llama4,
+    "lm_infinite": LMInfinite,
     "log": Log,
     "log_length": LogLength,
+    "nope": Nope,
+    "ntk": Ntk,
     "proposition1": Proposition1,
     "proposition2": Proposition2,
+    "rerope": ReRoPE,
     "softmax_plus": SoftmaxPlus,
     "ssmax": SSMax,
+    "streaming_llm": StreamingLLM,
+    "window": Window,
+    "yarn": Yarn,
     "yarn_factor": YarnFactor,
 }

@@ -24,14 +24,15 @@ def _method(part: str, spec: str, facts: Mapping[str, object]) -> object:
     if part.startswith("@"):
         name, rest = "aligned", f"path={part[1:]}"
     if name not in CATALOGUE:
-        near = difflib.get_close_matches(name, CATALOGUE, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else "`lengthwise methods` lists them."
+        near = difflib.get_close_matches(name, ["none", *CATALOGUE], n=1)
+        hint = f"did you mean {near[0]!r}?" if near and near[0] != name else "`lengthwise methods` lists them."
         raise BadInput(f"no method {name!r} in {spec!r}; {hint}")
     factory = CATALOGUE[name]
     wanted = inspect.signature(factory).parameters
     given = _arguments(name, rest, wanted, typing.get_type_hints(factory))
     for key, value in facts.items():
-        if key in wanted and key not in given:
+        # A default of the method's own is meant: softmax_plus's base is not the model's
+        if key in wanted and key not in given and wanted[key].default in (inspect.Parameter.empty, None):
             given[key] = value
     missing = [key for key, p in wanted.items() if p.default is p.empty and key not in given]
     if missing:

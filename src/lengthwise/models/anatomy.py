@@ -34,7 +34,17 @@ class Anatomy:
     @property
     def facts(self) -> dict[str, object]:
         """What a method may take from the model when its spec leaves it out."""
-        return {"train_length": self.train_length, "key_size": self.key_size}
+        rotary = getattr(self.stack, "rotary_emb", None)
+        turned = rotary._buffers.get("inv_freq") if rotary is not None else None
+        found: dict[str, object] = {
+            "train_length": self.train_length,
+            "key_size": self.key_size,
+            # GPT-NeoX and others rotate a part of each key only
+            "rotary_size": self.key_size if turned is None else 2 * len(turned),
+        }
+        rope = getattr(self.stack.config, "rope_parameters", None)
+        base = rope.get("rope_theta") if isinstance(rope, dict) else None
+        return found if base is None else {**found, "base": float(base)}
 
     @property
     def is_t5(self) -> bool:

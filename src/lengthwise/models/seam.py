@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import torch
@@ -18,9 +18,10 @@ from torch import Tensor, nn
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from lengthwise.attention import DistanceBias, Equation, RowStatistics, attention
+from lengthwise.attention import DistanceBias, Equation, Part, Rest, RowStatistics, Visible, as_they_stand, attention
 from lengthwise.errors import BadInput
 from lengthwise.models.masks import ForwardMask, build_mask, decode
+from lengthwise.models.rotary import Rotary, rotated
 from lengthwise.slots import Slots
 
 # Must not contain "sdpa", "flex" or "flash": transformers reads meaning into those
@@ -49,6 +50,7 @@ class Layer:
     bias_owner: nn.Module | None
     implementation: str = "auto"
     observer: Observer | None = None
+    rotary: Rotary | None = None  # set where queries and keys arrive unrotated
     visits: int = 0
     _short: dict[int, bool] = field(default_factory=dict)
 
@@ -81,17 +83,81 @@ def attention_forward(
     causal = getattr(module, "is_causal", False) if causal is None else causal
     mask = decode(attention_mask, query.shape[2], key.shape[2], causal, query.device)
     if mask.stock is not None and layer.is_stock(key.shape[2]):
+        query, key = _rotated_as_trained(module, layer, mask, query, key, kwargs.get("position_ids"))
         if scaling is not None:
             kwargs["scaling"] = scaling
         return _stock(module, layer, mask, query, key, value, {**kwargs, "dropout": dropout})
     _refuse_unknown(module, kwargs)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    g = layer.slots.inverse_temperature(mask.visible.n, layer.index)
+    if layer.slots.similarity is not None:
+        query, key, scale = layer.slots.similarity.similarity(query, key)
+    first, *more = _runs(module, layer, mask, query, key)
     equation = Equation(
-        query, key, value, mask.visible, float(scale), bias_of(layer.bias_owner), g, dropout if module.training else 0.0
+        *first[:2],
+        value,
+        first[2],
+        float(scale),
+        _bias(layer, mask, query.shape[1]),
+        dropout=dropout if module.training else 0.0,
+        more=tuple(Rest(q, k, value, visible) for q, k, visible in more),
     )
+    equation = replace(equation, inverse_temperature=layer.slots.inverse_temperature(equation.n, layer.index))
     output = _solved(layer, equation)
     return output.transpose(1, 2).contiguous(), None
+
+
+def _runs(
+    module: nn.Module, layer: Layer, mask: ForwardMask, query: Tensor, key: Tensor
+) -> list[tuple[Tensor, Tensor, Visible]]:
+    """Queries, keys and mask of every part of the rows; the tables of their positions are made once a forward."""
+    narrow, rotation, rotary = layer.slots.visible, layer.slots.rotation, layer.rotary
+    seen = mask.visible
+    if narrow is not None:
+        seen = mask.once(("seen", id(narrow)), lambda: narrow.narrow(mask.visible))
+    if rotary is None:
+        return [(query, key, seen)]
+
+    def placed() -> list[tuple[Part, tuple[Tensor, Tensor], tuple[Tensor, Tensor]]]:
+        apart = rotation is not None and hasattr(rotation, "distances")
+        parts = rotation.distances(seen, mask.visible) if apart else [as_they_stand(seen)]
+        frequencies = None
+        if rotation is not None and hasattr(rotation, "frequencies"):
+            frequencies = rotation.frequencies(rotary.own, int(mask.visible.count.amax()))
+        tables = [[rotary.tables(query, at, frequencies) for at in (part.query, part.key)] for part in parts]
+        return [(part, q, k) for part, (q, k) in zip(parts, tables, strict=True)]
+
+    parts = mask.once(("placed", id(rotation), id(seen)), placed)
+    return [(rotated(module, query, at_q), rotated(module, key, at_k), part.visible) for part, at_q, at_k in parts]
+
+
+def _rotated_as_trained(
+    module: nn.Module, layer: Layer, mask: ForwardMask, query: Tensor, key: Tensor, position_ids: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """What the model's own rotary embedding would have made of them."""
+    rotary = layer.rotary
+    if rotary is None:
+        return query, key
+
+    def tables() -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+        own = as_they_stand(mask.visible)
+        if position_ids is None:
+            return rotary.tables(query, own.query), rotary.tables(query, own.key)
+        # The keys of a cache stand in one row before the queries
+        before = own.key + position_ids[:, -1:] - own.query[:, -1:]
+        at_key = position_ids if position_ids.shape[-1] == key.shape[2] else before
+        return rotary.tables(query, position_ids), rotary.tables(query, at_key)
+
+    at_query, at_key = mask.once(("as trained", id(rotary.module)), tables)
+    return rotated(module, query, at_query), rotated(module, key, at_key)
+
+
+def _bias(layer: Layer, mask: ForwardMask, heads: int) -> DistanceBias | None:
+    method = layer.slots.bias
+    if method is None:
+        return bias_of(layer.bias_owner)
+    keys, device = mask.visible.keys, mask.visible.start.device
+    table = mask.once(("bias", id(method), heads), lambda: method.distance_bias(heads, keys).to(device))
+    return DistanceBias(table)
 
 
 def _solved(layer: Layer, equation: Equation) -> Tensor:

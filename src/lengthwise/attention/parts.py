@@ -1,0 +1,29 @@
+"""Rows taken apart: different keys of one row may be rotated as if they stood elsewhere.
+
+ReRoPE sees near keys where they are and all far ones at one distance; StreamingLLM sees its sinks just before its window. Each
+such set of keys is a run with positions of its own. The parts of a row are disjoint, so outputs and statistics merge exactly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from lengthwise.attention.visible import Visible
+
+
+@dataclass(frozen=True)
+class Part:
+    """One run of every row, and where the row and its keys stand when they are rotated; only differences matter."""
+
+    visible: Visible
+    query: Tensor  # [batch or 1, queries], position of each query, in tokens; fractions allowed
+    key: Tensor  # [batch or 1, keys]
+
+
+def as_they_stand(visible: Visible) -> Part:
+    """Every key at its own place."""
+    index = torch.arange(visible.keys, device=visible.position.device)
+    return Part(visible, visible.position[None], index[None])

@@ -1,0 +1,30 @@
+"""Interpolation (PI): positions are divided by a factor, so that long inputs stay inside the trained range.
+
+    theta'_i = theta_i / s                                          Chen et al. 2023
+
+Short inputs are squeezed as well: a model reads them as well as before only after fine-tuning.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from lengthwise.errors import require
+
+
+@dataclass(frozen=True)
+class Interpolation:
+    factor: float
+
+    def __post_init__(self) -> None:
+        fits = 1 <= self.factor < math.inf
+        require(fits, f"interpolation needs factor >= 1, not {self.factor}: inputs get that many times longer")
+
+    def frequencies(self, own: Tensor, length: int) -> Tensor:  # [pairs] -> [pairs]
+        return own / self.factor
+
+    def leaves_alone(self, length: int) -> bool:
+        return self.factor == 1

@@ -1,0 +1,47 @@
+"""LM-Infinite: a row sees as far as the training length and the first few keys, these at no larger distance.
+
+    j in visible(i)   when   |i - j| < n_train  or  j < sinks       Han et al. 2024, the lambda-shaped mask
+    distance'(i, j) = min(|i - j|, n_train)
+
+The paper keeps 10 to 100 first keys of a sequence; paper 003 takes 5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from lengthwise.attention.parts import Part, as_they_stand
+from lengthwise.attention.visible import Visible
+from lengthwise.errors import require
+from lengthwise.methods.runs import within
+
+
+@dataclass(frozen=True)
+class LMInfinite:
+    train_length: int
+    sinks: int = 10
+
+    def __post_init__(self) -> None:
+        require(self.train_length >= 1, f"lm_infinite needs train_length >= 1, not {self.train_length}")
+        require(self.sinks >= 0, f"lm_infinite needs sinks >= 0, not {self.sinks}")
+
+    @property
+    def window(self) -> int:
+        """The recent keys that a row sees, as a rolling cache asks for them."""
+        return self.train_length
+
+    def narrow(self, whole: Visible) -> Visible:
+        return within(whole, whole.position - self.train_length + 1, whole.position + self.train_length)
+
+    def distances(self, seen: Visible, whole: Visible) -> list[Part]:
+        sinks = within(whole, whole.start, torch.minimum(whole.start + self.sinks, seen.start))
+        parts = [as_they_stand(seen)]
+        if bool(sinks.count.any()):
+            query = torch.full_like(whole.position, self.train_length)[None]
+            parts.append(Part(sinks, query, query.new_zeros((1, whole.keys))))
+        return parts
+
+    def leaves_alone(self, length: int) -> bool:
+        return length <= self.train_length

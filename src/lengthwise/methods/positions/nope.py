@@ -1,0 +1,22 @@
+"""NoPE: no rotation at all, so that keys have no place.
+
+    theta_i = 0                                                     Kazemnejad et al. 2023
+
+A causal model can still tell positions from how many keys a row sees, if it was trained so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Nope:
+    def frequencies(self, own: Tensor, length: int) -> Tensor:  # [pairs] -> [pairs]
+        return torch.zeros_like(own)
+
+    def leaves_alone(self, length: int) -> bool:
+        return False

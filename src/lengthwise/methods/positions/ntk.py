@@ -1,0 +1,40 @@
+"""NTK: a larger base slows low frequencies down by the factor and leaves the highest one as it is.
+
+    base' = base s^(d/(d-2)),   that is   theta'_i = theta_i s^(-2i/(d-2))      bloc97 2023
+
+With `dynamic`, s follows the input: s n / n_train - (s - 1), and 1 up to the training length, which is left alone.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from lengthwise.errors import require
+
+
+@dataclass(frozen=True)
+class Ntk:
+    factor: float
+    train_length: int
+    dynamic: bool = False
+
+    def __post_init__(self) -> None:
+        require(1 <= self.factor < math.inf, f"ntk needs factor >= 1, not {self.factor}: inputs get that many times longer")
+        require(self.train_length > 0, f"ntk needs train_length > 0, not {self.train_length}")
+
+    def frequencies(self, own: Tensor, length: int) -> Tensor:  # [pairs] -> [pairs]
+        # 2i/(d-2) from 0 to 1; a single pair has nothing but the highest frequency
+        share = torch.arange(len(own), dtype=torch.float64, device=own.device) / max(len(own) - 1, 1)
+        return (own * self._stretch(length) ** -share).to(own.dtype)
+
+    def leaves_alone(self, length: int) -> bool:
+        return self._stretch(length) == 1
+
+    def _stretch(self, length: int) -> float:
+        if not self.dynamic:
+            return self.factor
+        return self.factor * max(length, self.train_length) / self.train_length - (self.factor - 1)

@@ -1,0 +1,69 @@
+"""YaRN: slow frequencies are interpolated, fast ones kept, and the attention is sharpened by a fixed amount.
+
+    dim(r)   = d ln(n_train / (2 pi r)) / (2 ln base)               the pair that turns r times within the training length
+    ramp_i   = (i - low) / (high - low) within 0 ... 1,   low = floor(dim(beta_fast)),  high = ceil(dim(beta_slow))
+    theta'_i = ramp_i theta_i / s + (1 - ramp_i) theta_i            Peng et al. 2023
+    g        = (0.1 ln s + 1)^2
+
+g is the same for every length, short inputs included; `temperature=false` leaves it out and keeps the frequencies, for a
+calibrated temperature to take its place. `base` is the model's own, and follows from theta_1 when nobody says it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from lengthwise.errors import require
+
+
+@dataclass(frozen=True)
+class Yarn:
+    factor: float
+    train_length: int
+    base: float | None = None
+    beta_fast: float = 32.0
+    beta_slow: float = 1.0
+    temperature: bool = True
+
+    def __post_init__(self) -> None:
+        require(1 <= self.factor < math.inf, f"yarn needs factor >= 1, not {self.factor}: inputs get that many times longer")
+        require(self.base is None or 1 < self.base < math.inf, f"yarn needs base > 1, not {self.base}")
+        ordered = 0 < self.beta_slow < self.beta_fast < math.inf
+        require(ordered, f"yarn needs 0 < beta_slow < beta_fast, not {self.beta_slow} and {self.beta_fast}")
+        shortest = 2 * math.pi * self.beta_slow
+        turns = self.train_length > shortest
+        require(
+            turns, f"yarn needs train_length > {shortest:.3g}, not {self.train_length}: no pair turns {self.beta_slow:g} times"
+        )
+
+    def frequencies(self, own: Tensor, length: int) -> Tensor:  # [pairs] -> [pairs]
+        low, high = self._bounds(own)
+        index = torch.arange(len(own), dtype=torch.float64, device=own.device)
+        ramp = ((index - low) / (high - low)).clamp(0, 1)
+        return (own * (1 - ramp * (1 - 1 / self.factor))).to(own.dtype)
+
+    def inverse_temperature(self, visible: Tensor, layer: int = 0) -> Tensor:
+        g = (0.1 * math.log(self.factor) + 1) ** 2 if self.temperature else 1.0
+        return torch.full_like(visible, g, dtype=torch.float32)
+
+    def leaves_alone(self, length: int) -> bool:
+        return self.factor == 1
+
+    def _bounds(self, own: Tensor) -> tuple[float, float]:
+        """(low, high), never equal, so that the ramp has a slope."""
+        d = 2 * len(own)
+        base = self.base
+        if base is None:
+            theta = float(own[1]) if len(own) > 1 else 0.0
+            require(0 < theta < 1, "yarn cannot tell the base from this model's frequencies; write yarn:base=...")
+            base = theta ** -len(own)
+        low, high = (
+            d * math.log(self.train_length / (2 * math.pi * turns)) / (2 * math.log(base))
+            for turns in (self.beta_fast, self.beta_slow)
+        )
+        first = max(math.floor(low), 0)
+        return first, max(min(math.ceil(high), d - 1), first + 0.001)

@@ -1,0 +1,1 @@
+"""Methods that say how a query and a key are compared: the similarity slot."""

@@ -1,0 +1,101 @@
+"""Where a decoder rotates its queries and keys, and how a method takes that over.
+
+Frequencies that never change are put in place of the model's own; nothing else needs to know. Everything else needs unrotated
+keys: a key's rotation then depends on the row that reads it. So the model's rotary embedding is told to leave them as they are
+(cos 1, sin 0), the cache keeps them so, and the attention function rotates, with the family's own tables and its own formula.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lengthwise.errors import BadInput
+from lengthwise.models.anatomy import Anatomy
+
+BUFFER = "inv_freq"
+# Rope types that recompute their frequencies in every forward
+MOVING = ("dynamic", "longrope")
+
+
+@dataclass(frozen=True)
+class Rotary:
+    """A stack's rotary embedding."""
+
+    module: nn.Module
+    own: Tensor  # [pairs], radians a token
+
+    def tables(self, like: Tensor, positions: Tensor, frequencies: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """cos and sin at `positions` [batch or 1, tokens], laid out as the family does."""
+        if frequencies is not None and frequencies.requires_grad:
+            return self._differentiable(like, positions, frequencies)
+        with _frequencies(self.module, self.own if frequencies is None else frequencies):
+            cos, sin = type(self.module).forward(self.module, like, positions)
+        return cos, sin
+
+    def _differentiable(self, like: Tensor, positions: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
+        """The families' own tables carry no gradient; the usual layout is simple enough to write down, and checked."""
+        with torch.no_grad(), _frequencies(self.module, frequencies.detach()):
+            expected, _ = type(self.module).forward(self.module, like, positions)
+        factor = float(getattr(self.module, "attention_scaling", 1.0))
+        angles = positions[..., None].float() * frequencies
+        angles = torch.cat((angles, angles), -1)
+        cos, sin = ((angles.cos() * factor).to(like.dtype), (angles.sin() * factor).to(like.dtype))
+        if cos.shape != expected.shape or not torch.allclose(cos, expected, atol=1e-2):
+            raise BadInput(f"{type(self.module).__name__} lays its pairs out so that its frequencies cannot be trained here")
+        return cos, sin
+
+
+def rotated(module: nn.Module, states: Tensor, tables: tuple[Tensor, Tensor]) -> Tensor:
+    """`states` [batch, heads, tokens, key_size] by the attention module's own formula, partial rotation included."""
+    if not getattr(module, "use_rope", True):
+        return states  # SmolLM3 leaves every fourth layer without positions
+    # The formula takes queries and keys together: no heads of the second are asked for
+    return _formula(module)(states, states[:, :0], *tables)[0]  # type: ignore[no-any-return]
+
+
+def unmoved(rotary: Rotary) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Takes the place of the rotary embedding's forward: leaves queries and keys exactly as they are."""
+
+    def forward(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        cos, sin = type(rotary.module).forward(rotary.module, *args, **kwargs)
+        return torch.ones_like(cos), torch.zeros_like(sin)
+
+    return forward
+
+
+def rotary_of(anatomy: Anatomy, method: str) -> Rotary:
+    """The stack's rotary embedding, or why `method` cannot take it over."""
+    name, module = type(anatomy.stack).__name__, getattr(anatomy.stack, "rotary_emb", None)
+    if module is None:
+        raise BadInput(f"{method} changes rotary positions, and {name} has none: this {anatomy.family} model cannot use it")
+    own = module._buffers.get(BUFFER)
+    if own is None:
+        raise BadInput(f"{name} has frequencies of its own for each type of layer; {method} cannot be used on it")
+    if (kind := str(getattr(module, "rope_type", "default"))) in MOVING:
+        raise BadInput(f"the frequencies of this {anatomy.family} model change with length ({kind}); leave out {method}")
+    _formula(anatomy.layers[0])
+    return Rotary(module, own)
+
+
+def _formula(module: nn.Module) -> Callable[..., Any]:
+    formula: Callable[..., Any] | None = sys.modules[type(module).__module__].__dict__.get("apply_rotary_pos_emb")
+    if formula is None:
+        raise BadInput(f"{type(module).__name__} has no rotation formula that lengthwise can find")
+    return formula
+
+
+@contextmanager
+def _frequencies(module: nn.Module, frequencies: Tensor) -> Iterator[None]:
+    before = module._buffers[BUFFER]
+    module._buffers[BUFFER] = frequencies
+    try:
+        yield
+    finally:
+        module._buffers[BUFFER] = before
