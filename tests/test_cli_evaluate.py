@@ -98,6 +98,7 @@ def test_evaluate_takes_its_options(models: Path, tmp_path: Path, lengthwise: Ca
     assert lengthwise(*forced, "--force").status == 0
 
 
+T5_PASSKEY = "evaluate {m}/t5 --task passkey --length 300 --out {t}/new --method "
 # Arguments, with {m} for the folder of models and {t} for one with a run directory, and what the line must say
 REFUSALS: dict[str, tuple[str, str]] = {
     "no length": ("evaluate {m}/t5 --task passkey --out {t}/new", "give lengths in tokens (--length N ...)"),
@@ -109,6 +110,12 @@ REFUSALS: dict[str, tuple[str, str]] = {
     "an unknown task": ("evaluate {m}/t5 --task passky --length 300 --out {t}/new", "did you mean 'passkey'"),
     "an unknown method": ("evaluate {m}/t5 --task passkey --method x --length 300 --out {t}/new", "no method 'x'"),
     "truncate and more": ("evaluate {m}/t5 --task passkey --method truncate+log --length 300 --out {t}/new", "baseline"),
+    "a factor below 1": (T5_PASSKEY + "yarn:factor=0.5", "yarn needs factor >= 1, not 0.5"),
+    "a window too large": (T5_PASSKEY + "window:size=4096", "a window of 4096 is larger than the training length"),
+    "one slot claimed twice": (T5_PASSKEY + "streaming_llm+window", "StreamingLLM and Window both fill the visible slot"),
+    "a slot the model lacks": (T5_PASSKEY + "rerope", "ReRoPE changes rotary positions, and T5Stack has none"),
+    "a slot the model fills": (T5_PASSKEY + "alibi", "fills the bias slot, and so does the learned bias of this t5"),
+    "a similarity never trained": (T5_PASSKEY + "cosscale", "was not trained with it"),
     "no such alignment": ("evaluate {m}/t5 --task passkey --method @x.json --length 300 --out {t}/new", "no alignment file"),
     "no room": ("evaluate {m}/t5 --task passkey --length 20 --out {t}/new", "has no room for the question"),
     "another model": ("evaluate {m}/other --task passkey --length 300 --samples 1 --out {t}/run", "of another model"),

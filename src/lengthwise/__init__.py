@@ -5,6 +5,7 @@ from lengthwise.calibrate import calibrate
 from lengthwise.errors import BadInput
 from lengthwise.evaluate import evaluate
 from lengthwise.extend import extend
+from lengthwise.likelihood import token_nll
 from lengthwise.measure import AttentionStatistics, row_statistics
 from lengthwise.methods.temperature.aligned import Alignment
 from lengthwise.reach import Reach, reach
@@ -24,4 +25,5 @@ __all__ = [
     "extend",
     "reach",
     "row_statistics",
+    "token_nll",
 ]

@@ -1,0 +1,1 @@
+"""Every length method on real models with rotary positions, in one table."""

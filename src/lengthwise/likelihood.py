@@ -1,0 +1,146 @@
+"""How likely a causal language model finds each token of a stream.
+
+    nll = lengthwise.likelihood.token_nll(model, ids, method="streaming_llm")        # [streams, tokens - 1]
+
+Column t is -ln p(token t + 1 | tokens 0 ... t), so row t of attention told it. The stack runs once over a whole stream; the
+vocabulary is met a chunk of positions at a time, because length x vocabulary is what would not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lengthwise.errors import BadInput, require
+from lengthwise.extend import Method, extend
+from lengthwise.models.anatomy import anatomy_of, unwrapped
+from lengthwise.tasks.perplexity import Window, Windows
+
+# Tokens of one forward, where several short ones can share it, and logits that may stand in memory at once
+TOKENS_AT_ONCE = 2**13
+LOGITS_AT_ONCE = 2**24
+
+
+def token_nll(
+    model: nn.Module, ids: Tensor, *, method: Method = "none", train_length: int | None = None
+) -> Tensor:  # [streams, tokens - 1]
+    """Every token of every stream in one forward a stream; `ids` is [streams, tokens]."""
+    _check(ids)
+    scorer = _Scorer.of(model, train_length)
+    at_once = max(1, TOKENS_AT_ONCE // ids.shape[1])
+    with extend(model, method, train_length=train_length), _reading(model):
+        return torch.cat([scorer.nll(rows) for rows in torch.split(ids, at_once)])
+
+
+def windowed_nll(
+    model: nn.Module, ids: Tensor, windows: Windows, *, method: Method = "none", train_length: int | None = None
+) -> Tensor:  # [streams, tokens - 1]
+    """Every token in the first window that holds it; each window is read by itself, from position 0."""
+    _check(ids)
+    scorer = _Scorer.of(model, train_length)
+    nll = torch.empty(len(ids), ids.shape[1] - 1)
+    with extend(model, method, train_length=train_length), _reading(model):
+        for group in _alike(windows.over(ids.shape[1]), at_once=max(1, TOKENS_AT_ONCE // windows.length)):
+            skipped = group[0].scored - group[0].start - 1
+            for stream, out in zip(ids, nll, strict=True):
+                rows = torch.stack([stream[window.start : window.stop] for window in group])
+                for window, found in zip(group, scorer.nll(rows, skipped), strict=True):
+                    out[window.scored - 1 : window.stop - 1] = found
+    return nll
+
+
+def reencoded_nll(model: nn.Module, ids: Tensor, window: int) -> Tensor:  # [streams, tokens - 1]
+    """Every token from a fresh reading of the last `window` tokens: what a model without any method can do at best.
+
+    One forward of `window` tokens for each token of the stream.
+    """
+    require(window >= 1, f"a window needs at least 1 token to tell the next one from, not {window}")
+    return windowed_nll(model, ids, Windows(window + 1, 1))
+
+
+@dataclass(frozen=True)
+class _Scorer:
+    """A causal language model, its stack and the one matrix that makes logits of hidden states."""
+
+    model: nn.Module
+    stack: nn.Module
+    head: Any
+
+    @classmethod
+    def of(cls, model: nn.Module, train_length: int | None) -> _Scorer:
+        anatomy = anatomy_of(model, train_length)
+        head = unwrapped(model).get_output_embeddings()
+        if not anatomy.causal or head is None:
+            raise BadInput(
+                f"{type(unwrapped(model)).__name__} does not tell the next token from those before it; "
+                "give a causal language model, such as a LlamaForCausalLM"
+            )
+        return cls(model, anatomy.stack, head)
+
+    def nll(self, ids: Tensor, skipped: int = 0) -> Tensor:  # [rows, tokens - 1 - skipped], on the CPU
+        """Of all tokens after the first 1 + skipped."""
+        hidden = self.hidden(ids[:, :-1])[:, skipped:]
+        targets = ids[:, 1 + skipped :].to(hidden.device)
+        at_once = max(1, LOGITS_AT_ONCE // self.head.weight.shape[0])
+        chunks = zip(torch.split(hidden.flatten(0, 1), at_once), torch.split(targets.flatten(), at_once), strict=True)
+        found = [nn.functional.cross_entropy(self.head(some).float(), wanted, reduction="none") for some, wanted in chunks]
+        return torch.cat(found).view(targets.shape).cpu()
+
+    def hidden(self, ids: Tensor) -> Tensor:  # [rows, tokens, width]
+        """What the stack hands to the head, in a forward that makes logits of the last position only."""
+        kept: list[Tensor] = []
+        handle = self.stack.register_forward_hook(lambda _module, _inputs, output: kept.append(output[0]))
+        try:
+            own = self.model(input_ids=ids.to(next(self.stack.parameters()).device), use_cache=False, logits_to_keep=1).logits
+        finally:
+            handle.remove()
+        self._check_head(kept[0], own)
+        return kept[0]
+
+    def _check_head(self, hidden: Tensor, own: Tensor) -> None:
+        """Some families scale or cap their logits after the matrix: theirs are not ours to remake."""
+        ours, own = self.head(hidden[:, -1:]).float(), own.float()
+        rounding = 8 * torch.finfo(hidden.dtype).eps * float(ours.abs().max())
+        if not torch.allclose(ours, own, rtol=0.0, atol=rounding, equal_nan=True):
+            raise BadInput(
+                f"{type(unwrapped(self.model)).__name__} does more to its logits than one matrix (it scales or caps them); "
+                "its likelihoods cannot be told in chunks"
+            )
+
+
+@contextmanager
+def _reading(model: nn.Module) -> Iterator[None]:
+    """No gradients, no dropout; afterwards the model trains again if it did."""
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        model.train(was_training)
+
+
+def _check(ids: Tensor) -> None:
+    shape = tuple(ids.shape)
+    if len(shape) != 2 or shape[0] < 1 or shape[1] < 2:
+        raise BadInput(f"token ids must be [streams, tokens] with at least 2 tokens, not of shape {shape}")
+
+
+def _alike(windows: list[Window], at_once: int) -> Iterator[list[Window]]:
+    """Neighbouring windows that read and score the same number of tokens, a few at a time."""
+    group: list[Window] = []
+    for window in windows:
+        if group and (len(group) == at_once or _shape(window) != _shape(group[0])):
+            yield group
+            group = []
+        group.append(window)
+    yield group
+
+
+def _shape(window: Window) -> tuple[int, int]:
+    return window.stop - window.start, window.targets
