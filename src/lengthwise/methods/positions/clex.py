@@ -49,7 +49,8 @@ class Clex(nn.Module):
         super().__init__()
         width = rotary_size if width is None else width
         require(train_length > 1, f"clex needs train_length > 1, not {train_length}")
-        require(rotary_size > 0 and rotary_size % 2 == 0, f"clex needs an even rotary_size, not {rotary_size}: it is rotated in pairs")
+        even = rotary_size > 0 and rotary_size % 2 == 0
+        require(even, f"clex needs an even rotary_size, not {rotary_size}: it is rotated in pairs")
         require(width > 0, f"clex needs width > 0, not {width}")
         require(steps > 0, f"clex needs steps > 0 a training length, not {steps}")
         self.train_length, self.rotary_size, self.width, self.seed = train_length, rotary_size, width, seed
@@ -104,7 +105,8 @@ class Clex(nn.Module):
         return length <= self.train_length
 
     def extra_repr(self) -> str:
-        return f"train_length={self.train_length}, rotary_size={self.rotary_size}, log_scale={self.log_scale}, weights={self.weights}"
+        sizes = f"train_length={self.train_length}, rotary_size={self.rotary_size}"
+        return f"{sizes}, log_scale={self.log_scale}, weights={self.weights}"
 
     def save(self, path: str | Path) -> None:
         save_file({name: tensor.detach().contiguous() for name, tensor in self.state_dict().items()}, path)

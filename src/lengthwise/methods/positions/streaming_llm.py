@@ -43,6 +43,8 @@ class StreamingLLM:
         return within(whole, whole.position - self.window + 1, whole.position + self.window)
 
     def distances(self, seen: Visible, whole: Visible) -> list[Part]:
+        if self._touch(whole):
+            return [as_they_stand(whole)]
         sinks = as_they_stand(within(whole, whole.start, torch.minimum(whole.start + self.sinks, seen.start)))
         parts = [as_they_stand(seen)]
         if bool(sinks.visible.count.any()):
@@ -52,6 +54,11 @@ class StreamingLLM:
     def leaves_alone(self, length: int) -> bool:
         # Not sinks + window: a bidirectional row has no sinks behind it
         return length <= self.window
+
+    def _touch(self, whole: Visible) -> bool:
+        """Whether no key of any row stands between its sinks and its window, as in a rolling cache."""
+        short = whole.stop - whole.start <= self.sinks + self.window
+        return bool((short & (whole.stop <= whole.position + 1)).all())
 
     def _just_before_the_window(self, sinks: Part) -> Part:
         first = sinks.visible.start
