@@ -58,9 +58,11 @@ def slots_of(anatomy: Anatomy, method: Method, force: bool = False) -> Slots:
             check_fingerprint(anatomy, fingerprint)
     slots = Slots.of(methods)
     if slots.similarity is not None and not force:
+        own = getattr(anatomy.stack.config, "cos_scale", None)
+        why = "was not trained with it" if own is None else f"has its own already (scale {own:g})"
         raise BadInput(
-            f"{name_of(slots.similarity)} replaces the similarity of queries and keys, and this {anatomy.family} model was not "
-            "trained with it; train one with it, or pass force=True (--force) to see what it does"
+            f"{name_of(slots.similarity)} replaces the similarity of queries and keys, and this {anatomy.family} model {why}; "
+            "train one with it, or pass force=True (--force) to see what it does"
         )
     if slots.bias is not None and any(owner is not None for owner in anatomy.bias_owners):
         raise BadInput(f"{name_of(slots.bias)} fills the bias slot, and so does the learned bias of this {anatomy.family}")

@@ -5,6 +5,7 @@ Safetensors only, nothing left uninitialised, clear refusals.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import torch
 import transformers
 
 from lengthwise.errors import BadInput
+from lengthwise.models import gau_alpha
 from lengthwise.models.anatomy import T5_FAMILIES
 
 EMBEDDED = Path(__file__).with_name("embedded")
@@ -31,7 +33,7 @@ def load(name: str, dtype: str = "auto", device: str | None = None, *, as_stored
         name = str(EMBEDDED)
     _check_directory(name)
     source = name if Path(name).is_dir() else f"{name} from the hub (no such directory here)"
-    config = _said_plainly(source, lambda: transformers.AutoConfig.from_pretrained(name))
+    config = _said_plainly(source, lambda: _config(name))
     model_class = _model_class(config)
     # Weights of other shapes are let through here, because transformers would say which ones only in its log
     options = {"use_safetensors": True, "ignore_mismatched_sizes": True, "output_loading_info": True}
@@ -77,8 +79,17 @@ def _files(path: Path, *patterns: str) -> list[str]:
     return sorted(found.name for pattern in patterns for found in path.glob(pattern))
 
 
+def _config(name: str) -> Any:
+    file = Path(name) / "config.json"
+    if file.is_file() and json.loads(file.read_text()).get("model_type") == gau_alpha.FAMILY:
+        gau_alpha.register()
+    return transformers.AutoConfig.from_pretrained(name)
+
+
 def _model_class(config: Any) -> Any:
     """The class the checkpoint was saved from, or the nearest task class."""
+    if config.model_type == gau_alpha.FAMILY:
+        return transformers.AutoModelForMaskedLM
     for architecture in getattr(config, "architectures", None) or ():
         found = getattr(transformers, str(architecture), None)
         if isinstance(found, type) and issubclass(found, transformers.PreTrainedModel):

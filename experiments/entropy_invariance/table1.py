@@ -1,0 +1,146 @@
+"""Table 1 of paper 003, and Table 10's rows: every method plain, with CosScale, with InfoScale and with both, at six lengths.
+
+    python -m experiments.entropy_invariance.table1 --data data --out runs/gau --minutes 9
+
+OUT is the folder of `train`. What is measured lies in OUT/<name>, with table1.json and table1.md; the same command goes on
+where it stopped. Rows whose model is not trained are named on the page. --page only writes it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from experiments.attention_alignment.arguments import exit_status
+from experiments.attention_alignment.together import TimeIsUp, at_most
+from experiments.entropy_invariance import documents
+from experiments.entropy_invariance.cells import Exam, measure, read_cells, trained
+from experiments.entropy_invariance.configuration import LENGTH, Configuration
+from experiments.entropy_invariance.page import page
+from experiments.entropy_invariance.paper import LENGTHS
+from experiments.entropy_invariance.prose import Chapter, chapters, tokenizer_of
+from experiments.entropy_invariance.rows import METHODS, ROWS, Row
+from experiments.entropy_invariance.verdicts import verdicts
+from lengthwise.errors import BadInput, require
+from lengthwise.files import write_whole
+from lengthwise.models.load import load
+
+FORMAT = "lengthwise.experiments.entropy_invariance/1"
+
+
+@dataclass(frozen=True)
+class Call:
+    """What was asked for."""
+
+    data: Path
+    out: Path
+    name: str = "table1"
+    lengths: tuple[int, ...] = LENGTHS
+    methods: tuple[str, ...] = tuple(METHODS)
+    documents: int = 10
+    count: int = 100  # tokens hidden in each document
+    window: int = LENGTH  # tokens that a document's feature is read in at a time
+    minutes: float = math.inf
+    device: str | None = None
+    page: bool = False
+
+    @property
+    def folder(self) -> Path:
+        return self.out / self.name
+
+    @property
+    def rows(self) -> list[Row]:
+        return [row for row in ROWS if row.method in self.methods]
+
+
+def run(call: Call) -> str:
+    """Measures for as long as it may and writes the page."""
+    require(min(call.lengths) >= 3, f"--length must be at least 3 tokens, not {min(call.lengths)}")
+    call.folder.mkdir(parents=True, exist_ok=True)
+    device = call.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if not call.page:
+        try:
+            with at_most(call.minutes):
+                exam, chosen = examined(call, device)
+                measure(call.folder, call.out, call.rows, call.lengths, chosen, exam, device)
+        except TimeIsUp:
+            print("time is up; the same command goes on", flush=True)
+    return write(call.folder, [row for row in call.rows if not trained(call.out, row)])
+
+
+def examined(call: Call, device: str) -> tuple[Exam, list[Chapter]]:
+    """Chosen at the first call, kept with the table."""
+    everything = {one.name: one for one in chapters(call.data, tokenizer_of(call.data))}
+    exam, longest = Exam.read(call.folder), max(call.lengths)
+    if exam is None:
+        base = call.out / Configuration().name / "export"
+        require(base.is_dir(), f"the test documents are chosen by the plain model, which is not trained in {call.out}")
+        model, _ = load(str(base), device=device)
+        chosen = documents.chosen(model, list(everything.values()), longest, call.documents, call.window)
+        exam = Exam([one.name for one in chosen], call.count, longest)
+        exam.write(call.folder)
+    same = (len(exam.documents), exam.count) == (call.documents, call.count) and longest <= exam.longest
+    asked = f"{len(exam.documents)} documents of {exam.longest} tokens with {exam.count} hidden"
+    require(same, f"{call.folder} holds a table of {asked}; ask for the same, or give another --name")
+    if unknown := [name for name in exam.documents if name not in everything]:
+        raise BadInput(f"{call.folder} was measured on {unknown[0]}, which {call.data} does not have")
+    return exam, [everything[name] for name in exam.documents]
+
+
+def write(folder: Path, missing: list[Row]) -> str:
+    exam, cells = Exam.read(folder), {cell.key: cell for cell in read_cells(folder)}
+    if exam is None or not cells:
+        raise BadInput(f"nothing is measured in {folder} yet")
+    text = page(cells, exam, missing)
+    document: dict[str, Any] = {
+        "format": FORMAT,
+        "exam": asdict(exam),
+        "missing": [row.label for row in missing],
+        "cells": [
+            {
+                **asdict(row),
+                "length": length,
+                "spec": cell.spec,
+                "model": cell.model,
+                "weights": cell.weights,
+                **asdict(cell.score),
+            }
+            for (row, length), cell in cells.items()
+        ],
+        "verdicts": [{**asdict(one), "word": one.word} for one in verdicts(cells)],
+    }
+    write_whole(folder / "table1.json", json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+    write_whole(folder / "table1.md", text)
+    return text
+
+
+def call_from(arguments: list[str] | None = None) -> Call:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder with zh/*.txt and gau_vocab/vocab.txt")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the trained models")
+    parser.add_argument("--name", default=Call.name, help="folder of the table within it")
+    parser.add_argument("--length", dest="lengths", type=int, nargs="+", default=LENGTHS)
+    parser.add_argument("--method", dest="methods", nargs="+", choices=list(METHODS), default=list(METHODS))
+    parser.add_argument("--documents", type=int, default=Call.documents)
+    parser.add_argument("--count", type=int, default=Call.count, help="tokens hidden in each document")
+    parser.add_argument("--minutes", type=float, default=Call.minutes)
+    parser.add_argument("--device", help="cuda where there is one")
+    parser.add_argument("--page", action="store_true", help="measure nothing, write the page")
+    given: dict[str, Any] = vars(parser.parse_args(arguments))
+    given |= {key: tuple(given[key]) for key in ("lengths", "methods")}
+    return Call(**given)
+
+
+def main() -> int:
+    return exit_status(lambda: print(run(call_from())))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+"""Masked tokens: how well a model names a token that is hidden from it, from all the others of its document.
+
+    PPL = exp(mean over hidden tokens of -ln p(token)),   ACC = share of them that the model finds likeliest      paper 003, A.3
+
+Tokens are hidden one at a time. The paper hides every token of a document, a forward each; a seeded sample gives the same
+number within its interval. Documents are drawn again for PPL's interval, because the tokens of one share its difficulty.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lengthwise.errors import require
+from lengthwise.tasks.perplexity import by_bucket
+
+# Scores of 0 and 1 -> (mean, low, high)
+Interval = Callable[[Sequence[float]], tuple[float, float, float]]
+
+
+@dataclass(frozen=True)
+class Score:
+    """What the hidden tokens of all documents came to; the ends are those of 95 % intervals."""
+
+    perplexity: float
+    perplexity_low: float
+    perplexity_high: float
+    accuracy: float
+    accuracy_low: float
+    accuracy_high: float
+    tokens: int  # hidden, over all documents
+
+
+def places(length: int, count: int, seed: str, edge: int = 0) -> list[int]:
+    """`count` of a document's tokens, each as likely as any other; the first and last `edge` ones are never taken."""
+    free = length - 2 * edge
+    require(1 <= count <= free, f"{count} tokens cannot be hidden in {length}, of which {max(0, free)} may be; ask for fewer")
+    return sorted(random.Random(seed).sample(range(edge, length - edge), count))
+
+
+def hidden_one_by_one(tokens: ArrayLike, where: Sequence[int], mask: int) -> NDArray[np.int64]:  # [hidden, length]
+    """A copy of the document for each place, with only that token hidden."""
+    copies = np.tile(np.asarray(tokens, dtype=np.int64), (len(where), 1))
+    copies[np.arange(len(where)), list(where)] = mask
+    return copies
+
+
+def score(nll: ArrayLike, right: ArrayLike, interval: Interval) -> Score:
+    """`nll` and `right` are [documents, hidden tokens]; `interval` is for the accuracy, Wilson's for example."""
+    hits = np.asarray(right, dtype=np.float64)
+    shape = np.shape(nll)
+    require(hits.shape == shape, f"{shape} likelihoods and {hits.shape} hits are not of the same hidden tokens")
+    require(bool(np.isin(hits, (0.0, 1.0)).all()), "a hidden token is named or not: its hit must be 0 or 1")
+    (whole,) = by_bucket(nll, [0, max(1, hits.shape[-1] if hits.ndim else 1)])
+    accuracy = interval(hits.ravel().tolist())
+    return Score(whole.perplexity, whole.low, whole.high, *accuracy, whole.tokens)
