@@ -18,7 +18,7 @@ from lengthwise.slots import Slots
 from tests.rows import Case, distances_of, keys_of
 
 TRAIN_LENGTH, LONGEST, HEADS = 64, 4096, 3
-FACTS = {"train_length": TRAIN_LENGTH, "key_size": 16, "rotary_size": 16}
+FACTS = {"train_length": TRAIN_LENGTH, "key_size": 16, "rotary_size": 16, "heads": 4}
 OWN = 10_000.0 ** (-torch.arange(8) / 8)
 # What a method needs beyond the facts of a model; a method not named here is built from its bare name
 ARGUMENTS = {

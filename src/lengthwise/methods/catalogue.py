@@ -13,6 +13,7 @@ from lengthwise.methods.positions.nope import Nope
 from lengthwise.methods.positions.ntk import Ntk
 from lengthwise.methods.positions.rerope import ReRoPE
 from lengthwise.methods.positions.streaming_llm import StreamingLLM
+from lengthwise.methods.positions.t5_bias import T5Bias
 from lengthwise.methods.positions.window import Window
 from lengthwise.methods.positions.yarn import Yarn
 from lengthwise.methods.similarity.cosscale import CosScale
@@ -50,6 +51,7 @@ CATALOGUE: dict[str, Callable[..., object]] = {
     "softmax_plus": SoftmaxPlus,
     "ssmax": SSMax,
     "streaming_llm": StreamingLLM,
+    "t5_bias": T5Bias,
     "window": Window,
     "yarn": Yarn,
     "yarn_factor": YarnFactor,

@@ -38,6 +38,7 @@ class Anatomy:
         turned = rotary._buffers.get("inv_freq") if rotary is not None else None
         found: dict[str, object] = {
             "train_length": self.train_length,
+            "heads": self.heads,
             "key_size": self.key_size,
             # GPT-NeoX and others rotate a part of each key only
             "rotary_size": self.key_size if turned is None else 2 * len(turned),
