@@ -17,6 +17,7 @@ BOX = Box(width=960, height=460, left=52, right=300, top=44, bottom=46)
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b8569a", "#c58a00", "#3fa0dd")
 REFERENCES = ("#1d2126", "#7d848c")  # of the lines that every chart has
 LABEL_ROOM = 15  # pixels between two names
+LETTER = 6.8  # pixels of a wide one
 STEPS = 4  # points a doubling of the position
 FIRST = 16  # tokens of the first point, which has the fewest
 
@@ -29,13 +30,14 @@ def chart(title: str, lines: Mapping[str, Array], references: int, train_length:
     looks = [(colour, False) for colour in REFERENCES[:references]]
     looks += [(COLOURS[k % len(COLOURS)], k >= len(COLOURS)) for k in range(len(lines) - references)]
     ends = _apart([y.at(curve[-1][1]) for curve in points.values()])
-    drawn = []
-    for (name, curve), (colour, dashed), end in zip(points.items(), looks, ends, strict=True):
+    drawn, labels = [], [f"{name}  {_number(curve[-1][1])}" for name, curve in points.items()]
+    for curve, label, (colour, dashed), end in zip(points.values(), labels, looks, ends, strict=True):
         path = line((x.at(at), y.at(value)) for at, value in curve)
         dash = ' stroke-dasharray="6 4"' if dashed else ""
         drawn.append(f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="2"{dash}/>')
-        drawn.append(_text(x.end + 8, end, f"{name}  {_number(curve[-1][1])}", "start", colour))
-    return _picture(title, x, y, [*_frame(x, y, train_length), *drawn])
+        drawn.append(_text(x.end + 8, end, label, "start", colour))
+    width = max(BOX.width, math.ceil(x.end + 16 + LETTER * max(map(len, labels))))
+    return _picture(title, x, width, [*_frame(x, y, train_length), *drawn])
 
 
 def positions(nll: Array) -> list[tuple[float, float]]:
@@ -101,9 +103,9 @@ def _text(x: float, y: float, words: str, anchor: str, colour: str = "#5d656e") 
     return f'<text x="{x:g}" y="{y + 4:g}" text-anchor="{anchor}" fill="{colour}">{escape(words)}</text>'
 
 
-def _picture(title: str, x: Axis, y: Axis, inside: list[str]) -> str:
-    size = f'width="{BOX.width}" height="{BOX.height}" viewBox="0 0 {BOX.width} {BOX.height}"'
+def _picture(title: str, x: Axis, width: int, inside: list[str]) -> str:
+    size = f'width="{width}" height="{BOX.height}" viewBox="0 0 {width} {BOX.height}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" font-family="system-ui, sans-serif" font-size="12">'
-    background = f'<rect width="{BOX.width}" height="{BOX.height}" fill="#fdfdfb"/>'
+    background = f'<rect width="{width}" height="{BOX.height}" fill="#fdfdfb"/>'
     words = f'<text x="{x.start:g}" y="18" font-size="14" fill="#1d2126">{escape(title)}</text>'
     return "\n".join([head, f"<title>{escape(title)}</title>", background, words, *inside, "</svg>"]) + "\n"
