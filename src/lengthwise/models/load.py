@@ -1,10 +1,11 @@
-"""Load a model and its tokenizer by directory, by hub name, or `embedded`, the model that ships with the package.
+"""Load a model and its tokenizer by directory, by hub name, by GGUF file, or `embedded`, the model that ships with the package.
 
-Safetensors only, nothing left uninitialised, clear refusals.
+Safetensors (or GGUF) only, nothing left uninitialised, clear refusals.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -31,13 +32,15 @@ def load(name: str, dtype: str = "auto", device: str | None = None, *, as_stored
         raise BadInput(f"dtype must be one of {', '.join(DTYPES)}, not {dtype!r}")
     if name == "embedded":
         name = str(EMBEDDED)
-    _check_directory(name)
-    source = name if Path(name).is_dir() else f"{name} from the hub (no such directory here)"
-    config = _said_plainly(source, lambda: _config(name))
-    model_class = _model_class(config)
+    where, file = _place(name)
+    source = name if Path(name).exists() else f"{name} from the hub (no such directory here)"
+    config = _said_plainly(source, lambda: _config(where, file))
+    model_class = _model_class(config, bool(file))
     # Weights of other shapes are let through here, because transformers would say which ones only in its log
-    options = {"use_safetensors": True, "ignore_mismatched_sizes": True, "output_loading_info": True}
-    model, report = _said_plainly(source, lambda: model_class.from_pretrained(name, dtype=DTYPES[dtype], **options))
+    options: dict[str, Any] = {"ignore_mismatched_sizes": True, "output_loading_info": True, **file}
+    if not file:
+        options["use_safetensors"] = True
+    model, report = _said_plainly(source, lambda: model_class.from_pretrained(where, dtype=DTYPES[dtype], **options))
     if missing := sorted(report.get("missing_keys", ())):
         raise BadInput(
             f"the checkpoint {name} lacks {len(missing)} weights of {model_class.__name__}, the first is {missing[0]}"
@@ -45,13 +48,29 @@ def load(name: str, dtype: str = "auto", device: str | None = None, *, as_stored
     if odd := sorted(report.get("mismatched_keys", ())):
         key, found, expected = odd[0]
         raise BadInput(f"the checkpoint {name} does not fit its config: {key} is {list(found)}, not {list(expected)}")
-    tokenizer = _said_plainly(f"the tokenizer of {name}", lambda: transformers.AutoTokenizer.from_pretrained(name))
+    tokenizer = _said_plainly(f"the tokenizer of {name}", lambda: transformers.AutoTokenizer.from_pretrained(where, **file))
+    if file:
+        # transformers notes the folder only
+        for module in model.modules():
+            if hasattr(module, "config"):
+                module.config._name_or_path = name
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     model = _said_plainly(f"{name} onto {device}", lambda: model.to(device)).eval()
     narrow = model.dtype == torch.bfloat16 or (model.dtype == torch.float16 and config.model_type not in T5_FAMILIES)
     if dtype == "auto" and narrow and device.startswith("cpu") and not as_stored:
         model = model.float()
     return model, tokenizer
+
+
+def _place(name: str) -> tuple[str, dict[str, str]]:
+    """What transformers takes: a directory or hub name, and for a GGUF file its name in the directory."""
+    path = Path(name)
+    if path.suffix == ".gguf" and path.is_file():
+        if importlib.util.find_spec("gguf") is None:
+            raise BadInput(f"reading {name} needs the package gguf; pip install 'lengthwise[gguf]'")
+        return str(path.parent), {"gguf_file": path.name}
+    _check_directory(name)
+    return name, {}
 
 
 def _check_directory(name: str) -> None:
@@ -79,15 +98,15 @@ def _files(path: Path, *patterns: str) -> list[str]:
     return sorted(found.name for pattern in patterns for found in path.glob(pattern))
 
 
-def _config(name: str) -> Any:
-    file = Path(name) / "config.json"
-    if file.is_file() and json.loads(file.read_text()).get("model_type") == gau_alpha.FAMILY:
+def _config(where: str, file: dict[str, str]) -> Any:
+    own = Path(where) / "config.json"
+    if not file and own.is_file() and json.loads(own.read_text()).get("model_type") == gau_alpha.FAMILY:
         gau_alpha.register()
-    return transformers.AutoConfig.from_pretrained(name)
+    return transformers.AutoConfig.from_pretrained(where, **file)
 
 
-def _model_class(config: Any) -> Any:
-    """The class the checkpoint was saved from, or the nearest task class."""
+def _model_class(config: Any, gguf: bool = False) -> Any:
+    """The class the checkpoint was saved from, or the nearest task class; a GGUF file tells none, and is made to generate."""
     if config.model_type == gau_alpha.FAMILY:
         return transformers.AutoModelForMaskedLM
     for architecture in getattr(config, "architectures", None) or ():
@@ -96,7 +115,7 @@ def _model_class(config: Any) -> Any:
             return found
     if config.is_encoder_decoder:
         return transformers.AutoModelForSeq2SeqLM
-    return transformers.AutoModel
+    return transformers.AutoModelForCausalLM if gguf else transformers.AutoModel
 
 
 def _said_plainly(what: str, load_it: Callable[[], Any]) -> Any:

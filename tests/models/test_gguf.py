@@ -1,0 +1,105 @@
+"""A Llama written as GGUF, loaded like any other model."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers as tf
+
+import lengthwise as lw
+from lengthwise.errors import BadInput
+from lengthwise.models.anatomy import anatomy_of
+from lengthwise.models.fingerprint import fingerprint_of
+from lengthwise.models.load import load
+from tests.conftest import DECODER_SIZES
+
+gguf = pytest.importorskip("gguf")
+
+NAMES = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+PARTS = {
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm",
+}
+VOCABULARY = ["<pad>", "<s>", "</s>", "a", "b", "c", "ab", "abc"]
+
+
+@pytest.fixture(scope="module")
+def llama() -> Any:
+    torch.manual_seed(0)
+    rope = {"rope_type": "default", "rope_theta": 10000.0}
+    return tf.LlamaForCausalLM(tf.LlamaConfig(**{**DECODER_SIZES, "vocab_size": len(VOCABULARY)}, rope_parameters=rope)).eval()
+
+
+@pytest.fixture(scope="module")
+def file(llama: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path: Path = tmp_path_factory.mktemp("gguf") / "tiny.gguf"
+    config, writer = llama.config, gguf.GGUFWriter(path, "llama")
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(10000.0)
+    writer.add_vocab_size(len(VOCABULARY))
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list(VOCABULARY)
+    writer.add_token_merges(["a b", "ab c"])
+    writer.add_token_types([3, 3, 3, 1, 1, 1, 1, 1])
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    for key, tensor in llama.state_dict().items():
+        writer.add_tensor(*as_stored(key.removesuffix(".weight"), tensor.numpy()))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def as_stored(key: str, values: np.ndarray) -> tuple[str, np.ndarray]:
+    """GGUF keeps the pairs of a rotation side by side."""
+    if key in NAMES:
+        return f"{NAMES[key]}.weight", values
+    _, _, layer, part = key.split(".", 3)
+    heads = {"self_attn.q_proj": 4, "self_attn.k_proj": 2}.get(part)
+    if heads:
+        rows = values.reshape(heads, 2, -1, values.shape[1])
+        values = np.ascontiguousarray(rows.swapaxes(1, 2).reshape(values.shape))
+    return f"blk.{layer}.{PARTS[part]}.weight", values
+
+
+def test_a_gguf_file_is_the_model_it_was_written_from(llama: Any, file: Path) -> None:
+    model, tokenizer = load(str(file))
+    ids = torch.tensor([[1, 3, 4, 5, 6, 7] * 12])
+    with torch.inference_mode():
+        torch.testing.assert_close(model(ids).logits, llama(ids).logits)
+        with lw.extend(model, "streaming_llm"), lw.extend(llama, "streaming_llm"):
+            torch.testing.assert_close(model(ids).logits, llama(ids).logits)
+    assert tokenizer("abcab").input_ids == [7, 6]
+    assert fingerprint_of(anatomy_of(model))["name"] == str(file)
+
+
+def test_what_cannot_be_read_is_said_in_one_line(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(file.read_bytes()[:500])
+    with pytest.raises(BadInput, match="cannot load"):
+        load(str(broken))
+    with pytest.raises(BadInput, match=r"no directory .*missing\.gguf"):
+        load(str(tmp_path / "missing.gguf"))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(BadInput, match=r"needs the package gguf; pip install 'lengthwise\[gguf\]'"):
+        load(str(file))
