@@ -16,11 +16,10 @@ import math
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from lengthwise.errors import BadInput, require
+from lengthwise.errors import require
+from lengthwise.methods import weights as weights_file
 
 
 class Clex(nn.Module):
@@ -60,7 +59,7 @@ class Clex(nn.Module):
         self.down = nn.Parameter(torch.zeros(self.pairs, width))
         nn.init.kaiming_uniform_(self.up, a=math.sqrt(5), generator=torch.Generator().manual_seed(seed))
         if weights is not None:
-            self.load(weights)
+            weights_file.load(self, weights, "CLEX weights", "to start from NTK")
 
     def frequencies(self, own: Tensor, length: int) -> Tensor:  # [pairs] -> [pairs]
         return self.at(own, max(1, math.ceil(length / self.train_length)))
@@ -109,13 +108,4 @@ class Clex(nn.Module):
         return f"{sizes}, log_scale={self.log_scale}, weights={self.weights}"
 
     def save(self, path: str | Path) -> None:
-        save_file({name: tensor.detach().contiguous() for name, tensor in self.state_dict().items()}, path)
-
-    def load(self, path: str | Path) -> None:
-        try:
-            self.load_state_dict(load_file(path))
-        except FileNotFoundError:
-            raise BadInput(f"no CLEX weights {path}; leave weights out to start from NTK") from None
-        except (OSError, SafetensorError, RuntimeError) as error:
-            reason = " ".join(str(error).split())
-            raise BadInput(f"{path} does not hold CLEX weights of this size: {reason}") from None
+        weights_file.save(self, path)

@@ -15,11 +15,10 @@ import math
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from lengthwise.errors import BadInput, require
+from lengthwise.errors import require
+from lengthwise.methods import weights as weights_file
 
 
 class T5Bias(nn.Module):
@@ -51,7 +50,7 @@ class T5Bias(nn.Module):
         self.bidirectional, self.weights = bidirectional, weights
         self.table = nn.Parameter(torch.zeros(buckets, heads))
         if weights is not None:
-            self.load(weights)
+            weights_file.load(self, weights, "table of biases", "to start at zero")
 
     def distance_bias(self, heads: int, radius: int) -> Tensor:  # [heads, 2 * radius + 1]
         fits = heads == self.heads
@@ -75,13 +74,4 @@ class T5Bias(nn.Module):
         return behind + torch.where(back < exact, back, far)
 
     def save(self, path: str | Path) -> None:
-        save_file({name: tensor.detach().contiguous() for name, tensor in self.state_dict().items()}, path)
-
-    def load(self, path: str | Path) -> None:
-        try:
-            self.load_state_dict(load_file(path))
-        except FileNotFoundError:
-            raise BadInput(f"no table of biases {path}; leave weights out to start at zero") from None
-        except (OSError, SafetensorError, RuntimeError) as error:
-            reason = " ".join(str(error).split())
-            raise BadInput(f"{path} does not hold a table of biases of this size: {reason}") from None
+        weights_file.save(self, path)

@@ -1,0 +1,26 @@
+"""Trainable methods keep what they learnt in a safetensors file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from lengthwise.errors import BadInput
+
+
+def save(module: nn.Module, path: str | Path) -> None:
+    save_file({name: tensor.detach().contiguous() for name, tensor in module.state_dict().items()}, path)
+
+
+def load(module: nn.Module, path: str | Path, what: str, without: str) -> None:
+    """`what` the file should hold; `without` says what leaving it out would mean."""
+    try:
+        module.load_state_dict(load_file(path))
+    except FileNotFoundError:
+        raise BadInput(f"no {what} {path}; leave weights out {without}") from None
+    except (OSError, SafetensorError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
+        raise BadInput(f"{path} does not hold {what} of this size: {reason}") from None
