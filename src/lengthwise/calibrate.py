@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 from torch import Tensor, nn
 
 from lengthwise.align import AlignInPass, AtSharpness, Ladder
@@ -23,12 +22,11 @@ from lengthwise.extend import Method, extend
 from lengthwise.measure import AttentionStatistics, Means, run_stack
 from lengthwise.methods.temperature.aligned import SCOPES, STATISTICS, Alignment, Calibrated
 from lengthwise.models.anatomy import Anatomy, anatomy_of
-from lengthwise.models.fingerprint import fingerprint_of
+from lengthwise.models.fingerprint import fingerprint_of, versions
 from lengthwise.progress import Tick, progress
 from lengthwise.search import GRID, Point, Search, grid_search, solve
 from lengthwise.tasks import TASKS
 from lengthwise.text import long_sequences, read_texts, shipped_prose, short_sequences
-from lengthwise.version import __version__
 
 SEARCHES = ("solve", "grid")
 Batch = dict[str, Tensor]
@@ -86,7 +84,8 @@ def calibrate(
         temperatures=tuple(found),
         model=fingerprint_of(anatomy),
         provenance={
-            **_made_with(anatomy),
+            **versions(),
+            "dtype": str(next(anatomy.stack.parameters()).dtype).removeprefix("torch."),
             "text": source,
             "sequences": sequences,
             "seed": seed,
@@ -181,15 +180,6 @@ class _Run:
         warnings.warn(
             f"no temperature brings {where}{more} to its training value; the nearest allowed one is kept", stacklevel=3
         )
-
-
-def _made_with(anatomy: Anatomy) -> dict[str, str]:
-    return {
-        "lengthwise": __version__,
-        "transformers": transformers.__version__,
-        "torch": torch.__version__,
-        "dtype": str(next(anatomy.stack.parameters()).dtype).removeprefix("torch."),
-    }
 
 
 def _path(search: Search) -> list[dict[str, Any]]:

@@ -10,10 +10,12 @@ import hashlib
 from typing import Any
 
 import torch
+import transformers
 
 from lengthwise.errors import BadInput
 from lengthwise.models.anatomy import Anatomy
 from lengthwise.models.load import EMBEDDED
+from lengthwise.version import __version__
 
 VALUES_A_TENSOR = 256
 
@@ -33,6 +35,11 @@ def fingerprint_of(anatomy: Anatomy) -> dict[str, Any]:
         "key_size": anatomy.key_size,
         "weights": digest.hexdigest()[:16],
     }
+
+
+def versions() -> dict[str, str]:
+    """Of what computed a number."""
+    return {"lengthwise": __version__, "transformers": transformers.__version__, "torch": str(torch.__version__)}
 
 
 def _name(anatomy: Anatomy) -> str:

@@ -6,13 +6,12 @@ import hashlib
 from typing import Any
 
 import torch
-import transformers
 from torch import nn
 
 from lengthwise.models.anatomy import unwrapped
+from lengthwise.models.fingerprint import versions
 from lengthwise.sweep.cells import Subject
 from lengthwise.text import shipped_prose
-from lengthwise.version import __version__
 
 VALUES_A_TENSOR = 64
 
@@ -31,8 +30,7 @@ def settings_of(subject: Subject) -> dict[str, Any]:
 
 def made_with(device: str) -> dict[str, str]:
     name = torch.cuda.get_device_name() if device.startswith("cuda") and torch.cuda.is_available() else device
-    versions = {"lengthwise": __version__, "transformers": transformers.__version__, "torch": str(torch.__version__)}
-    return {**versions, "device": name}
+    return {**versions(), "device": name}
 
 
 def dtype_of(model: nn.Module) -> str:
