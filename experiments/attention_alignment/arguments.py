@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from experiments.attention_alignment import contenders, material
-from lengthwise.errors import BadInput, require
+from lengthwise.errors import require
 from lengthwise.models.load import DTYPES
 
 LENGTHS = (512, 1024, 2048, 4096, 8192, 15000)
@@ -67,13 +67,3 @@ def given(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> d
 def _measuring(typed: Sequence[str]) -> str:
     """The call that measures what a page shows: with --page it is only written."""
     return shlex.join(word for word in typed if word != "--page")
-
-
-def exit_status(work: Callable[[], object]) -> int:
-    """0 done, 2 bad input with one line that says what is wrong."""
-    try:
-        work()
-    except BadInput as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 import lengthwise as lw
-from experiments.attention_alignment.together import Once
+from experiments.common.together import Once
 from lengthwise.errors import BadInput, require
 from lengthwise.files import write_whole
 from lengthwise.methods.temperature.aligned import SCOPES, STATISTICS

@@ -19,10 +19,11 @@ from torch import Tensor
 
 import lengthwise as lw
 from experiments.attention_alignment import contenders, material, paper
-from experiments.attention_alignment.arguments import Call, exit_status, given, parser_of
+from experiments.attention_alignment.arguments import Call, given, parser_of
 from experiments.attention_alignment.facts import facts_of, told
-from experiments.attention_alignment.markdown import table
-from experiments.attention_alignment.together import share_out
+from experiments.common.markdown import table
+from experiments.common.status import exit_status
+from experiments.common.together import share_out
 from lengthwise.errors import require
 from lengthwise.files import write_whole
 from lengthwise.models.anatomy import anatomy_of

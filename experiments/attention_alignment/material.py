@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from experiments.attention_alignment.together import Once
+from experiments.common.together import Once
 from experiments.embedded_model import books, held_out
 from lengthwise.errors import BadInput
 from lengthwise.files import write_whole

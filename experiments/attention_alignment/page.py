@@ -7,11 +7,11 @@ from typing import Any
 
 from experiments.attention_alignment import paper
 from experiments.attention_alignment.facts import told
-from experiments.attention_alignment.markdown import table
 from experiments.attention_alignment.must_show import Shown
 from experiments.attention_alignment.paired import Paired
 from experiments.attention_alignment.results import Results
 from experiments.attention_alignment.scopes import Comparison, by_default, verdict
+from experiments.common.markdown import table
 from lengthwise.records import Cell
 
 ABOUT = """Percent right with its 95 % interval. `none` is the model as it is, `truncate` reads the last {train} tokens, `log`

@@ -19,13 +19,14 @@ from typing import Any
 
 import lengthwise as lw
 from experiments.attention_alignment import material
-from experiments.attention_alignment.arguments import Call, exit_status, given, parser_of
+from experiments.attention_alignment.arguments import Call, given, parser_of
 from experiments.attention_alignment.contenders import calibrated_once, contenders, left_out, stages, temperatures
 from experiments.attention_alignment.facts import facts_of
 from experiments.attention_alignment.material import Asked, made_once
 from experiments.attention_alignment.outcome import write_outcome
 from experiments.attention_alignment.results import Results, made_with, materials, read_results
-from experiments.attention_alignment.together import TimeIsUp, at_most, share_out
+from experiments.common.status import exit_status
+from experiments.common.together import TimeIsUp, at_most, share_out
 from lengthwise.errors import BadInput
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.load import load

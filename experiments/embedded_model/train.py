@@ -26,7 +26,8 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 from transformers import T5ForConditionalGeneration
 
-from experiments.embedded_model import checkpoint, evaluation, mixture, vocabulary
+from experiments.common import checkpoint
+from experiments.embedded_model import evaluation, mixture, vocabulary
 from experiments.embedded_model.example import Example, Stock, stock
 from experiments.embedded_model.export import export
 from experiments.embedded_model.mixture import IGNORED, SOURCES, Chunk, Plan

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from experiments.attention_alignment.markdown import table
+from experiments.common.markdown import table
 from experiments.entropy_invariance.cells import Cell, Exam
 from experiments.entropy_invariance.paper import table_1
 from experiments.entropy_invariance.rows import ROWS, Row

@@ -21,8 +21,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from experiments.attention_alignment.arguments import exit_status
-from experiments.attention_alignment.markdown import table
+from experiments.common.markdown import table
+from experiments.common.status import exit_status
 from experiments.entropy_invariance.batches import Special
 from experiments.entropy_invariance.prose import Chapter, chapters, tokenizer_of
 from experiments.entropy_invariance.scoring import beginning

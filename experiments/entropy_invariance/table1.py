@@ -18,8 +18,8 @@ from typing import Any
 
 import torch
 
-from experiments.attention_alignment.arguments import exit_status
-from experiments.attention_alignment.together import TimeIsUp, at_most
+from experiments.common.status import exit_status
+from experiments.common.together import TimeIsUp, at_most
 from experiments.entropy_invariance import documents
 from experiments.entropy_invariance.cells import Exam, measure, read_cells, trained
 from experiments.entropy_invariance.configuration import LENGTH, Configuration

@@ -24,8 +24,8 @@ from typing import Any
 import torch
 
 import lengthwise as lw
-from experiments.attention_alignment.arguments import exit_status
-from experiments.embedded_model import checkpoint
+from experiments.common import checkpoint
+from experiments.common.status import exit_status
 from experiments.entropy_invariance.batches import Special, Windows, hidden, pose_positions, seeded
 from experiments.entropy_invariance.configuration import LENGTH, Configuration
 from experiments.entropy_invariance.prose import chapters, tokenizer_of

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 import lengthwise as lw
-from experiments.attention_alignment.together import Once, share_out
+from experiments.common.together import Once, share_out
 from experiments.rope_methods.contenders import ALIGNED, filled, split_aligned
 from lengthwise.tasks.perplexity import doubling
 

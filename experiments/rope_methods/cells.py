@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from experiments.attention_alignment.together import Once, share_out
+from experiments.common.together import Once, share_out
 from lengthwise.errors import BadInput, require
 from lengthwise.files import write_whole
 from lengthwise.likelihood import reencoded_nll, token_nll

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from experiments.attention_alignment.markdown import table
+from experiments.common.markdown import table
 from experiments.rope_methods import findings
 from experiments.rope_methods.contenders import ALIGNED, TEMPERATURES
 from experiments.rope_methods.findings import TARGET, Against

@@ -10,7 +10,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from experiments.attention_alignment.together import Once
+from experiments.common.together import Once
 from lengthwise.errors import BadInput
 from lengthwise.files import write_whole
 

@@ -20,8 +20,8 @@ from typing import Any
 
 from torch import Tensor
 
-from experiments.attention_alignment.arguments import exit_status
-from experiments.attention_alignment.together import TimeIsUp, at_most, share_out
+from experiments.common.status import exit_status
+from experiments.common.together import TimeIsUp, at_most, share_out
 from experiments.rope_methods import contenders
 from experiments.rope_methods.alignments import Alignments
 from experiments.rope_methods.cells import Cells, in_one_forward, make_gold

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from experiments.attention_alignment.together import Once, share_out
+from experiments.common.together import Once, share_out
 from lengthwise.errors import BadInput, require
 from lengthwise.files import write_whole
 

@@ -24,7 +24,7 @@ import lengthwise as lw
 from experiments.attention_alignment import contenders, dispersion, material, must_show, paper, retrieval, scopes
 from experiments.attention_alignment.paired import paired
 from experiments.attention_alignment.results import Results, read_results
-from experiments.attention_alignment.together import Once, TimeIsUp, at_most, share_out
+from experiments.common.together import Once, TimeIsUp, at_most, share_out
 from experiments.embedded_model import held_out
 from lengthwise.records import Record
 from lengthwise.records.locks import claim
