@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,15 @@ def test_alignment_run_and_page_are_left_behind(shown: tuple[Path, Shown]) -> No
 def test_a_demo_goes_on_where_it_was(shown: tuple[Path, Shown]) -> None:
     out, result = shown
     assert demo(out, plan=SMALL).records == result.records
+
+
+def test_the_full_demo_runs_with_all_its_tasks_and_methods(tmp_path: Path) -> None:
+    """At lengths of a test: 15,000 tokens take a GPU, or hours."""
+    short = replace(FULL, lengths=(256, 640), calibrated=(640,), samples=1)
+    cells = summarise(demo(tmp_path, plan=short).records)
+    methods = ("none", "truncate", "log", "pmax aligned", "entropy aligned")
+    assert {(cell.method, cell.task) for cell in cells} == {(m, t) for m in methods for t in ("passkey", "line", "topic")}
+    assert all(cell.mean == 1 for cell in cells if cell.length == 256)
 
 
 def test_the_plans_are_what_the_documents_promise() -> None:

@@ -12,12 +12,12 @@ import typer
 
 from lengthwise.errors import BadInput
 
-Model = Annotated[str, typer.Argument(metavar="MODEL", help="A directory, a hub name, or `embedded`.")]
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="A directory, a hub name, a GGUF file, or `embedded`.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Dtype = Annotated[str, typer.Option(help="auto, float32 or bfloat16.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, ...; by default a GPU if there is one.")]
 TrainLength = Annotated[int | None, typer.Option(help="Length the model was trained on; by default what its config says.")]
-Force = Annotated[bool, typer.Option(help="Accept an alignment made for another model.")]
+Force = Annotated[bool, typer.Option(help="Accept what was not made for this model.")]
 
 
 def say(line: str) -> None:
