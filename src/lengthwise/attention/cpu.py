@@ -8,7 +8,7 @@ every slot of the equation, returns statistics, and is differentiable. Both run 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
-from lengthwise.attention.bias import toeplitz
+from lengthwise.attention.bias import DistanceBias, toeplitz
 from lengthwise.attention.equation import Equation
 from lengthwise.attention.reference import reference
 from lengthwise.attention.statistics import RowStatistics, join
@@ -25,12 +25,15 @@ from lengthwise.attention.visible import Visible
 # One block of logits, in numbers: 256 queries of 8,192 keys. Larger blocks leave the cache of a CPU core; a GPU wants more.
 CPU_BLOCK = 2**21
 CUDA_BLOCK = 2**27
+WIDEST = 256  # values that SDPA's flash kernels take
 
 
 def why_not_fused(equation: Equation) -> str | None:
     """None when `fused` can compute the equation, else the reason in words."""
     if equation.dropout > 0:
         return "dropout is on"
+    if equation.query.is_cuda and equation.value.shape[-1] > WIDEST:
+        return f"the GPU's SDPA is slow for values of {equation.value.shape[-1]} numbers"
     if equation.bias is not None:
         if equation.query.device.type != "cpu":
             return "only the CPU's SDPA reads a Toeplitz view"
@@ -85,12 +88,15 @@ def blockwise(equation: Equation, statistics: bool = False) -> tuple[Tensor, Row
     """Exact attention over a few queries at a time; every slot, statistics, gradients."""
     if equation.needs_grad or equation.dropout > 0:
         return _differentiable(equation, statistics)
+    shape, equation = equation.query.shape[:3], _folded(equation)
     batch, heads, queries, _ = equation.query.shape
     output = equation.value.new_zeros(batch, heads, queries, equation.value.shape[-1])
     rows = [equation.query.new_full((batch, heads, queries), float("-inf"), dtype=torch.float32) for _ in range(2)]
     rows.append(equation.query.new_zeros((batch, heads, queries), dtype=torch.float32))
-    spare = _spare(equation) if statistics else output
-    for where, block in _blocks(equation):
+    wheres = _wheres(equation)
+    # A second buffer of a block's size, for weights beside their logits
+    spare = _buffer(equation, wheres) if statistics else output
+    for where, block in _blocks(equation, wheres):
         l_max = block.amax(-1, keepdim=True)
         block.sub_(l_max)
         weights = torch.exp(block, out=_view(spare, block.shape) if statistics else block)
@@ -106,7 +112,8 @@ def blockwise(equation: Equation, statistics: bool = False) -> tuple[Tensor, Row
         output.masked_fill_(empty[..., None], 0.0)
         for field, nothing in zip(rows, (float("-inf"), float("-inf"), 0.0), strict=True):
             field.masked_fill_(empty, nothing)
-    return output, RowStatistics(*rows) if statistics else None
+    found = RowStatistics(*(field.view(shape) for field in rows)) if statistics else None
+    return output.view(*shape, output.shape[-1]), found
 
 
 def scan(equation: Equation, inverse_temperatures: Tensor) -> RowStatistics:  # fields [temperatures, batch, heads, queries]
@@ -114,11 +121,15 @@ def scan(equation: Equation, inverse_temperatures: Tensor) -> RowStatistics:  # 
 
     `inverse_temperatures` is broadcastable to [temperatures, batch, heads, queries] and takes the place of the equation's own.
     """
-    shape = (inverse_temperatures.shape[0], *equation.query.shape[:3])
-    g = inverse_temperatures.float().expand(shape)
+    whole = (inverse_temperatures.shape[0], *equation.query.shape[:3])
+    g = inverse_temperatures.float().expand(whole)
+    equation = _folded(replace(equation, inverse_temperature=None))
+    shape = (whole[0], *equation.query.shape[:3])
+    g = g.reshape(shape)
     fields = [equation.query.new_empty(shape, dtype=torch.float32) for _ in range(3)]
-    spare = _spare(equation)
-    for where, block in _blocks(replace(equation, inverse_temperature=None)):
+    wheres = _wheres(equation)
+    spare = _buffer(equation, wheres)
+    for where, block in _blocks(equation, wheres):
         l_max = block.amax(-1)
         block.sub_(l_max[..., None])
         weights = _view(spare, block.shape)
@@ -133,7 +144,21 @@ def scan(equation: Equation, inverse_temperatures: Tensor) -> RowStatistics:  # 
     empty = (equation.visible.count == 0)[:, None].expand(shape)
     for field, nothing in zip(fields, (float("-inf"), float("-inf"), 0.0), strict=True):
         field.masked_fill_(empty, nothing)
-    return RowStatistics(*fields)
+    return RowStatistics(*(field.view(whole) for field in fields))
+
+
+def _folded(equation: Equation) -> Equation:
+    """Entries of a batch that share one mask as further heads of one entry: few large products instead of many small ones."""
+    batch, heads = equation.query.shape[:2]
+    visible, g, bias = equation.visible, equation.inverse_temperature, equation.bias
+    if batch == 1 or len(visible.start) > 1 or (visible.hidden is not None and len(visible.hidden) > 1):
+        return equation
+    query, key, value = (tensor.flatten(0, 1)[None] for tensor in (equation.query, equation.key, equation.value))
+    if g is not None:
+        g = g.expand(batch, heads, -1).flatten(0, 1)[None]
+    if bias is not None:
+        bias = DistanceBias(bias.table.repeat(batch, 1))
+    return replace(equation, query=query, key=key, value=value, inverse_temperature=g, bias=bias)
 
 
 @dataclass(frozen=True)
@@ -143,29 +168,63 @@ class _Where:
     batch: int
     heads: slice
     rows: slice
-    keys: slice
+    keys: slice  # all that any of the rows sees
+    whole: bool  # every row sees all of them
+    first: int  # position of the first row
+    last: int
 
     @property
     def index(self) -> tuple[int, slice, slice]:
         return self.batch, self.heads, self.rows
 
+    @property
+    def size(self) -> int:
+        """Numbers of its logits."""
+        return math.prod(part.stop - part.start for part in (self.heads, self.rows, self.keys))
 
-def _blocks(equation: Equation) -> Iterator[tuple[_Where, Tensor]]:
+    def by_heads(self, equation: Equation) -> list[_Where]:
+        """Itself, a few heads at a time."""
+        group, heads = equation.group, self.heads.stop
+        groups = CUDA_BLOCK * heads // max(1, self.size * group) if equation.query.is_cuda else 1
+        step = group * max(1, groups)
+        return [replace(self, heads=slice(h, min(h + step, heads))) for h in range(0, heads, step)]
+
+
+def _blocks(equation: Equation, wheres: Sequence[_Where]) -> Iterator[tuple[_Where, Tensor]]:
     """Blocks of masked logits, [heads, queries, keys], the queries reversed; keys that no row of a block sees are left out."""
     query = equation.query.float() * (equation.scale if _scaled_later(equation) else _scale(equation).float())
-    batch, heads, queries, _ = query.shape
-    at_once, step = _block_shape(equation)
     # One buffer for all blocks: fresh ones would cost a CPU more in page faults than in arithmetic
-    scratch = query.new_empty(at_once * step * equation.visible.keys)
+    scratch = _buffer(equation, wheres)
+    for where in wheres:
+        visible = equation.visible.entry(where.batch).rows(where.rows.start, where.rows.stop)
+        yield where, _logits(equation, query, where, visible, scratch)
+
+
+def _buffer(equation: Equation, wheres: Sequence[_Where]) -> Tensor:
+    return equation.query.new_empty(max((where.size for where in wheres), default=0), dtype=torch.float32)
+
+
+def _wheres(equation: Equation) -> list[_Where]:
+    """All blocks. Each has whole groups of heads, so that a key head is read once."""
+    # On the host: asking a GPU for one number a block would keep it waiting
+    seen, (batch, heads, queries, _) = equation.visible.cpu, equation.query.shape
+    step, found = _rows_at_once(equation), []
     for b in range(batch):
-        visible = equation.visible.entry(b)
-        bounds = _bounds(visible, step)
-        for h in range(0, heads, at_once):
-            for first, (low, high) in zip(range(0, queries, step), bounds, strict=True):
-                if high > low:
-                    rows = slice(first, min(first + step, queries))
-                    where = _Where(b, slice(h, h + at_once), rows, slice(low, high))
-                    yield where, _logits(equation, query, where, visible.rows(rows.start, rows.stop), scratch)
+        entry = seen.entry(b)
+        blocks = [_block(b, heads, entry.rows(first, first + step), first) for first in range(0, queries, step)]
+        found += [part for block in blocks if block is not None for part in block.by_heads(equation)]
+    return found
+
+
+def _block(batch: int, heads: int, rows: Visible, first: int) -> _Where | None:
+    real = rows.count[0] > 0
+    if not bool(real.any()):
+        return None
+    start, stop = rows.start[0], rows.stop[0]
+    low, high = int(start[real].min()), int(stop[real].max())
+    whole = rows.hidden is None and bool((start <= low).all()) and bool((stop >= high).all())
+    where = slice(first, first + rows.queries)
+    return _Where(batch, slice(0, heads), where, slice(low, high), whole, int(rows.position[0]), int(rows.position[-1]))
 
 
 def _logits(equation: Equation, query: Tensor, where: _Where, visible: Visible, scratch: Tensor) -> Tensor:
@@ -177,15 +236,14 @@ def _logits(equation: Equation, query: Tensor, where: _Where, visible: Visible, 
     if equation.bias is None:
         torch.bmm(reversed_query, key, out=logits)
     else:
-        low, high, own = where.keys.start, where.keys.stop, visible.position
-        line = equation.bias.line(low - int(own[-1]), high - 1 - int(own[0]))[where.heads].float()
+        low, high = where.keys.start, where.keys.stop
+        line = equation.bias.line(low - where.last, high - 1 - where.first)[where.heads].float()
         if g is not None and equation.one_temperature_a_head:
             line = line * _of_rows(g, where)
-        torch.baddbmm(toeplitz(line, own.shape[0], high - low), reversed_query, key, out=logits)
+        torch.baddbmm(toeplitz(line, visible.queries, high - low), reversed_query, key, out=logits)
         if _scaled_later(equation) and g is not None:
             logits.mul_(_of_rows(g, where).flip(-1)[..., None])
-    inside = bool((visible.start <= where.keys.start).all() and (visible.stop >= where.keys.stop).all())
-    if not inside or visible.hidden is not None:
+    if not where.whole:
         hidden = ~visible.mask(where.keys.start, where.keys.stop)[0].flip(0)
         logits.masked_fill_(hidden, torch.finfo(logits.dtype).min)
     return logits
@@ -214,37 +272,23 @@ def _scale(equation: Equation) -> Tensor:
     return scale if g is None else (scale * g)[..., None]
 
 
-def _spare(equation: Equation) -> Tensor:
-    """A second buffer of a block's size, for weights beside their logits."""
-    at_once, step = _block_shape(equation)
-    return equation.query.new_empty(at_once * step * equation.visible.keys, dtype=torch.float32)
-
-
 def _scaled_later(equation: Equation) -> bool:
     # g reaches the bias through its line only while it is one number a head
     return equation.bias is not None and not equation.one_temperature_a_head
 
 
-def _block_shape(equation: Equation) -> tuple[int, int]:
-    """(heads at once, queries at once), whole groups of heads so that each key head is read once."""
-    keys, group = max(equation.visible.keys, 1), equation.group
-    if equation.query.is_cuda:
-        step = max(1, min(equation.visible.queries, 1024, CUDA_BLOCK // (keys * group)))
-        return group * max(1, CUDA_BLOCK // (keys * group * step)), step
-    return group, max(1, min(equation.visible.queries, 256, CPU_BLOCK // (keys * group)))
-
-
-def _bounds(visible: Visible, step: int) -> list[tuple[int, int]]:
-    """For every block of `step` queries, the keys that any of its rows sees."""
-    seen = visible.count[0] > 0
-    start = torch.split(torch.where(seen, visible.start[0], visible.keys), step)
-    stop = torch.split(torch.where(seen, visible.stop[0], 0), step)
-    return [(int(a.min()), int(b.max())) for a, b in zip(start, stop, strict=True)]
+def _rows_at_once(equation: Equation) -> int:
+    keys, queries = max(equation.visible.keys, 1), equation.visible.queries
+    if not equation.query.is_cuda:
+        return max(1, min(queries, 256, CPU_BLOCK // (keys * equation.group)))
+    # No more rows than each sees keys: they would see together what is hidden from most of them
+    width = max(128, int(equation.visible.cpu.count.max()))
+    return max(1, min(queries, 1024, width, CUDA_BLOCK // (keys * equation.group)))
 
 
 def _differentiable(equation: Equation, statistics: bool) -> tuple[Tensor, RowStatistics | None]:
     """The reference on a few queries at a time, recomputed in the backward pass so that no block's weights are kept."""
-    _, step = _block_shape(equation)
+    step = _rows_at_once(equation)
     step = max(1, step // max(1, equation.query.shape[0] * equation.key.shape[1]))
     outputs, rows = [], []
     for first in range(0, equation.visible.queries, step):

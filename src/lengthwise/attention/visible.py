@@ -89,6 +89,14 @@ class Visible:
         return self.position.shape[-1]
 
     @cached_property
+    def cpu(self) -> Visible:
+        """The same runs in the host's memory."""
+        if self.position.device.type == "cpu":
+            return self
+        start, stop, position = (tensor.cpu() for tensor in (self.start, self.stop, self.position))
+        return Visible(start, stop, position, self.keys, None if self.hidden is None else self.hidden.cpu())
+
+    @cached_property
     def count(self) -> Tensor:
         """n, the number of keys each row sees: [batch or 1, queries]."""
         if self.hidden is None:

@@ -37,7 +37,9 @@ def eager_attention_forward(
     **_: Any,
 ) -> tuple[Tensor, Tensor]:
     """transformers' `eager`: every weight written down."""
-    logits = query @ key.transpose(2, 3) * scaling
+    # CosScale makes logits of hundreds, which 8 bits would round to whole numbers
+    with torch.autocast(query.device.type, enabled=False):
+        logits = query.float() @ key.float().transpose(2, 3) * scaling
     for added in (position_bias, attention_mask):
         logits = logits if added is None else logits + added
     weights = logits.softmax(-1, dtype=torch.float32).to(value.dtype)
