@@ -288,12 +288,12 @@ def _rows_at_once(equation: Equation) -> int:
 
 def _differentiable(equation: Equation, statistics: bool) -> tuple[Tensor, RowStatistics | None]:
     """The reference on a few queries at a time, recomputed in the backward pass so that no block's weights are kept."""
-    step = _rows_at_once(equation)
-    step = max(1, step // max(1, equation.query.shape[0] * equation.key.shape[1]))
-    outputs, rows = [], []
+    rows = equation.query.shape[0] * equation.query.shape[1]
+    step = max(1, (CUDA_BLOCK if equation.query.is_cuda else CPU_BLOCK) // max(1, rows * equation.visible.keys))
+    outputs, found = [], []
     for first in range(0, equation.visible.queries, step):
         block = equation.rows(first, min(first + step, equation.visible.queries))
         output, row = checkpoint(reference, block, use_reentrant=False)
         outputs.append(output)
-        rows.append(row)
-    return torch.cat(outputs, 2), join(rows, 2) if statistics else None
+        found.append(row)
+    return torch.cat(outputs, 2), join(found, 2) if statistics else None

@@ -306,3 +306,8 @@ def test_bad_calls_are_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> N
     mask = torch.ones(1, 1, 4, 4, dtype=torch.bool)
     with pytest.raises(BadInput, match="infoscale counts real tokens"):
         tiny(normalisation="infoscale")(ids(4), attention_mask=mask)
+
+
+def test_the_bias_is_made_where_the_model_is() -> None:
+    unit = tiny(positions="alibi").model.layers[0].attention.to("meta")
+    assert unit.compute_bias(3, 4).device.type == "meta"

@@ -109,9 +109,11 @@ class GAUAlphaAttention(nn.Module):
         self, query_length: int, key_length: int, device: torch.device | None = None, past_seen_tokens: int = 0
     ) -> Tensor:  # [1, 1, queries, keys]
         """ALiBi's -slope |distance|, in the form in which T5 offers its learned bias."""
+        slope = self.relative_attention_bias.weight
+        device = slope.device if device is None else device
         own = torch.arange(query_length, device=device) + past_seen_tokens
         distance = torch.arange(key_length, device=device) - own[:, None]
-        return -self.relative_attention_bias.weight.to(distance.device) * distance.abs()[None, None]
+        return -slope.to(device) * distance.abs()[None, None]
 
 
 def inverse_temperature(config: Any, tokens: Tensor) -> Tensor | None:
