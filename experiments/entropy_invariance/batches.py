@@ -1,7 +1,7 @@
 """Training batches as a function of the step, on any device: a run that is taken up again sees what it would have seen.
 
-Windows of a chapter between [CLS] and [SEP]; 15 % of their tokens are asked for, of which 80 % are hidden, 10 % replaced by any
-token and 10 % left as they are (BERT). PoSE moves the second part of a window to a later place.
+Windows of a chapter between [CLS] and [SEP]; 15 % of their tokens are asked for, the same number in each, of which 80 % are
+hidden, 10 % replaced by any token and 10 % left as they are (BERT). PoSE moves the second part of a window to a later place.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from torch import Tensor
 from experiments.entropy_invariance.prose import Chapter
 from lengthwise.errors import require
 
-IGNORED = -100
 ASKED, HIDDEN, REPLACED = 0.15, 0.8, 0.1
 
 
@@ -64,14 +63,15 @@ def seeded(device: str, *numbers: int) -> torch.Generator:
     return torch.Generator(device).manual_seed(seed % 2**63)
 
 
-def hidden(ids: Tensor, special: Special, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """(inputs, labels), both [batch, length]."""
-    asked, how = (torch.rand(ids.shape, generator=generator, device=ids.device) for _ in range(2))
-    wanted = (asked < ASKED) & (ids != special.cls) & (ids != special.sep)
-    any_token = torch.randint(special.vocabulary, ids.shape, generator=generator, device=ids.device)
-    inputs = torch.where(wanted & (how < HIDDEN), special.mask, ids)
-    inputs = torch.where(wanted & (how >= HIDDEN) & (how < HIDDEN + REPLACED), any_token, inputs)
-    return inputs, torch.where(wanted, ids, IGNORED)
+def hidden(ids: Tensor, special: Special, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    """The inputs [batch, length], and the places and tokens asked for, both [batch, asked]; never the first or last token."""
+    inner = ids.shape[1] - 2
+    draws = {"generator": generator, "device": ids.device}
+    where = 1 + torch.rand(len(ids), inner, **draws).topk(max(1, round(ASKED * inner))).indices
+    targets, how = ids.gather(1, where), torch.rand(where.shape, **draws)
+    any_token = torch.randint(special.vocabulary, where.shape, **draws)
+    left = torch.where(how < HIDDEN + REPLACED, any_token, targets)
+    return ids.scatter(1, where, torch.where(how < HIDDEN, special.mask, left)), where, targets
 
 
 def pose_positions(batch: int, length: int, target: int, generator: torch.Generator) -> Tensor:  # [batch, length]

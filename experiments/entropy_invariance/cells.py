@@ -6,10 +6,11 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+from experiments.common.together import Once, share_out
 from experiments.entropy_invariance.batches import Special
 from experiments.entropy_invariance.prose import Chapter
 from experiments.entropy_invariance.rows import Row
@@ -28,11 +29,12 @@ CELLS, EXAM = "cells.jsonl", "exam.json"
 
 @dataclass(frozen=True)
 class Cell:
-    """One row of the table at one length."""
+    """One row of the tables at one length."""
 
     method: str
-    cos: bool
-    info: bool
+    cos: float | None
+    law: str | None
+    released: bool
     length: int  # tokens of an input
     model: str  # folder of the model
     weights: str  # its fingerprint
@@ -43,7 +45,7 @@ class Cell:
 
     @property
     def row(self) -> Row:
-        return Row(self.method, self.cos, self.info)
+        return Row(self.method, self.cos, self.law, self.released)
 
     @property
     def key(self) -> tuple[Row, int]:
@@ -88,34 +90,65 @@ def measure(
     exam: Exam,
     device: str,
 ) -> None:
-    """Measures what is not there yet, model by model; rows whose model is not trained are left out."""
-    lines = AppendOnly(folder / CELLS, Cell)
-    for name in dict.fromkeys(row.configuration.name for row in rows if trained(models, row)):
-        own = [row for row in rows if row.configuration.name == name]
-        wanted = [(row, length) for length in lengths for row in own if (row, length) not in lines.lines]
-        if not wanted:
-            continue
-        model, tokenizer = load(str(models / name / "export"), device=device)
-        weights = fingerprint_of(anatomy_of(model))["weights"]
+    """Measures what is not there yet, method by method; rows whose model is not trained are left out.
+
+    Several processes share the work.
+    """
+    lines, loaded = AppendOnly(folder / CELLS, Cell), Loaded(models, device)
+    groups: dict[tuple[str, str], list[tuple[Row, int]]] = {}
+    for row in (row for row in rows if trained(models, row)):
+        groups.setdefault((row.configuration.name, row.method), []).extend((row, length) for length in lengths)
+
+    def missing(group: list[tuple[Row, int]]) -> list[tuple[Row, int]]:
+        lines.refresh()
+        return [key for key in group if key not in lines.lines]
+
+    def make(name: str, group: list[tuple[Row, int]]) -> None:
+        model, special, weights = loaded.of(name)
         _refuse_another(name, weights, list(lines.lines.values()))
-        for row, length in wanted:
-            lines.append([_measured(model, Special.of(tokenizer), weights, row, length, documents, exam.count)])
+        for row, length in missing(group):
+            lines.append([_measured(model, special, weights, row, length, documents, exam.count)])
             print(f"{row.label}, {length} tokens: {_said(lines.lines[row, length].score)}", flush=True)
+
+    share_out(
+        [
+            Once(folder / f".claim-{name}-{method}", lambda group=group: not missing(group), partial(make, name, group))
+            for (name, method), group in groups.items()
+        ]
+    )
+
+
+class Loaded:
+    """The model that was asked for last."""
+
+    def __init__(self, models: Path, device: str) -> None:
+        self.models, self.device, self.name = models, device, ""
+        self.found: tuple[Any, Special, str]
+
+    def of(self, name: str) -> tuple[Any, Special, str]:
+        """The model, its special tokens and its fingerprint."""
+        if name != self.name:
+            model, tokenizer = load(str(self.models / name / "export"), device=self.device)
+            # PyTorch's fused kernels are slow where values are twelve times as wide as keys
+            model.set_attn_implementation("eager")
+            self.name, self.found = name, (model, Special.of(tokenizer), fingerprint_of(anatomy_of(model))["weights"])
+        return self.found
 
 
 def _measured(
     model: Any, special: Special, weights: str, row: Row, length: int, documents: Sequence[Chapter], count: int
 ) -> Cell:
     begun = time.perf_counter()
+    spec = row.spec(length, anatomy_of(model).train_length)
     # Short inputs have fewer tokens to hide
-    found = answers(model, documents, length, min(count, length - 2), special, row.spec)
+    found = answers(model, documents, length, min(count, length - 2), special, spec)
     seconds = round(time.perf_counter() - begun, 2)
     return Cell(
         **asdict(row),
         length=length,
         model=row.configuration.name,
         weights=weights,
-        spec=row.spec,
+        spec=spec,
         seconds=seconds,
         **asdict(found),
     )
@@ -124,7 +157,7 @@ def _measured(
 def _refuse_another(name: str, weights: str, cells: Sequence[Cell]) -> None:
     others = {cell.weights for cell in cells if cell.model == name} - {weights}
     if others:
-        raise BadInput(f"{name} was trained again since it was measured; give another --name for the new table")
+        raise BadInput(f"{name} was trained again since it was measured; give another --name for the new tables")
 
 
 def _said(score: Score) -> str:

@@ -20,15 +20,20 @@ class Configuration:
     positions: str = "rope"
     pose: int | None = None  # PoSE's target length
     method: str | None = None  # a spec that is in place while the model is trained
+    alibi_slope: float | None = None  # another one than ALiBi's own
 
     def __post_init__(self) -> None:
         turns = self.positions == "rope" or self.pose is None
         require(turns, f"PoSE moves rotary positions, and a model with {self.positions} has none")
+        slopes = self.positions == "alibi" or self.alibi_slope is None
+        require(slopes, f"a slope of {self.alibi_slope} is for ALiBi, and this model has {self.positions}; ask for alibi")
 
     @property
     def name(self) -> str:
         """Of its folder."""
         parts = [self.positions]
+        if self.alibi_slope is not None:
+            parts.append(f"slope{self.alibi_slope:g}")
         if self.cos_scale is not None:
             parts.append(f"cos{self.cos_scale:g}")
         if self.normalisation != "softmax":
@@ -47,4 +52,6 @@ class Configuration:
 
     def model_config(self, length: int, **sizes: Any) -> GAUAlphaConfig:
         own = {"cos_scale": self.cos_scale, "normalisation": self.normalisation, "positions": self.positions}
+        if self.alibi_slope is not None:
+            own["alibi_slope"] = self.alibi_slope
         return GAUAlphaConfig(**{"num_hidden_layers": LAYERS, "max_position_embeddings": length, **own, **sizes})

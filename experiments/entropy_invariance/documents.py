@@ -34,6 +34,7 @@ def chosen(model: Any, chapters: Sequence[Chapter], longest: int, count: int, wi
 @torch.inference_mode()
 def feature(model: Any, chapter: Chapter, tokens: int, window: int) -> Array:  # [hidden size]
     """The mean state of the first tokens, read in windows of the training length."""
+    window = min(window, tokens)
     ids = torch.from_numpy(chapter.tokens[: tokens // window * window]).view(-1, window)
     return np.asarray(model.model(ids.to(model.device)).last_hidden_state.double().mean((0, 1)).cpu().numpy())
 

@@ -10,8 +10,9 @@ A name is a spec with places to fill, because what suits 2,048 tokens does not s
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
+from experiments.common import places
 from lengthwise.errors import require
 from lengthwise.methods.temperature.aligned import SCOPES, STATISTICS
 
@@ -40,20 +41,8 @@ NAMES = tuple(name for stage in STAGES for name in stage)
 def filled(name: str, length: int, train_length: int) -> str:
     """The spec at one length; an alignment stays by its name, without braces."""
     factor = max(1.0, length / train_length)
-    values: Mapping[str, float] = {
-        "factor": factor,
-        "leak": 2 * factor - 1,
-        "train": train_length,
-        "half": train_length // 2,
-    }
-
-    def value(found: re.Match[str]) -> str:
-        place = found[1]
-        known = ", ".join([*values, *ALIGNED])
-        require(place in values or place in ALIGNED, f"{name!r} has an unknown place {{{place}}}; known are {known}")
-        return place if place in ALIGNED else f"{values[place]:.10g}"
-
-    return re.sub(r"\{([^}]*)\}", value, name)
+    values = {"factor": factor, "leak": 2 * factor - 1, "train": train_length, "half": train_length // 2}
+    return places.filled(name, {**values, **{one: one for one in ALIGNED}})
 
 
 def split_aligned(name: str) -> tuple[str, str | None]:

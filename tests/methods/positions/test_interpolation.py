@@ -32,6 +32,18 @@ def test_a_factor_of_one_changes_nothing_and_any_other_does() -> None:
     assert not Interpolation(1.5).leaves_alone(1)
 
 
+def test_as_released_keys_turn_faster_instead_of_slower() -> None:
+    own = torch.tensor([1.0, 0.5, 0.0625])
+    assert Interpolation(8, as_released=True).frequencies(own, 4096).tolist() == [8.0, 4.0, 0.5]
+    # A token stands where eight times as many tokens would put it in the model's own rotation
+    places = torch.arange(5, dtype=torch.float64)
+    angles = places[:, None] * Interpolation(8, as_released=True).frequencies(own, 1).double()
+    for place, row in enumerate(angles.tolist()):
+        assert row == [8 * place * theta for theta in (1.0, 0.5, 0.0625)]
+    assert Interpolation(1, as_released=True).leaves_alone(10**6)
+    assert not Interpolation(4, as_released=True).leaves_alone(1)
+
+
 @pytest.mark.parametrize("factor", [0.99, 0, -2, float("nan"), float("inf")])
 def test_a_factor_below_one_is_refused(factor: float) -> None:
     with pytest.raises(BadInput, match=f"interpolation needs factor >= 1, not {factor}"):

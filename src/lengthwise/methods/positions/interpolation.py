@@ -2,7 +2,8 @@
 
     theta'_i = theta_i / s                                          Chen et al. 2023
 
-Short inputs are squeezed as well: a model reads them as well as before only after fine-tuning.
+Short inputs are squeezed as well: a model reads them as well as before only after fine-tuning. `as_released` multiplies, as the
+code released with paper 003 does by mistake: it makes that paper's row of Table 1 again, and nothing else.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ from lengthwise.errors import require
 @dataclass(frozen=True)
 class Interpolation:
     factor: float
+    as_released: bool = False
 
     def __post_init__(self) -> None:
         fits = 1 <= self.factor < math.inf
         require(fits, f"interpolation needs factor >= 1, not {self.factor}: inputs get that many times longer")
 
     def frequencies(self, own: Tensor, length: int) -> Tensor:  # [pairs] -> [pairs]
-        return own / self.factor
+        return own * self.factor if self.as_released else own / self.factor
 
     def leaves_alone(self, length: int) -> bool:
         return self.factor == 1

@@ -1,0 +1,78 @@
+"""Draws the figures of paper 003 from what was measured, and perplexity against length, which the paper has as numbers only.
+
+    python -m experiments.entropy_invariance.figures --out runs/gau
+
+Needs no model: OUT/<model>/losses.jsonl (train), peak.json (peak), figures.npz (matrices) and tables/cells.jsonl (tables) are
+enough, and what is not there is left out. Writes OUT/figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.common.status import exit_status
+from experiments.entropy_invariance import curves, heatmaps, matrices
+from experiments.entropy_invariance.canvas import save
+from experiments.entropy_invariance.cells import read_cells
+from experiments.entropy_invariance.configuration import Configuration
+from experiments.entropy_invariance.rows import ROWS
+from experiments.entropy_invariance.tables import Call
+from experiments.entropy_invariance.train import Loss
+from lengthwise.errors import BadInput
+from lengthwise.records.append_only import read_lines
+
+FORMATS = ("png", "svg")
+
+
+def run(out: Path, name: str = Call.name, kind: str = FORMATS[0]) -> list[Path]:
+    """The files that are written."""
+    wanted: dict[str, Callable[[], Any]] = {}
+    if losses := _losses(out):
+        wanted["figure_2_3"] = lambda: curves.figure_2_3(losses)
+    if (file := out / "peak.json").is_file():
+        document = json.loads(file.read_text())
+        wanted["figure_4"] = lambda: curves.figure_4(document)
+    if (file := out / matrices.FILE).is_file():
+        with np.load(file) as kept:
+            arrays = dict(kept)
+        wanted |= {
+            f"figure_{number}": (lambda draw=draw: draw(arrays))
+            for number, draw in ((5, heatmaps.figure_5), (6, heatmaps.figure_6), (7, heatmaps.figure_7))
+            if any(key.startswith(f"{number}-") for key in arrays)
+        }
+    if cells := {cell.key: cell for cell in read_cells(out / name)}:
+        wanted["perplexity"] = lambda: curves.perplexities(cells)
+    if not wanted:
+        raise BadInput(f"nothing is measured in {out} yet: run train, tables, peak or matrices with --out {out} first")
+    files = [out / "figures" / f"{one}.{kind}" for one in wanted]
+    for file, draw in zip(files, wanted.values(), strict=True):
+        save(draw(), file)
+    return files
+
+
+def _losses(out: Path) -> dict[Configuration, list[Loss]]:
+    """Of the models of the tables, by their configurations."""
+    curves = {
+        one: read_lines(out / one.name / "losses.jsonl", Loss) for one in dict.fromkeys(row.configuration for row in ROWS)
+    }
+    return {one: curve for one, curve in curves.items() if any(loss.kind == "training" for loss in curve)}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True, help="folder of what was measured")
+    parser.add_argument("--name", default=Call.name, help="folder of the tables within it")
+    parser.add_argument("--format", dest="kind", choices=FORMATS, default=FORMATS[0])
+    given: dict[str, Any] = vars(parser.parse_args())
+    return exit_status(lambda: print(*run(**given), sep="\n"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
