@@ -1,4 +1,4 @@
-"""Alignments on top of position methods, each calibrated once for a length, on stories that are not scored."""
+"""Alignments on top of position methods, each calibrated once for a length, on text that is not scored."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from torch import Tensor
 
 import lengthwise as lw
 from experiments.common.together import Once, share_out
@@ -21,7 +19,7 @@ class Alignments:
 
     model: Any
     tokenizer: Any
-    held_out: Tensor  # [tokens]
+    text: str  # not scored
     train_length: int
     folder: Path
 
@@ -40,8 +38,6 @@ class Alignments:
     def _make(self, base: str, aligned: str, length: int, file: Path) -> None:
         statistic, scope = ALIGNED[aligned]
         beyond = [edge for edge in doubling(self.train_length, length) if edge > self.train_length]
-        # Without the first token, which the tokenizer puts before a text by itself
-        text = self.tokenizer.decode(self.held_out[1:], skip_special_tokens=False)
         alignment = lw.calibrate(
             self.model,
             self.tokenizer,
@@ -49,7 +45,7 @@ class Alignments:
             statistic=statistic,
             scope=scope,
             train_length=self.train_length,
-            text=text,
+            text=self.text,
             method=base,
             show_progress=False,
         )

@@ -39,7 +39,7 @@ def charts(results: Results, length: int) -> dict[str, str]:
 
 
 def _shown(results: Results, name: str, length: int) -> str:
-    return name if name == GOLD else results.spec(name, length)
+    return results.reencoding.name if name == GOLD else results.spec(name, length)
 
 
 def _temperature(name: str) -> bool:

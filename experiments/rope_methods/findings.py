@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from experiments.rope_methods.arrays import Array
 from experiments.rope_methods.contenders import ALIGNED, PLAIN, TEMPERATURES, YARN, YARN_BARE, parts, split_aligned
 from experiments.rope_methods.results import Results, Row
 from lengthwise.report.words import listed
@@ -54,6 +57,22 @@ def best(results: Results, length: int) -> Best | None:
     return Best(length, first, rows.get(PLAIN), reached)
 
 
+def unchanged(results: Results, length: int) -> list[str] | None:
+    """The methods that are exactly the plain model on every token; None where that is not asked of them."""
+    plain = results.nll(PLAIN, length) if PLAIN in results.methods(length) else None
+    if plain is None or length > results.train_length:
+        return None
+    others = [name for name in results.methods(length) if name != PLAIN]
+    return [name for name in others if np.array_equal(plain, _measured(results, name, length))]
+
+
+def changed(results: Results, length: int) -> list[Against]:
+    """The other ones against the plain model."""
+    same = unchanged(results, length)
+    others = [name for name in results.methods(length) if same is not None and name not in (PLAIN, *same)]
+    return [_against(results, length, name, PLAIN) for name in others]
+
+
 def combinations(results: Results, length: int) -> list[Against]:
     """Every combination against the better of its parts."""
     known = results.methods(length)
@@ -83,6 +102,12 @@ def calibrated(results: Results, length: int) -> list[Against]:
         return []
     names = [name for name in known if name == YARN_BARE or split_aligned(name)[1] is not None]
     return [_against(results, length, name, YARN) for name in names]
+
+
+def _measured(results: Results, name: str, length: int) -> Array:
+    nll = results.nll(name, length)
+    assert nll is not None
+    return nll
 
 
 def _against(results: Results, length: int, method: str, other: str) -> Against:

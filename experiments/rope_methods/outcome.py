@@ -21,13 +21,16 @@ FORMAT = "lengthwise.experiments.rope_methods/1"
 def write_outcome(folder: Path, results: Results, facts: Mapping[str, Any]) -> str:
     """Writes rope_methods.json, rope_methods.md and the pictures; returns the page."""
     refused = read_refused(folder)
-    pictures = {name: svg for length in results.lengths for name, svg in charts(results, length).items()}
-    text = page(results, facts, refused, list(pictures))
+    # Where most curves are one and the same there is nothing to see
+    lengths = [length for length in results.lengths if findings.unchanged(results, length) is None]
+    pictures = {name: svg for length in lengths for name, svg in charts(results, length).items()}
+    text = page(results, facts, refused, list(pictures), _passkey(folder))
     document = {
         "format": FORMAT,
         **facts,
         "refused": refused,
         "rows": [asdict(row) for length in results.lengths for row in results.rows(length)],
+        "unchanged": [_unchanged(results, length) for length in results.lengths if length not in lengths],
         "best": [_best(one) for length in results.lengths if (one := findings.best(results, length)) is not None],
         "combinations": [_against(one) for length in results.lengths for one in findings.combinations(results, length)],
         "temperatures": [
@@ -43,6 +46,17 @@ def write_outcome(folder: Path, results: Results, facts: Mapping[str, Any]) -> s
     write_whole(folder / "rope_methods.json", json.dumps(document, indent=1) + "\n")
     write_whole(folder / "rope_methods.md", text)
     return text
+
+
+def _passkey(folder: Path) -> str | None:
+    """The page of `passkey` in the same folder, without its title."""
+    file = folder / "passkey" / "passkey.md"
+    return file.read_text().partition("\n")[2].strip() if file.exists() else None
+
+
+def _unchanged(results: Results, length: int) -> dict[str, Any]:
+    same = findings.unchanged(results, length) or []
+    return {"length": length, "methods": same, "of": len(results.methods(length)) - 1}
 
 
 def _best(one: findings.Best) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,19 +39,28 @@ class Refused:
 
     def instead(self, spec: str, length: int, work: Once) -> Once:
         """The same work, done also when it is refused."""
-        key = refusal(spec, length)
 
         def make() -> None:
-            try:
+            with self.noted(spec, length):
                 work.make()
-            except BadInput as error:
-                say(f"refused: {error}")
-                self.met.add(key)
-                self._write(key, str(error))
-            else:
-                self._write(key, None)
 
-        return replace(work, done=lambda: key in self.met or work.done(), make=make)
+        return replace(work, done=lambda: self.has(spec, length) or work.done(), make=make)
+
+    def has(self, spec: str, length: int) -> bool:
+        return refusal(spec, length) in self.met
+
+    @contextmanager
+    def noted(self, spec: str, length: int) -> Iterator[None]:
+        """A refusal ends what is done inside, and is noted; success takes back an earlier one."""
+        key = refusal(spec, length)
+        try:
+            yield
+        except BadInput as error:
+            say(f"refused: {error}")
+            self.met.add(key)
+            self._write(key, str(error))
+        else:
+            self._write(key, None)
 
     def _write(self, key: str, why: str | None) -> None:
         kept = {other: reason for other, reason in read_refused(self.folder).items() if other != key}

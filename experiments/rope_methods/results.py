@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from experiments.rope_methods.cells import Array, Cell, read_cells, read_gold, read_nll
+from experiments.rope_methods.arrays import Array
+from experiments.rope_methods.cells import Cell, read_cells, read_nll
 from experiments.rope_methods.contenders import NAMES
+from experiments.rope_methods.gold import Reencoding
 from lengthwise.tasks.perplexity import Bucket, Ratio, by_bucket, compared, doubling
 
 GOLD = "re-encoding"
@@ -30,16 +32,19 @@ class Row:
 class Results:
     """Read from a folder; likelihoods are kept once read.
 
-    No story is longer than the training length, and each is told without the others: stretches of that length count as
-    independent in all intervals.
+    `stretch` tokens of a stream count as independent of the next ones in all intervals; without it only streams do.
     """
 
-    def __init__(self, folder: Path, streams: int, train_length: int) -> None:
-        self.folder, self.streams, self.train_length = folder, streams, train_length
+    def __init__(self, folder: Path, streams: int, reencoding: Reencoding, stretch: int | None) -> None:
+        self.folder, self.streams, self.reencoding, self.stretch = folder, streams, reencoding, stretch
         self.cells = {cell.key: cell for cell in read_cells(folder)}
         self._nll: dict[tuple[str, int], Array | None] = {}
         self._ratios: dict[tuple[str, str, int, int | None], Ratio] = {}
         self._rows: dict[int, list[Row]] = {}
+
+    @property
+    def train_length(self) -> int:
+        return self.reencoding.window
 
     @cached_property
     def lengths(self) -> list[int]:
@@ -58,7 +63,7 @@ class Results:
         key = method, length
         if key not in self._nll:
             gold = method == GOLD
-            self._nll[key] = read_gold(self.folder, self.streams, length) if gold else read_nll(self.folder, self.cells[key])
+            self._nll[key] = self._gold(length) if gold else read_nll(self.folder, self.cells[key])
         return self._nll[key]
 
     def ratio(self, method: str, other: str, length: int, last: int | None = None) -> Ratio:
@@ -68,7 +73,7 @@ class Results:
             ours, theirs = self.nll(method, length), self.nll(other, length)
             assert ours is not None
             assert theirs is not None
-            self._ratios[key] = compared(ours[:, :last], theirs[:, :last], self.train_length)
+            self._ratios[key] = compared(ours[:, :last], theirs[:, :last], self.stretch)
         return self._ratios[key]
 
     def rows(self, length: int) -> list[Row]:
@@ -78,7 +83,7 @@ class Results:
         return self._rows[length]
 
     def _made_rows(self, length: int) -> list[Row]:
-        gold = [self._row(GOLD, GOLD, None, length)] if self.nll(GOLD, length) is not None else []
+        gold = [self._row(GOLD, self.reencoding.name, None, length)] if self.nll(GOLD, length) is not None else []
         cells: list[Cell] = [self.cells[method, length] for method in self.methods(length)]
         rows = [self._row(cell.method, cell.spec, cell.seconds, length) for cell in cells]
         return gold + sorted(rows, key=lambda row: row.whole.perplexity)
@@ -90,6 +95,13 @@ class Results:
         against = beyond = None
         if gold is not None and method != GOLD:
             against = self.ratio(method, GOLD, length)
-            beyond = compared(nll[:, train:], gold[:, train:], train) if length > train else None
-        (whole,) = by_bucket(nll, [0, length], train)
-        return Row(method, spec, length, whole, by_bucket(nll, doubling(train, length), train), against, beyond, seconds)
+            beyond = compared(nll[:, train:], gold[:, train:], self.stretch) if length > train else None
+        (whole,) = by_bucket(nll, [0, length], self.stretch)
+        return Row(method, spec, length, whole, by_bucket(nll, self._edges(length), self.stretch), against, beyond, seconds)
+
+    def _edges(self, length: int) -> list[int]:
+        """The training length and its doublings, and the other lengths that were measured."""
+        return sorted({*doubling(self.train_length, length), *(other for other in self.lengths if other < length)})
+
+    def _gold(self, length: int) -> Array | None:
+        return self.reencoding.read(self.folder, self.streams, length)

@@ -16,8 +16,10 @@ import pytest
 import torch
 
 import lengthwise as lw
-from experiments.rope_methods import cells, chart, contenders, findings, stories, streams
-from experiments.rope_methods.cells import Cell, Cells, make_gold, read_cells, read_gold, read_nll
+from experiments.rope_methods import chart, comparison, contenders, findings, gold, stories, streams, telling
+from experiments.rope_methods.arrays import save_array
+from experiments.rope_methods.cells import Cell, Cells, read_cells, read_nll
+from experiments.rope_methods.gold import Reencoding
 from experiments.rope_methods.outcome import write_outcome
 from experiments.rope_methods.results import GOLD, Results
 from lengthwise.likelihood import reencoded_nll, token_nll
@@ -57,7 +59,7 @@ def finished(model: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_story_is_cut_where_it_ends() -> None:
-    ends = streams.Ends(1, frozenset([2]))
+    ends = telling.Ends(1, frozenset([2]))
     assert ends.story([1, 7, 8, 1, 9]) == [1, 7, 8]
     assert ends.story([1, 7, 2, 1, 9]) == [1, 7, 2]
     assert ends.story([1, 7, 8, 9]) == [1, 7, 8, 9]
@@ -69,19 +71,19 @@ def test_tokens_are_sampled_at_temperature_one() -> None:
     with torch.no_grad():
         first = model(input_ids=torch.tensor([[1]])).logits[0, -1].double().softmax(-1)
     count = 4000
-    drawn = Counter(row[-1] for row in streams.stories(model, streams.Ends(1, frozenset()), 2, seed=3, count=count))
+    drawn = Counter(row[-1] for row in telling.stories(model, telling.Ends(1, frozenset()), 2, seed=3, count=count))
     for token, share in enumerate(first.tolist()):
         # A story that is over at once has its beginning only, which counts as the token that ends it
         assert abs(drawn[token] / count - share) < 5 * math.sqrt(share / count) + 1e-3
 
 
 def test_stories_keep_within_the_training_length() -> None:
-    model, ends = teller(), streams.Ends(1, frozenset([2]))
-    told = streams.stories(model, ends, TRAIN, seed=0)
+    model, ends = teller(), telling.Ends(1, frozenset([2]))
+    told = telling.stories(model, ends, TRAIN, seed=0)
     assert all(story[0] == 1 and 1 not in story[1:] and 2 not in story[1:-1] and len(story) <= TRAIN for story in told)
     assert len({len(story) for story in told}) > 3
-    assert told == streams.stories(model, ends, TRAIN, seed=0)
-    assert told != streams.stories(model, ends, TRAIN, seed=1)
+    assert told == telling.stories(model, ends, TRAIN, seed=0)
+    assert told != telling.stories(model, ends, TRAIN, seed=1)
 
 
 def test_a_cache_changes_nothing() -> None:
@@ -97,23 +99,23 @@ def test_a_cache_changes_nothing() -> None:
             while (draw := draw - shares[token]) >= 0:
                 token += 1
             row.append(token)
-    ends = streams.Ends(1, frozenset([2]))
-    assert streams.stories(model, ends, TRAIN, seed=5, count=6) == [ends.story(row) for row in told]
+    ends = telling.Ends(1, frozenset([2]))
+    assert telling.stories(model, ends, TRAIN, seed=5, count=6) == [ends.story(row) for row in told]
 
 
 def test_a_longer_stream_begins_with_the_shorter_one_and_a_second_call_needs_no_model(tmp_path: Path) -> None:
     model, file = teller(), tmp_path / "streams.json"
-    short = streams.kept_streams(model, MADE, 40, file)
+    short = telling.told_streams(model, MADE, 40, file)
     assert short.shape == (STREAMS + 1, 40)
-    long = streams.kept_streams(model, MADE, 2000, file)
+    long = telling.told_streams(model, MADE, 2000, file)
     assert torch.equal(long[:, :40], short)
     assert len({tuple(row) for row in short.tolist()}) == STREAMS + 1
-    assert torch.equal(streams.kept_streams(None, MADE, 2000, file), long)
+    assert torch.equal(telling.told_streams(None, MADE, 2000, file), long)
     with pytest.raises(lw.BadInput, match="was begun with another seed: 0 then, 1 now"):
-        streams.kept_streams(model, streams.Made("digest", "float32", TRAIN, 1, STREAMS), 40, file)
+        telling.told_streams(model, streams.Made("digest", "float32", TRAIN, 1, STREAMS), 40, file)
     file.write_text("{}")
     with pytest.raises(lw.BadInput, match="not a file of streams"):
-        streams.kept_streams(model, MADE, 40, file)
+        telling.told_streams(model, MADE, 40, file)
 
 
 def test_places_are_filled_for_each_length() -> None:
@@ -177,17 +179,18 @@ def test_cells_hold_the_likelihoods_of_one_forward(finished: Path) -> None:
 
 
 def test_gold_is_the_same_in_parts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(cells, "PART", 25)
+    monkeypatch.setattr(gold, "PART", 25)
     ids = torch.randint(3, 380, (2, 81), generator=torch.Generator().manual_seed(0))
     model, said = teller(), []
-    make_gold(model, ids, 80, TRAIN, tmp_path, said.append)
-    gold = read_gold(tmp_path, 2, 80)
-    assert gold is not None
-    assert np.allclose(gold, reencoded_nll(model, ids, TRAIN).numpy(), atol=1e-5)
+    exact = Reencoding(TRAIN)
+    exact.make(model, ids, 80, tmp_path, said.append)
+    found = exact.read(tmp_path, 2, 80)
+    assert found is not None
+    assert np.allclose(found, reencoded_nll(model, ids, TRAIN).numpy(), atol=1e-5)
     assert len(said) == 2 * 4
-    make_gold(None, ids, 80, TRAIN, tmp_path, said.append)
+    exact.make(None, ids, 80, tmp_path, said.append)
     assert len(said) == 2 * 4
-    assert read_gold(tmp_path, 3, 80) is None
+    assert exact.read(tmp_path, 3, 80) is None
 
 
 def test_refusals_are_listed_with_their_reason_and_an_alignment_needs_a_longer_length(finished: Path) -> None:
@@ -207,13 +210,13 @@ def test_a_second_call_measures_only_what_is_missing(
     before = (out / "cells.jsonl").read_text()
     (gold,) = {path.stat().st_mtime_ns for path in (out / "gold").glob("0-*.npy")}
     asked: list[object] = []
-    real = stories.in_one_forward
+    real = comparison.in_one_forward
 
     def counted(model: Any, ids: Any, length: int, method: Any, train_length: int) -> Any:
         asked.append((method, length))
         return real(model, ids, length, method, train_length)
 
-    monkeypatch.setattr(stories, "in_one_forward", counted)
+    monkeypatch.setattr(comparison, "in_one_forward", counted)
     stories.compare(options(model, out, "none", "log", lengths=(LONG,)))
     assert asked == [("log", LONG)]
     assert (out / "cells.jsonl").read_text().startswith(before)
@@ -239,15 +242,15 @@ def known_results(folder: Path, levels: dict[str, float], within: dict[str, floa
     `within` are other levels for the tokens up to the training length.
     """
     randomness = np.random.default_rng(0)
-    gold = torch.from_numpy(randomness.exponential(1.0, (2, 64)))
+    told = torch.from_numpy(randomness.exponential(1.0, (2, 64)))
     all_cells = Cells(folder)
     for stream in (0, 1):
-        cells._save(folder / "gold" / f"{stream}-0-64.npy", gold[stream])
+        save_array(folder / "gold" / f"{stream}-0-64.npy", told[stream])
     for name, level in levels.items():
-        nll = gold + level + 0.01 * torch.from_numpy(randomness.normal(size=gold.shape)) * (level != 0)
+        nll = told + level + 0.01 * torch.from_numpy(randomness.normal(size=told.shape)) * (level != 0)
         nll[:, :16] += (within or levels)[name] - level
         all_cells.once(name, contenders.filled(name, 64, 16), 64, lambda nll=nll: (nll, 0.5)).make()
-    return Results(folder, 2, 16)
+    return Results(folder, 2, Reencoding(16), stretch=16)
 
 
 def test_findings_follow_from_the_numbers(tmp_path: Path) -> None:
@@ -306,6 +309,7 @@ def test_findings_follow_from_the_numbers(tmp_path: Path) -> None:
         "dtype": "float32",
         "seed": 0,
         "streams": 2,
+        "source": "stories",
         "train_length": 16,
         "missing": 0,
     }
