@@ -63,6 +63,12 @@ class Exam:
     documents: list[str]  # names of chapters
     count: int  # tokens hidden in each
     longest: int
+    tokens_each: int | None = None  # an input has so many for each hidden one; None hides one alone
+
+    @property
+    def together(self) -> str:
+        """How many at once, in words."""
+        return "one at a time" if self.tokens_each is None else f"one in {self.tokens_each} tokens at a time"
 
     @classmethod
     def read(cls, folder: Path) -> Exam | None:
@@ -107,7 +113,7 @@ def measure(
         model, special, weights = loaded.of(name)
         _refuse_another(name, weights, list(lines.lines.values()))
         for row, length in missing(group):
-            lines.append([_measured(model, special, weights, row, length, documents, exam.count)])
+            lines.append([_measured(model, special, weights, row, length, documents, exam)])
             print(f"{row.label}, {length} tokens: {_said(lines.lines[row, length].score)}", flush=True)
 
     share_out(
@@ -136,12 +142,12 @@ class Loaded:
 
 
 def _measured(
-    model: Any, special: Special, weights: str, row: Row, length: int, documents: Sequence[Chapter], count: int
+    model: Any, special: Special, weights: str, row: Row, length: int, documents: Sequence[Chapter], exam: Exam
 ) -> Cell:
     begun = time.perf_counter()
     spec = row.spec(length, anatomy_of(model).train_length)
     # Short inputs have fewer tokens to hide
-    found = answers(model, documents, length, min(count, length - 2), special, spec)
+    found = answers(model, documents, length, min(exam.count, length - 2), special, spec, exam.tokens_each)
     seconds = round(time.perf_counter() - begun, 2)
     return Cell(
         **asdict(row),

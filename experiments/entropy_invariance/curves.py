@@ -10,8 +10,8 @@ import numpy as np
 
 from experiments.entropy_invariance.canvas import blank
 from experiments.entropy_invariance.configuration import Configuration
+from experiments.entropy_invariance.losses import Loss
 from experiments.entropy_invariance.rows import METHODS, Row, fourfold
-from experiments.entropy_invariance.train import Loss
 from experiments.entropy_invariance.verdicts import Cells, lengths
 from lengthwise.methods.similarity.cosscale import peak
 
@@ -33,14 +33,14 @@ def figure_2_3(losses: Losses) -> Any:
         "Tuned, with CosScale": {one: curve for one, curve in tuned.items() if one.cos_scale is not None},
         "Tuned, without": {one: curve for one, curve in tuned.items() if one.cos_scale is None},
     }
-    figure = blank(15, 4.6)
+    figure = blank(15, 5.6)
     for axes, (title, own) in zip(figure.subplots(1, len(panels)), panels.items(), strict=True):
         for at, (one, curve) in enumerate(sorted(own.items(), key=lambda pair: _place(pair[0]))):
             _loss(axes, one, curve, _colour(one, at))
         axes.set(title=title, xlabel="step", ylabel="training loss, nats")
         _quiet(axes)
         if own:
-            axes.legend(frameon=False, fontsize=7)
+            axes.legend(frameon=False, fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2)
     return figure
 
 

@@ -21,12 +21,9 @@ from experiments.common.status import exit_status
 from experiments.entropy_invariance import curves, heatmaps, matrices
 from experiments.entropy_invariance.canvas import save
 from experiments.entropy_invariance.cells import read_cells
-from experiments.entropy_invariance.configuration import Configuration
-from experiments.entropy_invariance.rows import ROWS
+from experiments.entropy_invariance.losses import read_losses
 from experiments.entropy_invariance.tables import Call
-from experiments.entropy_invariance.train import Loss
 from lengthwise.errors import BadInput
-from lengthwise.records.append_only import read_lines
 
 FORMATS = ("png", "svg")
 
@@ -34,7 +31,7 @@ FORMATS = ("png", "svg")
 def run(out: Path, name: str = Call.name, kind: str = FORMATS[0]) -> list[Path]:
     """The files that are written."""
     wanted: dict[str, Callable[[], Any]] = {}
-    if losses := _losses(out):
+    if losses := read_losses(out):
         wanted["figure_2_3"] = lambda: curves.figure_2_3(losses)
     if (file := out / "peak.json").is_file():
         document = json.loads(file.read_text())
@@ -55,14 +52,6 @@ def run(out: Path, name: str = Call.name, kind: str = FORMATS[0]) -> list[Path]:
     for file, draw in zip(files, wanted.values(), strict=True):
         save(draw(), file)
     return files
-
-
-def _losses(out: Path) -> dict[Configuration, list[Loss]]:
-    """Of the models of the tables, by their configurations."""
-    curves = {
-        one: read_lines(out / one.name / "losses.jsonl", Loss) for one in dict.fromkeys(row.configuration for row in ROWS)
-    }
-    return {one: curve for one, curve in curves.items() if any(loss.kind == "training" for loss in curve)}
 
 
 def main() -> int:

@@ -3,34 +3,49 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from experiments.common.markdown import table
 from experiments.entropy_invariance.cells import Cell, Exam
+from experiments.entropy_invariance.configuration import Configuration
 from experiments.entropy_invariance.findings import Findings
+from experiments.entropy_invariance.losses import Loss
 from experiments.entropy_invariance.order import agreement
 from experiments.entropy_invariance.rows import TABLES, Row
 from experiments.entropy_invariance.verdicts import Cells, Verdict, lengths
 from lengthwise.tasks.perplexity import Ratio
 
 ABOUT = """Masked-token prediction by GAU-alpha, 6 layers, trained at length 64 on Chinese novels; {count} tokens of each of
-{documents} held-out chapters are hidden, one at a time. In brackets 95 % intervals: documents drawn again for perplexity,
+{documents} held-out chapters are hidden, {together}. In brackets 95 % intervals: documents drawn again for perplexity,
 Wilson's for accuracy. The paper's models were trained on patents and began with pretrained layers, so levels differ and only
 the order of rows can be compared; its released baselines carry faults, ours are the methods as their own papers define them."""
 ORDER = """Two rows at one length are a pair. It is confirmed or refuted where our interval of their ratio of perplexities, on
 the same hidden tokens, excludes 1, and undecided where it does not; pairs that the paper prints as equal are left out. Ranks
 are ours / the paper's among the rows measured, 1 the best."""
 SCALES = "The best S of each length is chosen by the same tokens as its interval, which therefore flatters it a little."
+MODELS = "Cross-entropy in nats at the last step: of the training batches, with dropout, and of held-out windows of 64 tokens."
 RELEASED = """Rows with the faults of the code that the paper's numbers come from, beside the method as defined and the paper.
 Distance: the mean over the lengths of how far ln(perplexity / plain GAU's), at most 500 each, is from the paper's."""
 
 
-def page(cells: Cells, exam: Exam, missing: Sequence[Row], findings: Findings) -> str:
-    parts = ["# Entropy invariance: Tables 1, 2, 3, 9 and 10", ABOUT.format(count=exam.count, documents=len(exam.documents))]
-    if missing:
-        names = ", ".join(f"`{name}`" for name in sorted({row.configuration.name for row in missing}))
-        parts.append(f"**Unfinished**: {len(missing)} rows wait for models that are not trained: {names}.")
+@dataclass(frozen=True)
+class Origin:
+    """Where the cells come from."""
+
+    exam: Exam
+    machine: Mapping[str, str]  # what measured them
+    losses: Mapping[Configuration, Sequence[Loss]]
+    missing: int  # cells
+
+
+def page(cells: Cells, origin: Origin, findings: Findings) -> str:
+    exam = origin.exam
+    about = ABOUT.format(count=exam.count, documents=len(exam.documents), together=exam.together)
+    parts = ["# Entropy invariance: Tables 1, 2, 3, 9 and 10", about]
+    parts.append("\n".join(f"- {key}: {value}" for key, value in origin.machine.items()))
+    if origin.missing:
+        parts.append(f"**Unfinished**: {origin.missing} cells are missing. The same commands go on.")
     parts += ["## What came out", _answers(cells, findings)]
     main = [*TABLES["1"], *TABLES["10"]]
     parts += ["## Tables 1 and 10: perplexity", _table(cells, main, perplexity=True)]
@@ -39,10 +54,20 @@ def page(cells: Cells, exam: Exam, missing: Sequence[Row], findings: Findings) -
     parts += ["## The order of methods", ORDER, _standings(findings, lengths(cells))]
     laws = list(dict.fromkeys([*TABLES["2"], *TABLES["3"]]))
     parts += ["## Tables 2 and 3: InfoScale against softmax plus", _both(cells, laws)]
-    parts += ["InfoScale's perplexity over softmax plus's:", _verdicts(findings.laws)]
-    parts += ["## Table 9: which S", _both(cells, TABLES["9"]), SCALES, _best(findings)]
+    parts += ["InfoScale's perplexity over softmax plus's:", _verdicts(findings.laws)] if findings.laws else []
+    parts += ["## Table 9: which S", _both(cells, TABLES["9"]), *([SCALES, _best(findings)] if findings.best_scales else [])]
     parts += ["## As released", RELEASED, _nearer(findings), _released(cells, findings)]
+    parts += ["## Models", MODELS, _models(origin.losses)] if origin.losses else []
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _models(losses: Mapping[Configuration, Sequence[Loss]]) -> str:
+    rows = []
+    for one, curve in losses.items():
+        last = {point.kind: point for point in curve}
+        numbers = (f"{last[kind].loss:.3f}" if kind in last else "" for kind in ("training", "held out"))
+        rows.append([f"`{one.name}`", f"{max(point.step for point in curve):,}", *numbers])
+    return table(["model", "steps", "training", "held out"], rows)
 
 
 def _answers(cells: Cells, findings: Findings) -> str:

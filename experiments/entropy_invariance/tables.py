@@ -3,7 +3,7 @@
     python -m experiments.entropy_invariance.tables --data data --out runs/gau --minutes 9
 
 OUT is the folder of `train`. What is measured lies in OUT/<name>, with tables.json and tables.md; the same command goes on
-where it stopped. Rows whose model is not trained are named on the page. --page only writes it.
+where it stopped, and several at once share the work. Rows whose model is not trained are left out. --page only writes the page.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import argparse
 import json
 import math
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +21,21 @@ import torch
 from experiments.common.status import exit_status
 from experiments.common.together import TimeIsUp, at_most
 from experiments.entropy_invariance import documents
-from experiments.entropy_invariance.cells import Exam, measure, read_cells, trained
+from experiments.entropy_invariance.cells import Exam, measure, read_cells
 from experiments.entropy_invariance.configuration import LENGTH, Configuration
 from experiments.entropy_invariance.findings import Findings
-from experiments.entropy_invariance.page import page
+from experiments.entropy_invariance.losses import read_losses
+from experiments.entropy_invariance.page import Origin, page
 from experiments.entropy_invariance.paper import LENGTHS
 from experiments.entropy_invariance.prose import Chapter, chapters, tokenizer_of
 from experiments.entropy_invariance.rows import METHODS, ROWS, TABLES, Row
 from lengthwise.errors import BadInput, require
 from lengthwise.files import write_whole
 from lengthwise.models.load import load
+from lengthwise.sweep.settings import made_with
 
 FORMAT = "lengthwise.experiments.entropy_invariance/2"
+MACHINE = "made_with.json"
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,7 @@ class Call:
     methods: tuple[str, ...] = tuple(METHODS)
     documents: int = 10
     count: int = 100  # tokens hidden in each document
+    tokens_each: int | None = 512  # of an input for each token hidden in it
     window: int = LENGTH  # tokens that a document's feature is read in at a time
     minutes: float = math.inf
     device: str | None = None
@@ -71,10 +75,11 @@ def run(call: Call) -> str:
         try:
             with at_most(call.minutes):
                 exam, chosen = examined(call, device)
+                write_whole(call.folder / MACHINE, json.dumps(made_with(device), indent=1) + "\n")
                 measure(call.folder, call.out, call.rows, call.lengths, chosen, exam, device)
         except TimeIsUp:
             print("time is up; the same command goes on", flush=True)
-    return write(call.folder, [row for row in call.rows if not trained(call.out, row)])
+    return write(call)
 
 
 def examined(call: Call, device: str) -> tuple[Exam, list[Chapter]]:
@@ -86,26 +91,32 @@ def examined(call: Call, device: str) -> tuple[Exam, list[Chapter]]:
         require(base.is_dir(), f"the test documents are chosen by the plain model, which is not trained in {call.out}")
         model, _ = load(str(base), device=device)
         chosen = documents.chosen(model, list(everything.values()), longest, call.documents, call.window)
-        exam = Exam([one.name for one in chosen], call.count, longest)
+        exam = Exam([one.name for one in chosen], call.count, longest, call.tokens_each)
         exam.write(call.folder)
-    same = (len(exam.documents), exam.count) == (call.documents, call.count) and longest <= exam.longest
-    asked = f"{len(exam.documents)} documents of {exam.longest} tokens with {exam.count} hidden"
-    require(same, f"{call.folder} holds tables of {asked}; ask for the same, or give another --name")
+    same = exam == replace(exam, count=call.count, tokens_each=call.tokens_each) and len(exam.documents) == call.documents
+    asked = f"{len(exam.documents)} documents of {exam.longest} tokens with {exam.count} hidden, {exam.together}"
+    require(
+        same and longest <= exam.longest, f"{call.folder} holds tables of {asked}; ask for the same, or give another --name"
+    )
     if unknown := [name for name in exam.documents if name not in everything]:
         raise BadInput(f"{call.folder} was measured on {unknown[0]}, which {call.data} does not have")
     return exam, [everything[name] for name in exam.documents]
 
 
-def write(folder: Path, missing: list[Row]) -> str:
+def write(call: Call) -> str:
+    folder = call.folder
     exam, cells = Exam.read(folder), {cell.key: cell for cell in read_cells(folder)}
     if exam is None or not cells:
         raise BadInput(f"nothing is measured in {folder} yet")
+    missing = sum((row, length) not in cells for row in call.rows for length in call.lengths)
+    machine = json.loads((folder / MACHINE).read_text()) if (folder / MACHINE).is_file() else {}
     findings = Findings.of(cells)
-    text = page(cells, exam, missing, findings)
+    text = page(cells, Origin(exam, machine, read_losses(call.out), missing), findings)
     document: dict[str, Any] = {
         "format": FORMAT,
         "exam": asdict(exam),
-        "missing": [row.label for row in missing],
+        "made_with": machine,
+        "missing": missing,
         "cells": [
             {
                 **asdict(row),
@@ -124,6 +135,10 @@ def write(folder: Path, missing: list[Row]) -> str:
     return text
 
 
+def tokens_each(text: str) -> int | None:
+    return None if text == "alone" else int(text)
+
+
 def call_from(arguments: list[str] | None = None) -> Call:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder with zh/*.txt and gau_vocab/vocab.txt")
@@ -134,6 +149,8 @@ def call_from(arguments: list[str] | None = None) -> Call:
     parser.add_argument("--method", dest="methods", nargs="+", choices=list(METHODS), default=list(METHODS))
     parser.add_argument("--documents", type=int, default=Call.documents)
     parser.add_argument("--count", type=int, default=Call.count, help="tokens hidden in each document")
+    each = "an input has so many for each hidden one; `alone` hides one at a time, as the paper does"
+    parser.add_argument("--tokens-each", type=tokens_each, default=Call.tokens_each, metavar="TOKENS", help=each)
     parser.add_argument("--minutes", type=float, default=Call.minutes)
     parser.add_argument("--device", help="cuda where there is one")
     parser.add_argument("--page", action="store_true", help="measure nothing, write the page")

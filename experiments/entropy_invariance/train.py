@@ -29,6 +29,7 @@ from experiments.common import checkpoint
 from experiments.common.status import exit_status
 from experiments.entropy_invariance.batches import Special, Windows, hidden, pose_positions, seeded
 from experiments.entropy_invariance.configuration import LENGTH, Configuration
+from experiments.entropy_invariance.losses import LOSSES, Loss
 from experiments.entropy_invariance.prose import chapters, tokenizer_of
 from lengthwise.errors import BadInput, require
 from lengthwise.models.gau_alpha import GAUAlphaForMaskedLM
@@ -70,19 +71,6 @@ class Options:
         return {**{name: getattr(self, name) for name in kept}, "model": configuration.name}
 
 
-@dataclass(frozen=True)
-class Loss:
-    """One point of the curves."""
-
-    step: int
-    kind: str  # "training": mean since the point before; "held out"
-    loss: float  # cross-entropy of the tokens asked for, in nats
-
-    @property
-    def key(self) -> tuple[int, str]:
-        return self.step, self.kind
-
-
 def train(options: Options) -> list[str]:
     """The names of the models that are finished."""
     began = time.monotonic()
@@ -117,7 +105,7 @@ class Run:
         groups = [{"params": decayed, "weight_decay": options.decay}, {"params": plain, "weight_decay": 0.0}]
         self.optimizer = torch.optim.AdamW(groups, lr=options.peak, betas=(0.9, 0.98), fused=options.device == "cuda")
         self.done = checkpoint.restore(self.folder, self.model, self.optimizer, options.settings(configuration))
-        self.losses = AppendOnly(self.folder / "losses.jsonl", Loss)
+        self.losses = AppendOnly(self.folder / LOSSES, Loss)
         self.sum = torch.zeros((), device=options.device)
         # A method's attention is not the model's own, and not made to be compiled
         if options.compile and configuration.method is None:

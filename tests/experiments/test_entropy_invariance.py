@@ -240,6 +240,20 @@ def test_answers_are_those_of_one_plain_forward_a_token() -> None:
         scoring.answers(model, texts[:1], 80, 5, SPECIAL, "none")
 
 
+def test_tokens_hidden_together_are_asked_for_in_one_forward() -> None:
+    model, text = tiny(), Chapter("a", ids(60)[0].numpy())
+    found = scoring.answers(model, [text], 40, 6, SPECIAL, "none", tokens_each=20)
+    tokens = [2, *text.tokens[:38].tolist(), 3]
+    where = places(40, 6, "a 40", edge=1)
+    expected = []
+    for group in (where[0::3], where[1::3], where[2::3]):
+        asked = [4 if at in group else token for at, token in enumerate(tokens)]
+        with torch.inference_mode():
+            rows = model(torch.tensor([asked])).logits[0].double().log_softmax(-1)
+        expected += [-float(rows[at, tokens[at]]) for at in group]
+    assert found.nll[0] == pytest.approx(expected, abs=1e-4)
+
+
 def test_each_part_gives_its_share_of_documents() -> None:
     parts = np.array([0] * 66 + [1] * 34)
     chosen = documents.stratified(parts, 10, seed=1)
@@ -453,9 +467,9 @@ def test_the_tables_are_measured_once_and_written(data: Path, models: Path) -> N
     cells = read_cells(call.folder)
     # PI as released and with CosScale waits; StreamingLLM as released asks models that are there
     assert len(cells) == (2 + 4 + 4 + 4) * 2
-    assert Exam.read(call.folder) == Exam(sorted(held), 4, 40)
-    waiting = [f"`{base}-interpolation-factor4{kind}`" for base in ("rope-cos128", "rope") for kind in ("", "-as_releasedtrue")]
-    assert f"6 rows wait for models that are not trained: {', '.join(waiting[:2] + waiting[3:])}" in text
+    assert Exam.read(call.folder) == Exam(sorted(held), 4, 40, 512)
+    assert "12 cells are missing" in text  # 6 rows at 2 lengths
+    assert "| `rope-interpolation-factor4` | 2 |" in text  # steps
     assert (call.folder / "tables.md").read_text() == text
     document = json.loads((call.folder / "tables.json").read_text())
     assert len(document["cells"]) == 28
@@ -482,7 +496,7 @@ def test_a_table_of_another_kind_or_of_nothing_is_refused(data: Path, models: Pa
     call = Call(data, models, name="other", lengths=(20,), methods=("window",), documents=1, count=4, device="cpu")
     name = next(one.name for one in prose.chapters(data, prose.tokenizer_of(data)) if one.held_out)
     (models / "other").mkdir()
-    Exam([name], 4, 20).write(models / "other")
+    Exam([name], 4, 20, 512).write(models / "other")
     tables.run(call)
     with pytest.raises(BadInput, match="holds tables of 1 documents of 20 tokens with 4 hidden"):
         tables.run(replace(call, count=5))

@@ -3,13 +3,14 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from lengthwise.errors import BadInput
 from lengthwise.records.intervals import mean_interval
-from lengthwise.tasks.masked_tokens import hidden_one_by_one, places, score
+from lengthwise.tasks.masked_tokens import hidden, places, score, together
 
 
 def test_places_are_different_in_order_and_away_from_the_edges() -> None:
@@ -34,9 +35,21 @@ def test_a_sample_that_cannot_be_is_refused(length: int, count: int, edge: int) 
         places(length, count, "a", edge)
 
 
-def test_each_copy_hides_one_token() -> None:
-    copies = hidden_one_by_one([7, 8, 9, 10], [0, 2], mask=103)
-    assert copies.tolist() == [[103, 8, 9, 10], [7, 8, 103, 10]]
+def test_each_copy_hides_its_own_tokens() -> None:
+    copies = hidden([7, 8, 9, 10], [[0], [2, 3]], mask=103)
+    assert copies.tolist() == [[103, 8, 9, 10], [7, 8, 103, 103]]
+
+
+def test_tokens_hidden_together_are_few_and_far_apart() -> None:
+    assert together([3, 5, 8], 4096, None) == [[3], [5], [8]]
+    assert together([3, 5, 8], 511, 512) == [[3], [5], [8]]
+    where = places(4096, 100, "a")
+    groups = together(where, 4096, 512)
+    assert len(groups) == 13  # 8 at most in each
+    assert {len(group) for group in groups} == {7, 8}
+    assert sorted(place for group in groups for place in group) == where
+    # Each has every thirteenth place, and a hundred of them share 4,096 tokens
+    assert min(b - a for group in groups for a, b in pairwise(group)) > 100
 
 
 def test_scores_are_those_worked_out_by_hand() -> None:

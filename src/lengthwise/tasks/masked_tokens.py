@@ -2,8 +2,8 @@
 
     PPL = exp(mean over hidden tokens of -ln p(token)),   ACC = share of them that the model finds likeliest      paper 003, A.3
 
-Tokens are hidden one at a time. The paper hides every token of a document, a forward each; a seeded sample gives the same
-number within its interval. Documents are drawn again for PPL's interval, because the tokens of one share its difficulty.
+The paper hides every token of a document, one at a time, a forward each. A seeded sample gives the same number within its
+interval; in long documents a few tokens, hundreds apart, can be hidden at once, where training hides one in seven. Documents are drawn again for PPL's interval, because the tokens of one share its difficulty.
 """
 
 from __future__ import annotations
@@ -42,10 +42,18 @@ def places(length: int, count: int, seed: str, edge: int = 0) -> list[int]:
     return sorted(random.Random(seed).sample(range(edge, length - edge), count))
 
 
-def hidden_one_by_one(tokens: ArrayLike, where: Sequence[int], mask: int) -> NDArray[np.int64]:  # [hidden, length]
-    """A copy of the document for each place, with only that token hidden."""
-    copies = np.tile(np.asarray(tokens, dtype=np.int64), (len(where), 1))
-    copies[np.arange(len(where)), list(where)] = mask
+def together(where: Sequence[int], length: int, tokens_each: int | None) -> list[list[int]]:
+    """The places that are hidden in one copy of the document: one for every `tokens_each` tokens, far apart; None is one alone."""
+    at_once = 1 if tokens_each is None else max(1, length // tokens_each)
+    copies = -(-len(where) // at_once)
+    return [list(where[at::copies]) for at in range(copies)]
+
+
+def hidden(tokens: ArrayLike, groups: Sequence[Sequence[int]], mask: int) -> NDArray[np.int64]:  # [groups, length]
+    """A copy of the document for each group of places, with only those tokens hidden."""
+    copies = np.tile(np.asarray(tokens, dtype=np.int64), (len(groups), 1))
+    for copy, places_ in zip(copies, groups, strict=True):
+        copy[list(places_)] = mask
     return copies
 
 
