@@ -110,3 +110,11 @@ def test_joined_rows_stand_one_after_the_other() -> None:
     assert joined.lse[0, 0].tolist() == [11.0, 12.0, 12.0]
     assert joined.entropy[1, 0].tolist() == [21.0, 22.0, 22.0]
     assert join([rows[0], rows[0]], 0).entropy.shape == (4, 3, 1)
+
+
+def test_entropy_is_exact_where_logits_are_large() -> None:
+    logits = torch.tensor([[1000.0, 999.5, 998.0, -1000.0]])
+    seen = torch.tensor([[True, True, True, False]])
+    weights = [math.exp(-x) for x in (0.0, 0.5, 2.0)]
+    expected = -math.fsum(w / sum(weights) * math.log(w / sum(weights)) for w in weights)
+    assert float(RowStatistics.of_logits(logits, seen).entropy) == pytest.approx(expected, rel=1e-4)

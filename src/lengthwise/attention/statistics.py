@@ -42,7 +42,8 @@ class RowStatistics:
         masked = logits if visible is None else logits.masked_fill(~visible, low)
         lse = masked.logsumexp(-1)
         weights = torch.exp(masked - lse[..., None])
-        entropy = lse - (weights * masked.masked_fill(weights == 0, 0)).sum(-1)
+        # Not lse - sum p l, a small difference of two numbers as large as the logits
+        entropy = (weights * (lse[..., None] - masked).masked_fill(weights == 0, 0)).sum(-1)
         if visible is None:
             return cls(masked.amax(-1), lse, entropy)
         empty = ~visible.any(-1)
