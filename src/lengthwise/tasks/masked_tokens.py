@@ -3,7 +3,8 @@
     PPL = exp(mean over hidden tokens of -ln p(token)),   ACC = share of them that the model finds likeliest      paper 003, A.3
 
 The paper hides every token of a document, one at a time, a forward each. A seeded sample gives the same number within its
-interval; in long documents a few tokens, hundreds apart, can be hidden at once, where training hides one in seven. Documents are drawn again for PPL's interval, because the tokens of one share its difficulty.
+interval; in long documents a few tokens, hundreds apart, can be hidden at once, where training hides one in seven. Documents
+are drawn again for PPL's interval, because the tokens of one share its difficulty.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def places(length: int, count: int, seed: str, edge: int = 0) -> list[int]:
 
 
 def together(where: Sequence[int], length: int, tokens_each: int | None) -> list[list[int]]:
-    """The places that are hidden in one copy of the document: one for every `tokens_each` tokens, far apart; None is one alone."""
+    """The places hidden in one copy of the document: one for every `tokens_each` tokens, far apart; None is one alone."""
     at_once = 1 if tokens_each is None else max(1, length // tokens_each)
     copies = -(-len(where) // at_once)
     return [list(where[at::copies]) for at in range(copies)]
