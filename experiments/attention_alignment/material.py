@@ -115,7 +115,8 @@ def _write(path: Path, one: Asked, tokenizer: Any, length: int, n: int, seed: in
 
 
 def _read(path: Path) -> list[Sample]:
-    return [Sample(**json.loads(line)) for line in gzip.decompress(path.read_bytes()).decode().split("\n")]
+    rows = [json.loads(line) for line in gzip.decompress(path.read_bytes()).decode().split("\n")]
+    return [Sample(**{**row, "labels": tuple(row.get("labels", ()))}) for row in rows]
 
 
 def _digest(text: str) -> str:

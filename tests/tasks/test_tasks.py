@@ -10,10 +10,12 @@ from lengthwise.errors import BadInput
 from lengthwise.tasks import TASKS
 
 every_task = pytest.mark.parametrize("name", list(TASKS))
+# Of BABILong's kinds, which share what makes their prompts, the one with the longest facts
+every_maker = pytest.mark.parametrize("name", [name for name in TASKS if name not in {f"babilong_qa{k}" for k in (1, 2, 3, 4)}])
 
 
 @pytest.mark.parametrize("length", [512, 1000, 4000])
-@every_task
+@every_maker
 def test_prompts_have_the_length_within_two_per_cent_and_never_more(name: str, length: int, any_tokenizer: Any) -> None:
     for sample in TASKS[name].samples(any_tokenizer, length, n=20 if length < 2000 else 5, seed=0):
         assert sample.tokens == len(any_tokenizer(sample.prompt).input_ids)
@@ -37,7 +39,8 @@ def test_more_prompts_begin_with_the_fewer(name: str, pieces: Any) -> None:
 def test_prompts_of_one_seed_differ(name: str, pieces: Any) -> None:
     samples = TASKS[name].samples(pieces, 600, n=10, seed=0)
     assert len({sample.prompt for sample in samples}) == 10
-    assert len({sample.target for sample in samples}) > 8
+    # A story of bAbI has an answer out of a few
+    assert len({sample.target for sample in samples}) > (2 if samples[0].labels else 8)
 
 
 @every_task
@@ -53,9 +56,9 @@ def test_the_target_itself_and_in_a_sentence_is_right_and_fits_the_answer(name: 
     task = TASKS[name]
     for sample in task.samples(pieces, 600, n=20, seed=4):
         for answer in (sample.target, f"It is {sample.target}."):
-            assert task.score(answer, sample.target) == 1.0
+            assert task.mark(answer, sample) == 1.0
             assert len(pieces(answer).input_ids) <= task.answer_tokens
-        assert task.score("I cannot tell.", sample.target) == 0.0
+        assert task.mark("I cannot tell.", sample) == 0.0
 
 
 @pytest.mark.parametrize("depth", [-0.5, 2.0])

@@ -151,7 +151,7 @@ def _record(subject: Subject, job: Job, sample: Sample, index: int, prediction: 
         depth=sample.depth,
         prediction=prediction,
         target=sample.target,
-        score=float(TASKS[job.task].score(prediction, sample.target)),
+        score=TASKS[job.task].mark(prediction, sample),
         seconds=round(seconds, 4),
     )
 

@@ -43,7 +43,7 @@ def read(tokenizer: Any, path: Path) -> list[Sample]:
 
 def read_as(layout: Callable[[Any, Case], Sample], tokenizer: Any, path: Path) -> list[Sample]:
     """The samples of a file whose lines have `target`, else another `layout`."""
-    return [(plain if "target" in case.fields else layout)(tokenizer, case) for case in _cases(Path(path))]
+    return [(plain if "target" in case.fields else layout)(tokenizer, case) for case in cases(Path(path))]
 
 
 def plain(tokenizer: Any, case: Case) -> Sample:
@@ -65,7 +65,8 @@ def tail(prompt: str, most: int = 4) -> str:
     return prompt[(asks or starts)[-1] :]
 
 
-def _cases(path: Path) -> Iterator[Case]:
+def cases(path: Path) -> Iterator[Case]:
+    """The lines of a file, blank ones left out."""
     try:
         lines = path.read_text(encoding="utf-8-sig").split("\n")
     except OSError as error:

@@ -20,6 +20,7 @@ class Sample:
     tokens: int  # length of the prompt under the tokenizer it was made for
     depth: float | None  # where the answer stands: 0 at the beginning, 1 at the end; None where it is unknown
     question: str  # the end of the prompt that a truncated input must still hold
+    labels: tuple[str, ...] = ()  # the answers to choose from, where the score must know them
 
 
 def check_depth(depth: float | None) -> None:

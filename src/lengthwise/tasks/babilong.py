@@ -1,0 +1,135 @@
+"""BABILong: the facts of a bAbI story in their order between the sentences of a book, asked about at the end.
+
+The task is Kuratov et al.'s (2024; paper 002, Tables 6 and 7), the wording is ours. Scored as theirs: of the task's labels,
+those found in the first sentence of the answer, less those of the question, must be the target and nothing else.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from lengthwise.errors import require
+from lengthwise.tasks import cases
+from lengthwise.tasks.babi import Story
+from lengthwise.tasks.fill import fitted
+from lengthwise.tasks.sample import Sample, check_depth, endless, sentences, token_count
+from lengthwise.tasks.stories import KINDS, story
+from lengthwise.text import shipped_prose
+
+INTRODUCTION = "Facts are hidden in the text below. Remember them; you will be asked about them."
+QUESTION = "Question: {question} Answer in one word:"
+ANSWER_TOKENS = 16
+DRAWS = 100  # stories that may be tried at a length that is too short for most
+__all__ = ["ANSWER_TOKENS", "INTRODUCTION", "QUESTION", "read", "samples", "score"]
+
+
+def samples(
+    tokenizer: Any,
+    length: int,
+    n: int,
+    seed: int,
+    depth: float | None = None,
+    kind: str = "qa1",
+    stories: Sequence[Story] | None = None,
+    filler: Sequence[str] | None = None,
+) -> list[Sample]:
+    """`n` prompts of `length` tokens within 2 %, never more; the facts are spread evenly at random, or all stand at `depth`.
+
+    `stories` are drawn from, such as those of a bAbI file (`babi.read_stories`); without them stories of the `kind` are made.
+    `filler` are the sentences around the facts, in their order; without them the package's prose. A story that the length has
+    no room for is drawn again.
+    """
+    check_depth(depth)
+    require(kind in KINDS, f"no kind of story {kind!r}; the kinds are {', '.join(KINDS)}")
+    require(stories is None or bool(stories), "there are no stories to ask about; give at least one")
+    prose = [" ".join(sentence.split()) for sentence in (sentences(shipped_prose()) if filler is None else filler)]
+    require(any(prose), "there are no sentences to hide the facts in; give at least one")
+    made = []
+    for index in range(n):
+        randomness = random.Random(f"babilong {kind} {seed} {index}")
+        hidden = _hidden(
+            tokenizer, length, depth, randomness, lambda draw: draw.choice(stories) if stories else story(kind, draw)
+        )
+        around = fitted(tokenizer, length, endless([one for one in prose if one], randomness), hidden.prompt, cut=True)
+        prompt = hidden.prompt(around)
+        made.append(
+            Sample(prompt, hidden.story.answer, token_count(tokenizer, prompt), hidden.depth, hidden.question, hidden.labels)
+        )
+    return made
+
+
+def score(prediction: str, target: str, labels: Sequence[str] = ()) -> float:
+    """`labels` are the answers to choose from, the question's own left out; without any the target must be found, no more."""
+    said = prediction.lower().split(".", 1)[0]
+    found = {label.lower() for label in (*labels, target) if label.lower() in said}
+    return float(found == {target.lower()})
+
+
+def read(tokenizer: Any, path: Path) -> list[Sample]:
+    """Cases of a file: `prompt` and `target`, and `labels` where the answers to choose from are known."""
+    return [_with_labels(cases.plain(tokenizer, case), case) for case in cases.cases(Path(path))]
+
+
+@dataclass(frozen=True)
+class _Hidden:
+    """A story and where its facts stand in a text, from 0 to 1."""
+
+    story: Story
+    places: tuple[float, ...]
+
+    @property
+    def question(self) -> str:
+        return QUESTION.format(question=self.story.question)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return _not_in(self.story.question, self.story.labels)
+
+    @property
+    def depth(self) -> float:
+        """Of the facts that the answer follows from, in the mean."""
+        return fmean(self.places[fact] for fact in self.story.support)
+
+    def prompt(self, around: list[str]) -> str:
+        told = [INTRODUCTION]
+        before = 0
+        # Not behind the last sentence: it may be cut, and a fact would run into it
+        gaps = max(0, len(around) - 1)
+        for fact, place in zip(self.story.facts, self.places, strict=True):
+            cut = round(place * gaps)
+            told += [*around[before:cut], fact]
+            before = cut
+        return " ".join([*told, *around[before:]]) + "\n" + self.question
+
+
+def _hidden(
+    tokenizer: Any, length: int, depth: float | None, randomness: random.Random, draw: Callable[[random.Random], Story]
+) -> _Hidden:
+    """A story that fits; if none of many does, the last, to be refused with what it takes."""
+    for _ in range(DRAWS):
+        drawn = draw(randomness)
+        places = [randomness.random() if depth is None else depth for _ in drawn.facts]
+        hidden = _Hidden(drawn, tuple(sorted(places)))
+        if token_count(tokenizer, hidden.prompt([])) <= length:
+            break
+    return hidden
+
+
+def _with_labels(sample: Sample, case: cases.Case) -> Sample:
+    if "labels" not in case.fields:
+        return sample
+    labels = case.get("labels", list, "a list of the answers to choose from")
+    words = all(isinstance(label, str) and label for label in labels)
+    require(
+        words and sample.target in labels, f"{case.place}: 'labels' should be texts, the target {sample.target!r} among them"
+    )
+    return replace(sample, labels=_not_in(sample.question, labels))
+
+
+def _not_in(question: str, labels: Sequence[str]) -> tuple[str, ...]:
+    return tuple(label for label in labels if label.lower() not in question.lower())
