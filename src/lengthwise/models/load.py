@@ -15,10 +15,12 @@ import torch
 import transformers
 
 from lengthwise.errors import BadInput
-from lengthwise.models import gau_alpha
+from lengthwise.models import gau_alpha, small_decoder
 from lengthwise.models.anatomy import T5_FAMILIES
 
 EMBEDDED = Path(__file__).with_name("embedded")
+# Families that transformers does not have
+OWN = {family.FAMILY: family for family in (gau_alpha, small_decoder)}
 DTYPES = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -100,8 +102,8 @@ def _files(path: Path, *patterns: str) -> list[str]:
 
 def _config(where: str, file: dict[str, str]) -> Any:
     own = Path(where) / "config.json"
-    if not file and own.is_file() and json.loads(own.read_text()).get("model_type") == gau_alpha.FAMILY:
-        gau_alpha.register()
+    if not file and own.is_file() and (family := OWN.get(json.loads(own.read_text()).get("model_type"))):
+        family.register()
     return transformers.AutoConfig.from_pretrained(where, **file)
 
 
@@ -110,7 +112,7 @@ def _model_class(config: Any, gguf: bool = False) -> Any:
     if config.model_type == gau_alpha.FAMILY:
         return transformers.AutoModelForMaskedLM
     for architecture in getattr(config, "architectures", None) or ():
-        found = getattr(transformers, str(architecture), None)
+        found = getattr(OWN.get(config.model_type, transformers), str(architecture), None)
         if isinstance(found, type) and issubclass(found, transformers.PreTrainedModel):
             return found
     if config.is_encoder_decoder:

@@ -1,0 +1,1 @@
+"""Paper 002: what a model says of a sequence should not depend on how long the sequence is."""

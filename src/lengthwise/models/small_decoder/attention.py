@@ -1,0 +1,111 @@
+"""The small decoder's attention: the one equation, causal, with the positions that the model was trained with.
+
+    logit(i, j) = q_i . k_j / sqrt(d) + bias_h(j - i),   j <= i
+
+`alibi` fills the bias with -2^(-8h/H) |j - i|, `rope` rotates q and k, `learned` and `nope` leave both as they are. Slots that
+are filled at run time come from `lengthwise.extend`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
+
+from lengthwise.errors import require
+
+# Most tokens under ALiBi: extended models read it from a table of so many distances each way
+REACH = 2**16
+
+
+def eager_attention_forward(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float,
+    dropout: float = 0.0,
+    position_bias: Tensor | None = None,
+    **_: Any,
+) -> tuple[Tensor, Tensor]:
+    """transformers' `eager`: every weight written down."""
+    logits = query @ key.transpose(2, 3) * scaling
+    for added in (position_bias, attention_mask):
+        logits = logits if added is None else logits + added
+    weights = logits.softmax(-1, dtype=torch.float32).to(value.dtype)
+    weights = nn.functional.dropout(weights, dropout, module.training)
+    return (weights @ value).transpose(1, 2).contiguous(), weights
+
+
+def alibi_slopes(heads: int) -> Tensor:  # [heads]
+    """2^(-8h/H); where H is no power of two, those of the power below, then every other of the power above."""
+    below = 2 ** (heads.bit_length() - 1)
+    own = [2.0 ** (-8 * h / below) for h in range(1, below + 1)]
+    between = [2.0 ** (-8 * h / (2 * below)) for h in range(1, 2 * below + 1, 2)]
+    return torch.tensor((own + between)[:heads])
+
+
+class AlibiSlopes(nn.Module):
+    """ALiBi's one number a head, kept where T5 keeps its table."""
+
+    weight: Tensor
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.register_buffer("weight", alibi_slopes(heads), persistent=False)
+
+
+class SmallDecoderAttention(nn.Module):
+    is_causal = True
+    relative_attention_max_distance = REACH
+
+    def __init__(self, config: Any, layer_idx: int) -> None:
+        super().__init__()
+        self.config = config
+        self.layer_idx = layer_idx
+        self.scaling = config.head_dim**-0.5
+        inner = config.num_attention_heads * config.head_dim
+        self.q_proj, self.k_proj, self.v_proj = (nn.Linear(config.hidden_size, inner) for _ in range(3))
+        self.o_proj = nn.Linear(inner, config.hidden_size)
+        self.has_relative_attention_bias = config.positions == "alibi"
+        if self.has_relative_attention_bias:
+            self.relative_attention_bias = AlibiSlopes(config.num_attention_heads)
+
+    def forward(
+        self,
+        hidden: Tensor,  # [batch, tokens, hidden_size]
+        position_embeddings: tuple[Tensor, Tensor] | None,
+        attention_mask: Tensor | None,
+        past_key_values: Any = None,
+        past_seen_tokens: int = 0,
+        **kwargs: Any,
+    ) -> Tensor:
+        apart = (*hidden.shape[:-1], -1, self.config.head_dim)
+        query, key, value = (part(hidden).view(apart).transpose(1, 2) for part in (self.q_proj, self.k_proj, self.v_proj))
+        if position_embeddings is not None:
+            query, key = apply_rotary_pos_emb(query, key, *position_embeddings)
+        if past_key_values is not None:
+            key, value = past_key_values.update(key, value, self.layer_idx)
+        if self.has_relative_attention_bias:
+            keys = key.shape[2]
+            require(keys <= REACH, f"a small_decoder with alibi takes at most {REACH} tokens, not {keys}")
+            bias = self.compute_bias(query.shape[2], keys, device=hidden.device, past_seen_tokens=past_seen_tokens)
+            kwargs["position_bias"] = bias.to(value.dtype)
+        attend = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, eager_attention_forward)
+        mixed, _ = attend(self, query, key, value, attention_mask, dropout=0.0, scaling=self.scaling, **kwargs)
+        return self.o_proj(mixed.flatten(2))  # type: ignore[no-any-return]
+
+    def compute_bias(
+        self, query_length: int, key_length: int, device: torch.device | None = None, past_seen_tokens: int | None = None
+    ) -> Tensor:  # [1, heads, queries, keys]
+        """In the form in which T5 offers its learned bias; unless told otherwise the queries are the last tokens."""
+        slopes = self.relative_attention_bias.weight
+        before = key_length - query_length if past_seen_tokens is None else past_seen_tokens
+        own = torch.arange(query_length, device=device or slopes.device) + before
+        distance = torch.arange(key_length, device=own.device) - own[:, None]
+        return -slopes.to(own.device)[None, :, None, None] * distance.abs()
