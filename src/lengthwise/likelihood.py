@@ -31,9 +31,9 @@ def token_nll(
 ) -> Tensor:  # [streams, tokens - 1]
     """Every token of every stream in one forward a stream; `ids` is [streams, tokens]."""
     _check(ids)
-    scorer = _Scorer.of(model, train_length)
+    scorer = Scorer.of(model, train_length)
     at_once = max(1, TOKENS_AT_ONCE // ids.shape[1])
-    with extend(model, method, train_length=train_length), _reading(model):
+    with extend(model, method, train_length=train_length), reading(model):
         return torch.cat([scorer.nll(rows) for rows in torch.split(ids, at_once)])
 
 
@@ -42,9 +42,9 @@ def windowed_nll(
 ) -> Tensor:  # [streams, tokens - 1]
     """Every token in the first window that holds it; each window is read by itself, from position 0."""
     _check(ids)
-    scorer = _Scorer.of(model, train_length)
+    scorer = Scorer.of(model, train_length)
     nll = torch.empty(len(ids), ids.shape[1] - 1)
-    with extend(model, method, train_length=train_length), _reading(model):
+    with extend(model, method, train_length=train_length), reading(model):
         for group in _alike(windows.over(ids.shape[1]), at_once=max(1, TOKENS_AT_ONCE // windows.length)):
             skipped = group[0].scored - group[0].start - 1
             for stream, out in zip(ids, nll, strict=True):
@@ -64,7 +64,7 @@ def reencoded_nll(model: nn.Module, ids: Tensor, window: int) -> Tensor:  # [str
 
 
 @dataclass(frozen=True)
-class _Scorer:
+class Scorer:
     """A causal language model, its stack and the one matrix that makes logits of hidden states."""
 
     model: nn.Module
@@ -72,7 +72,7 @@ class _Scorer:
     head: Any
 
     @classmethod
-    def of(cls, model: nn.Module, train_length: int | None) -> _Scorer:
+    def of(cls, model: nn.Module, train_length: int | None) -> Scorer:
         anatomy = anatomy_of(model, train_length)
         head = unwrapped(model).get_output_embeddings()
         if not anatomy.causal or head is None:
@@ -114,7 +114,7 @@ class _Scorer:
 
 
 @contextmanager
-def _reading(model: nn.Module) -> Iterator[None]:
+def reading(model: nn.Module) -> Iterator[None]:
     """No gradients, no dropout; afterwards the model trains again if it did."""
     was_training = model.training
     model.eval()

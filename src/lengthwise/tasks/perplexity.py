@@ -169,7 +169,7 @@ def _drawn_streams(table: Array, stretch: int | None) -> tuple[Array, str]:
     sums = np.add.reduceat(table, np.arange(0, tokens, stretch or tokens), axis=1)  # [streams, stretches]
     draws = np.random.default_rng(0).integers(streams, size=(RESAMPLES, *sums.shape))
     means = np.take_along_axis(sums[None], draws, axis=1).sum((1, 2)) / table.size
-    means = _widened(means, float(table.mean()), streams, sums.shape[1] * (streams - 1))
+    means = widened(means, float(table.mean()), streams, sums.shape[1] * (streams - 1))
     return means, "streams" if stretch is None else f"streams in every stretch of {stretch} tokens"
 
 
@@ -180,10 +180,10 @@ def _drawn_blocks(stream: Array) -> tuple[Array, str]:
     sums, counts = np.add.reduceat(stream, starts), np.diff(starts, append=stream.size)
     draws = np.random.default_rng(0).integers(len(starts), size=(RESAMPLES, len(starts)))
     means = sums[draws].sum(1) / counts[draws].sum(1)
-    return _widened(means, float(stream.mean()), len(starts), len(starts) - 1), f"blocks of {size} tokens"
+    return widened(means, float(stream.mean()), len(starts), len(starts) - 1), f"blocks of {size} tokens"
 
 
-def _widened(means: Array, centre: float, drawn: int, freedom: int) -> Array:
+def widened(means: Array, centre: float, drawn: int, freedom: int) -> Array:
     """What is drawn from among itself varies too little, by (drawn - 1) / drawn, and few draws guess their own spread badly."""
     from scipy.stats import norm, t
 

@@ -1,0 +1,53 @@
+"""`lengthwise misalignment`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lengthwise.cli.options import Device, Dtype, Json, Model, TrainLength, print_json
+
+
+def misalignment(
+    model: Model,
+    text: Annotated[list[Path] | None, typer.Option(help="Text file to read; by default prose that ships along.")] = None,
+    train_length: TrainLength = None,
+    length: Annotated[int | None, typer.Option(help="Longest context; by default the training length.")] = None,
+    method: Annotated[str, typer.Option(help="Method applied throughout.")] = "none",
+    pairs: Annotated[int, typer.Option(help="Pairs of readings, two forwards each.")] = 16,
+    seed: int = 0,
+    dtype: Dtype = "auto",
+    device: Device = None,
+    as_json: Json = False,
+) -> None:
+    """Measure how differently a model goes on from a text and from the text's own suffix."""
+    from lengthwise.misaligned import misalignment as verb
+    from lengthwise.models.load import load
+
+    loaded, tokenizer = load(model, dtype, device)
+    found = verb(
+        loaded,
+        tokenizer,
+        files=text or (),
+        train_length=train_length,
+        length=length,
+        pairs=pairs,
+        seed=seed,
+        method=method,
+    )
+    if as_json:
+        print_json(asdict(found))
+    else:
+        _print(found)
+
+
+def _print(found: Any) -> None:
+    for name, mean, (low, high) in (
+        ("misalignment (symmetric cross-entropy)", found.sce, found.interval),
+        ("symmetric KL", found.kl, found.kl_interval),
+    ):
+        print(f"{name:<40}{mean:8.4f} nats (95 % interval {low:.4f} to {high:.4f})")
+    print(f"contexts of {(found.length + 1) // 2:,} to {found.length:,} tokens, {found.pairs} pairs, method {found.method}")
