@@ -1,5 +1,7 @@
 """Let pretrained Transformers work past the length they were trained on, and prove it."""
 
+from typing import Any
+
 from lengthwise.bake import bake
 from lengthwise.calibrate import calibrate
 from lengthwise.errors import BadInput
@@ -8,22 +10,44 @@ from lengthwise.extend import extend
 from lengthwise.likelihood import token_nll
 from lengthwise.measure import AttentionStatistics, row_statistics
 from lengthwise.methods.temperature.aligned import Alignment
+from lengthwise.misaligned import Misalignment, misalignment
+from lengthwise.output_alignment.misalignment import misalignment_loss
 from lengthwise.reach import Reach, reach
 from lengthwise.records import Record
+from lengthwise.train import Trained, train
 from lengthwise.version import __version__
 
 __all__ = [
     "Alignment",
     "AttentionStatistics",
     "BadInput",
+    "Misalignment",
+    "MisalignmentTrainer",
     "Reach",
     "Record",
+    "Trained",
     "__version__",
     "bake",
     "calibrate",
     "evaluate",
     "extend",
+    "misalignment",
+    "misalignment_loss",
     "reach",
     "row_statistics",
     "token_nll",
+    "train",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The trainer needs the extra `train`, which nothing else does: it is imported when first asked for."""
+    if name != "MisalignmentTrainer":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib.util
+
+    if importlib.util.find_spec("accelerate") is None:
+        raise BadInput("training needs the package accelerate; pip install 'lengthwise[train]'")
+    from lengthwise.output_alignment.trainer import MisalignmentTrainer
+
+    return MisalignmentTrainer

@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from lengthwise.errors import BadInput
+from lengthwise.errors import BadInput, require
 from lengthwise.methods.spec import methods_of
 from lengthwise.models.anatomy import Anatomy, anatomy_of
 from lengthwise.models.cache import admitted
@@ -66,6 +66,10 @@ def slots_of(anatomy: Anatomy, method: Method, force: bool = False) -> Slots:
         )
     if slots.bias is not None and any(owner is not None for owner in anatomy.bias_owners):
         raise BadInput(f"{name_of(slots.bias)} fills the bias slot, and so does the learned bias of this {anatomy.family}")
+    if hasattr(slots.visible, "segments"):
+        what = f"{name_of(slots.visible)} splits the heads of a causal model"
+        require(anatomy.causal, f"{what}, and this {anatomy.family} reads in both directions; leave it out")
+        require(anatomy.heads > 1, f"{what}, and this {anatomy.family} has one; leave it out")
     return slots
 
 

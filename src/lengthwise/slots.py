@@ -23,7 +23,7 @@ CLAIMS = {
     "similarity": ("similarity",),
     "rotation": ("frequencies", "distances"),
     "bias": ("distance_bias",),
-    "visible": ("narrow",),
+    "visible": ("narrow", "segments"),
 }
 
 

@@ -31,8 +31,8 @@ ARGUMENTS = {
 }
 # Ways to write a method that change what it leaves alone
 VARIANTS = ["interpolation:factor=1", "ntk:factor=8,dynamic=true", "rerope:leak=4", "streaming_llm:reindex=false"]
-# Files that draw positions for training data and fill no slot
-TRAINING = {"pose", "random_positions"}
+# For training alone: two files draw positions and fill no slot, the third is left out of a trained model
+TRAINING = {"pose", "random_positions", "shifted_sparse"}
 
 
 def names_with(*functions: str) -> list[str]:

@@ -12,14 +12,18 @@ import typer
 from lengthwise.cli.calibration import bake, calibrate
 from lengthwise.cli.demonstration import demo, report
 from lengthwise.cli.evaluation import evaluate, reach, with_ray_address
+from lengthwise.cli.harness import PASSED_ON, harness, longbench
 from lengthwise.cli.lists import methods, tasks
 from lengthwise.cli.options import say
+from lengthwise.cli.output_alignment import misalignment
+from lengthwise.cli.training import train
 from lengthwise.errors import BadInput
 from lengthwise.version import __version__
 
 app = typer.Typer(add_completion=False, help="Let a Transformer work past the length it was trained on.")
-for command in (demo, calibrate, evaluate, reach, report, bake, methods, tasks):
+for command in (demo, calibrate, evaluate, reach, misalignment, train, report, bake, longbench, methods, tasks):
     app.command()(command)
+app.command(context_settings=PASSED_ON)(harness)
 
 # What newer typer returns for Ctrl-C, where older typer raises
 INTERRUPTED = 130

@@ -19,10 +19,11 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from lengthwise.attention import DistanceBias, Equation, Part, Rest, RowStatistics, Visible, as_they_stand, attention
+from lengthwise.attention.segments import within_segments
 from lengthwise.errors import BadInput
 from lengthwise.models.masks import ForwardMask, build_mask, decode
 from lengthwise.models.rotary import Rotary, rotated
-from lengthwise.slots import Slots
+from lengthwise.slots import Slots, name_of
 
 # Must not contain "sdpa", "flex" or "flash": transformers reads meaning into those
 NAME = "lengthwise"
@@ -101,8 +102,11 @@ def attention_forward(
         dropout=dropout if module.training else 0.0,
         more=tuple(Rest(q, k, value, visible) for q, k, visible in more),
     )
-    equation = replace(equation, inverse_temperature=layer.slots.inverse_temperature(equation.n, layer.index))
-    output = _solved(layer, equation)
+    if hasattr(layer.slots.visible, "segments"):
+        output = _solved_in_segments(layer, equation)
+    else:
+        equation = replace(equation, inverse_temperature=layer.slots.inverse_temperature(equation.n, layer.index))
+        output = _solved(layer, equation)
     return output.transpose(1, 2).contiguous(), None
 
 
@@ -112,7 +116,7 @@ def _runs(
     """Queries, keys and mask of every part of the rows; the tables of their positions are made once a forward."""
     narrow, rotation, rotary = layer.slots.visible, layer.slots.rotation, layer.rotary
     seen = mask.visible
-    if narrow is not None:
+    if hasattr(narrow, "narrow"):
         seen = mask.once(("seen", id(narrow)), lambda: narrow.narrow(mask.visible))
     if rotary is None:
         return [(query, key, seen)]
@@ -168,6 +172,25 @@ def _solved(layer: Layer, equation: Equation) -> Tensor:
     assert rows is not None
     layer.observer.after(layer.index, equation, rows)
     return output
+
+
+def _solved_in_segments(layer: Layer, equation: Equation) -> Tensor:
+    method, seen = layer.slots.visible, equation.visible
+    if seen.queries != seen.keys:
+        raise BadInput(
+            f"{name_of(method)} is for training on whole sequences, and here {seen.queries} tokens meet a cache of "
+            f"{seen.keys - seen.queries}; leave it out to generate"
+        )
+    if layer.observer is not None:
+        raise BadInput(f"{name_of(method)} is for training; leave it out to measure attention")
+
+    def solve(segment: Equation, heads: slice) -> Tensor:
+        g = layer.slots.inverse_temperature(segment.n, layer.index)
+        if g is not None and g.shape[1] > 1:
+            g = g[:, heads]
+        return attention(replace(segment, inverse_temperature=g), implementation=layer.implementation)[0]
+
+    return within_segments(equation, method.segments(seen.keys), solve)
 
 
 def bias_of(owner: nn.Module | None) -> DistanceBias | None:

@@ -1,0 +1,1 @@
+"""What a training run is made of: settings, adjustment, rows of tokens, its directory, and what watches it."""

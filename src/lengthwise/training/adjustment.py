@@ -1,0 +1,106 @@
+"""Which method is in force while a model is trained, and which of its weights move.
+
+An adjustment is a method's spec (`none`, `clex`, `eabf`, `yarn:factor=4`, `interpolation:factor=2`), or
+
+    longqlora[:factor=F] = interpolation:factor=F + shifted sparse attention + LoRA on 4-bit weights          Yang 2023
+
+F is the length trained at in the model's own training lengths unless given. Shifted sparse attention, LoRA and 4-bit weights
+are for training: the trained model has full attention and LoRA merged into its weights.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from lengthwise.errors import BadInput, require
+from lengthwise.methods.positions.clex import Clex
+from lengthwise.methods.positions.shifted_sparse import ShiftedSparse
+from lengthwise.methods.spec import methods_of
+from lengthwise.models.anatomy import Anatomy, unwrapped
+from lengthwise.training.lora import can_quantise, with_lora
+from lengthwise.training.settings import Settings
+from lengthwise.training.stretched import Stretched
+
+LONGQLORA = "longqlora"
+RANK = 64
+# What a method learns is a part of the model while it is trained, so that the optimiser and all processes know of it
+LEARNT = "lengthwise_adjustment"
+
+
+@dataclass(frozen=True)
+class Adjustment:
+    spec: str  # in force in training and afterwards
+    lora_rank: int  # 0 trains all weights
+    shifted_sparse: bool  # in training only
+    quantised: bool
+
+
+def adjustment_of(settings: Settings, own_length: int, train_length: int) -> Adjustment:
+    name, _, options = settings.adjustment.partition(":")
+    is_longqlora = name == LONGQLORA
+    spec = settings.adjustment
+    if is_longqlora:
+        require("," not in options and options[:7] in ("", "factor="), f"longqlora has no option {options!r}; it has factor")
+        spec = f"interpolation:{options or f'factor={max(1.0, train_length / own_length):g}'}"
+    rank = settings.lora_rank if settings.lora_rank is not None else RANK * is_longqlora
+    shifted = settings.shifted_sparse if settings.shifted_sparse is not None else is_longqlora
+    return Adjustment(spec, rank, shifted, _quantised(settings.quantise, is_longqlora, rank))
+
+
+def _quantised(asked: bool | None, is_longqlora: bool, rank: int) -> bool:
+    possible = can_quantise()
+    if asked:
+        require(rank > 0, "4-bit weights cannot be trained themselves; give a --lora-rank above 0")
+        require(possible, "4-bit weights need the package bitsandbytes and a GPU; leave --quantise out")
+    if asked is None and is_longqlora and not possible:
+        warnings.warn("no bitsandbytes or no GPU here: longqlora trains LoRA on unquantised weights", stacklevel=3)
+    return possible and (is_longqlora if asked is None else asked)
+
+
+@dataclass(frozen=True)
+class Methods:
+    """What `extend` is given, and what of it learns."""
+
+    installed: list[object]
+    learnt: Clex | None
+    stretched: Stretched | None
+
+
+def methods_for(adjustment: Adjustment, settings: Settings, anatomy: Anatomy, train_length: int) -> Methods:
+    """CLEX learns at lengths drawn anew every step, see stretched.py; every other method is as it will be used."""
+    methods = methods_of(adjustment.spec, anatomy.facts)
+    learnt = next((method for method in methods if isinstance(method, Clex)), None)
+    stretched = None
+    if learnt is not None:
+        if any(sign in settings.out for sign in "+,"):
+            raise BadInput(f"a spec cannot name weights in {settings.out}: it reads + and , as its own; give another --out")
+        stretched = Stretched(learnt, settings.stretch, train_length, settings.seed)
+        methods = [stretched if method is learnt else method for method in methods]
+    return Methods(methods + [ShiftedSparse()] * adjustment.shifted_sparse, learnt, stretched)
+
+
+def prepared(model: nn.Module, adjustment: Adjustment, methods: Methods, seed: int) -> Any:
+    """The model with LoRA in it, if there is some, and with what the method learns."""
+    if adjustment.lora_rank:
+        model = with_lora(model, adjustment.lora_rank, seed)
+    if methods.learnt is not None:
+        unwrapped(model).add_module(LEARNT, methods.learnt)
+    return model
+
+
+def spec_with(spec: str, learnt: Path) -> str:
+    """The spec that uses what CLEX learnt."""
+
+    def part(text: str) -> str:
+        name, _, options = text.partition(":")
+        if name.strip() != "clex":
+            return text
+        kept = [option for option in options.split(",") if option and not option.strip().startswith("weights=")]
+        return "clex:" + ",".join([*kept, f"weights={learnt}"])
+
+    return "+".join(part(text) for text in spec.split("+"))

@@ -1,0 +1,156 @@
+"""A training run's directory.
+
+config.json         what must not change: model, settings, the rows of tokens
+losses.jsonl        one line a step
+checkpoints/        the last two, to go on from
+tensorboard/        the same losses, where tensorboard is installed
+model/              the result, a checkpoint for transformers
+adapter/            LoRA's own weights, where LoRA was trained; model/ has them merged in
+clex.safetensors    what CLEX learnt
+method.txt          the spec to use the model with; written last, so that where it is the run is complete
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lengthwise.errors import BadInput
+from lengthwise.files import PART, write_whole
+from lengthwise.methods import weights
+from lengthwise.methods.positions.clex import Clex
+
+FORMAT = "lengthwise.training/1"
+LEARNT = "clex.safetensors"
+CLAIM = ".claim-training"
+ANOTHER = "give another --out"
+# The name is for people: the same model may stand in another directory today
+COMPARED = ("family", "layers", "heads", "key_size", "weights")
+
+
+@dataclass(frozen=True)
+class Directory:
+    path: Path
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def losses(self) -> Path:
+        return self.path / "losses.jsonl"
+
+    @property
+    def tensorboard(self) -> Path:
+        return self.path / "tensorboard"
+
+    @property
+    def model(self) -> Path:
+        return self.path / "model"
+
+    @property
+    def adapter(self) -> Path:
+        return self.path / "adapter"
+
+    @property
+    def method(self) -> Path:
+        return self.path / "method.txt"
+
+    @property
+    def learnt(self) -> Path:
+        return self.path / LEARNT
+
+    def agree(self, config: dict[str, Any]) -> None:
+        """Make the directory, or check that it is this very run's; nothing is touched where it is not."""
+        config = json.loads(json.dumps(config))
+        known = self.path / "config.json"
+        if known.exists():
+            _same(_read(known), config, self.path)
+            return
+        self._refuse_foreign()
+        try:
+            write_whole(known, json.dumps(config, indent=2) + "\n")
+        except OSError as error:
+            raise BadInput(f"cannot write to {self.path}: {error.strerror}; {ANOTHER}") from None
+
+    def last_checkpoint(self, learns: bool) -> Path | None:
+        """The latest that was written to its end; `learns` where the method has weights of its own."""
+        found = sorted(self.checkpoints.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]))
+        return next((path for path in reversed(found) if _complete(path, learns)), None)
+
+    def read_losses(self) -> list[dict[str, Any]]:
+        if not self.losses.exists():
+            return []
+        return [json.loads(line) for line in self.losses.read_text().splitlines(True) if line.endswith("\n")]
+
+    def forget_losses_after(self, step: int) -> None:
+        """Steps that a killed run took after its last checkpoint are taken again."""
+        kept = [line for line in self.read_losses() if line["step"] <= step]
+        write_whole(self.losses, "".join(json.dumps(line) + "\n" for line in kept))
+
+    def finish(self, model: Any, tokenizer: Any, spec: str, learnt: Clex | None) -> None:
+        save_whole(self.model, [model, tokenizer])
+        if learnt is not None:
+            weights.save(learnt, self.learnt)
+        write_whole(self.method, spec + "\n")
+
+    def _refuse_foreign(self) -> None:
+        try:
+            names = sorted(entry.name for entry in self.path.iterdir()) if self.path.exists() else []
+        except OSError as error:
+            raise BadInput(f"cannot use {self.path} as a training directory: {error.strerror}; {ANOTHER}") from None
+        if foreign := [name for name in names if not name.startswith((CLAIM, PART))]:
+            raise BadInput(f"{self.path} is not a training directory, but holds {foreign[0]}; give a new or empty one as --out")
+
+
+def save_whole(path: Path, parts: Iterable[Any]) -> None:
+    """`save_pretrained` of all parts into a directory beside it, moved into place when complete."""
+    beside = Path(tempfile.mkdtemp(prefix=PART, dir=path.parent))
+    try:
+        for part in parts:
+            part.save_pretrained(beside)
+        beside.chmod(0o755)
+        if path.exists():
+            # Of a run killed between this and its last word
+            shutil.rmtree(path)
+        beside.replace(path)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _complete(checkpoint: Path, learns: bool) -> bool:
+    """transformers writes trainer_state.json last, and we what the method learnt after it."""
+    try:
+        json.loads((checkpoint / "trainer_state.json").read_text())
+    except (OSError, ValueError):
+        return False
+    return not learns or (checkpoint / LEARNT).exists()
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        config = json.loads(path.read_text())
+        found = config["format"]
+        if found == FORMAT and all(isinstance(config[key], dict) for key in ("model", "settings")):
+            return dict(config)
+    except (OSError, ValueError, KeyError, TypeError):
+        found = "unknown"
+    raise BadInput(f"{path.parent} is not a training directory: the format of its config.json is {found!r}; {ANOTHER}")
+
+
+def _same(old: dict[str, Any], new: dict[str, Any], path: Path) -> None:
+    for key in COMPARED:
+        was, now = old["model"].get(key), new["model"][key]
+        if was != now:
+            raise BadInput(f"{path} trains another model: its {key} is {was}, this model's is {now}; {ANOTHER}")
+    for key, now in new["settings"].items():
+        was = old["settings"].get(key)
+        if was != now:
+            raise BadInput(f"{path} was begun with another {key}: {was} then, {now} now; {ANOTHER}, or {key} {was}")
+    if old.get("rows") != new["rows"]:
+        raise BadInput(f"{path} was begun with other text or another tokenizer; {ANOTHER}")

@@ -1,0 +1,98 @@
+"""Documents as rows of tokens: one after the other, the end-of-text token between them, cut into rows of one size."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from lengthwise.errors import BadInput, require
+from lengthwise.text import read_texts
+from lengthwise.training.settings import Settings
+
+# How `datasets` reads a file, by the end of its name
+BUILDERS = {".json": "json", ".jsonl": "json", ".csv": "csv", ".parquet": "parquet", ".txt": "text"}
+
+
+def rows_of(settings: Settings, tokenizer: Any, words: int, tokens: int, most: int) -> Tensor:  # [rows, tokens]
+    """As many as there are, and no more than `most`: nothing is read that no step will see. `words` the model knows."""
+    end = tokenizer.eos_token_id
+    require(end is not None, "this tokenizer has no end-of-text token to put between documents; give it an eos_token")
+    foreign = f"and the model knows {words} tokens only; this is another model's tokenizer, give its own"
+    # Without tokens added to it, which some tokenizers have and never make
+    require(tokenizer.vocab_size <= words, f"the tokenizer has {tokenizer.vocab_size} tokens, {foreign}")
+    packed, found = [], 0
+    for text in documents(settings):
+        # Tokenizers warn that a text is longer than the model; that is what we are here for
+        ids = tokenizer(text, add_special_tokens=False, verbose=False).input_ids
+        packed.append(torch.tensor([*ids, end], dtype=torch.int32))
+        found += len(packed[-1])
+        if found >= most * tokens:
+            break
+    count = min(most, found // tokens)
+    if count == 0:
+        raise BadInput(
+            f"the text has {found} tokens, and one row takes {tokens}; give more text (--data, --dataset) or a smaller "
+            "--train-length"
+        )
+    rows = torch.cat(packed)[: count * tokens].view(count, tokens)
+    require(int(rows.max()) < words, f"the text has token {int(rows.max())}, {foreign}")
+    return rows
+
+
+class Rows(Dataset[dict[str, Tensor]]):
+    """Rows as a trainer takes them."""
+
+    def __init__(self, rows: Tensor) -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> dict[str, Tensor]:
+        return {"input_ids": self.rows[index].long()}
+
+
+def digest(rows: Tensor) -> str:
+    return hashlib.sha256(rows.numpy().tobytes()).hexdigest()[:16]
+
+
+def documents(settings: Settings) -> Iterable[str]:
+    if settings.dataset is None:
+        return (read_texts([path]) for path in settings.data)
+    return _of_dataset(settings, settings.dataset)
+
+
+def _of_dataset(settings: Settings, name: str) -> Iterator[str]:
+    if importlib.util.find_spec("datasets") is None:
+        raise BadInput("reading a dataset needs the package datasets; pip install 'lengthwise[train]'")
+    import datasets
+
+    path = Path(name)
+    source: dict[str, Any] = {"path": name, "name": settings.dataset_config}
+    if path.is_file():
+        known = ", ".join(BUILDERS)
+        require(path.suffix in BUILDERS, f"cannot tell what {name} holds from its name; it must end in one of {known}")
+        source = {"path": BUILDERS[path.suffix], "data_files": name}
+    try:
+        # Streaming: of a large dataset only what the steps need comes over the line
+        yield from _texts(datasets.load_dataset(**source, split=settings.split, streaming=True), settings.text_field, name)
+    except BadInput:
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split())[:240] or type(error).__name__
+        raise BadInput(f"cannot read the dataset {name}: {reason}") from error
+
+
+def _texts(dataset: Iterable[dict[str, Any]], field: str, name: str) -> Iterator[str]:
+    for document in dataset:
+        if not isinstance(document.get(field), str):
+            known = ", ".join(key for key, value in document.items() if isinstance(value, str)) or "none"
+            raise BadInput(f"the dataset {name} has no text in {field!r}; columns with text: {known} (--text-field)")
+        yield document[field]

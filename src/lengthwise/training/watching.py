@@ -1,0 +1,59 @@
+"""What goes along with every step of training: its losses on the disk, a bar, and the draw of methods that draw."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback
+
+from lengthwise.methods import weights
+from lengthwise.progress import Tick
+from lengthwise.training.adjustment import Methods
+from lengthwise.training.directory import LEARNT, Directory
+
+KEPT = ("loss", "cross_entropy", "misalignment", "grad_norm", "learning_rate")
+# Lines where there is no terminal to draw a bar in
+LINES = 20
+
+
+class Losses(TrainerCallback):  # type: ignore[misc]
+    """One line a step into losses.jsonl, and the bar; of the first process only."""
+
+    def __init__(self, directory: Directory, tick: Tick) -> None:
+        self.directory, self.tick = directory, tick
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.directory.forget_losses_after(state.global_step)
+        self.tick(state.global_step)
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float], **_: Any) -> None:
+        if "loss" not in logs:
+            return
+        line = {"step": state.global_step, **{name: float(logs[name]) for name in KEPT if name in logs}}
+        with self.directory.losses.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+        told = state.global_step % max(1, state.max_steps // LINES) == 0 or state.global_step == state.max_steps
+        self.tick(1, f"step {state.global_step} of {state.max_steps}: {in_words(line)}" if told else None)
+
+
+class Draws(TrainerCallback):  # type: ignore[misc]
+    """Tells a method that draws which step it is, and puts what it learns beside every checkpoint, where LoRA's saving would
+    leave it out."""
+
+    def __init__(self, methods: Methods) -> None:
+        self.methods = methods
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if self.methods.stretched is not None:
+            self.methods.stretched.step = state.global_step
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if self.methods.learnt is not None and state.is_world_process_zero:
+            weights.save(self.methods.learnt, Path(args.output_dir) / f"checkpoint-{state.global_step}" / LEARNT)
+
+
+def in_words(line: dict[str, Any]) -> str:
+    told = f"loss {line['loss']:.4f}, cross-entropy {line['cross_entropy']:.4f}"
+    return told + (f", misalignment {line['misalignment']:.4f}" if "misalignment" in line else "")

@@ -1,0 +1,134 @@
+"""What an adjustment stands for, and CLEX at the lengths it is trained for."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import lengthwise as lw
+from lengthwise.attention import Visible
+from lengthwise.errors import BadInput
+from lengthwise.methods.positions.clex import Clex
+from lengthwise.methods.positions.shifted_sparse import ShiftedSparse
+from lengthwise.models.anatomy import anatomy_of
+from lengthwise.training.adjustment import Adjustment, adjustment_of, methods_for, prepared, spec_with
+from lengthwise.training.settings import Settings
+from lengthwise.training.stretched import Stretched
+from tests.conftest import logits, make, tokens
+
+
+def settings(**options: Any) -> Settings:
+    return Settings(**{"model": "m", "out": "o", "data": ("a.txt",), **options})
+
+
+@pytest.mark.filterwarnings("ignore:no bitsandbytes or no GPU")
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, Adjustment("none", 0, False, False)),
+        ({"adjustment": "yarn:factor=4", "lora_rank": 8}, Adjustment("yarn:factor=4", 8, False, False)),
+        ({"adjustment": "eabf", "shifted_sparse": True}, Adjustment("eabf", 0, True, False)),
+        ({"adjustment": "longqlora"}, Adjustment("interpolation:factor=1.5", 64, True, False)),
+        ({"adjustment": "longqlora:factor=8"}, Adjustment("interpolation:factor=8", 64, True, False)),
+        (
+            {"adjustment": "longqlora", "lora_rank": 4, "shifted_sparse": False, "quantise": False},
+            Adjustment("interpolation:factor=1.5", 4, False, False),
+        ),
+    ],
+)
+def test_what_an_adjustment_stands_for(options: dict[str, Any], expected: Adjustment) -> None:
+    assert adjustment_of(settings(**options), own_length=32, train_length=48) == expected
+
+
+def test_a_shorter_length_than_the_models_own_is_not_squeezed() -> None:
+    chosen = settings(adjustment="longqlora", quantise=False)
+    assert adjustment_of(chosen, own_length=32, train_length=16).spec == "interpolation:factor=1"
+
+
+def test_longqlora_says_when_it_is_not_quantised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lengthwise.training.adjustment.can_quantise", lambda: False)
+    with pytest.warns(UserWarning, match="longqlora trains LoRA on unquantised weights"):
+        assert not adjustment_of(settings(adjustment="longqlora"), 32, 64).quantised
+    with pytest.raises(BadInput, match="4-bit weights need the package bitsandbytes and a GPU"):
+        adjustment_of(settings(adjustment="longqlora", quantise=True), 32, 64)
+    monkeypatch.setattr("lengthwise.training.adjustment.can_quantise", lambda: True)
+    assert adjustment_of(settings(adjustment="longqlora"), 32, 64).quantised
+    assert not adjustment_of(settings(adjustment="yarn:factor=2", lora_rank=8), 32, 64).quantised
+    with pytest.raises(BadInput, match="4-bit weights cannot be trained themselves"):
+        adjustment_of(settings(quantise=True), 32, 64)
+
+
+def test_bad_adjustments_are_refused() -> None:
+    anatomy = anatomy_of(make("llama"))
+    with pytest.raises(BadInput, match="longqlora has no option 'rank=4'; it has factor"):
+        adjustment_of(settings(adjustment="longqlora:rank=4"), 32, 64)
+    for out in ("runs/a+b", "runs/a,b"):
+        with pytest.raises(BadInput, match=r"a spec cannot name weights in runs/a.b"):
+            methods_for(Adjustment("clex", 0, False, False), settings(adjustment="clex", out=out), anatomy, 32)
+
+
+def test_the_spec_names_what_clex_learnt() -> None:
+    learnt = Path("o/clex.safetensors")
+    assert spec_with("clex", learnt) == "clex:weights=o/clex.safetensors"
+    assert spec_with("clex:steps=4,weights=old.safetensors+log", learnt) == "clex:steps=4,weights=o/clex.safetensors+log"
+
+
+def test_clex_is_stretched_and_learns_inside_the_model() -> None:
+    model = make("llama")
+    adjustment = Adjustment("clex+log", 0, True, False)
+    methods = methods_for(adjustment, settings(), anatomy_of(model), 32)
+    assert [type(method) for method in methods.installed][::2] == [Stretched, ShiftedSparse]
+    assert methods.learnt is not None
+    model = prepared(model, adjustment, methods, seed=0).train()
+    with lw.extend(model, methods.installed):
+        model(tokens(32), labels=tokens(32)).loss.backward()
+    moved = {name: float(p.grad.abs().sum()) for name, p in model.named_parameters() if "lengthwise" in name}
+    # W_up hears of the loss through W_down, which starts at zero
+    assert moved.pop("lengthwise_adjustment.down") > 0
+    assert moved == {"lengthwise_adjustment.up": 0.0}
+
+
+def test_lora_alone_is_trained_and_says_at_first_what_the_model_said() -> None:
+    model, ids = make("llama"), tokens(20)
+    before = logits(model, ids)
+    adjustment = Adjustment("none", 4, False, False)
+    wrapped = prepared(model, adjustment, methods_for(adjustment, settings(), anatomy_of(model), 32), seed=0)
+    assert torch.equal(logits(wrapped, ids), before)
+    trained = {name: p for name, p in wrapped.named_parameters() if p.requires_grad}
+    # Four of attention and three of the feed-forward in each of three layers, two matrices each
+    assert len(trained) == 2 * 7 * 3
+    assert all("lora_" in name and min(p.shape) == 4 for name, p in trained.items())
+
+
+def test_stretched_stands_where_the_formula_says() -> None:
+    clex = Clex(train_length=32, rotary_size=8)
+    torch.nn.init.normal_(clex.down, std=0.1)
+    method, own = Stretched(clex, 4.0, 16, seed=5), 10_000.0 ** -(torch.arange(4) / 4)
+    whole = Visible.build(16, 16, causal=True)
+    seen_t = []
+    for step in range(50):
+        method.step = step
+        drawn = np.random.default_rng([1, 5, step])
+        t = float(drawn.uniform(1, 4))
+        seen_t.append(t)
+        assert method.t == t
+        torch.testing.assert_close(method.frequencies(own, 16), clex.at(own, t))
+        (part,) = method.distances(whole, whole)
+        places = part.key[0].tolist()
+        assert places == part.query[0].tolist() == sorted(set(places))
+        assert len(places) == 16
+        assert 0 <= places[0] <= places[-1] < math.floor(t * 32)
+        assert part.visible is whole
+    assert min(seen_t) < 1.3 < 3.7 < max(seen_t)
+
+
+def test_stretched_begins_where_the_reading_is_and_is_refused_below() -> None:
+    clex = Clex(train_length=32, rotary_size=8)
+    assert all(Stretched(clex, 3.0, 64, seed=seed).t >= 2 for seed in range(20))
+    with pytest.raises(BadInput, match="clex draws t from 4 on at length 128; give a --stretch above that, not 4"):
+        Stretched(clex, 4.0, 128, seed=0)

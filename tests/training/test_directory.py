@@ -1,0 +1,82 @@
+"""The directory of a training run: whose it is, and where to go on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lengthwise.errors import BadInput
+from lengthwise.training.directory import FORMAT, Directory
+
+CONFIG: dict[str, Any] = {
+    "format": FORMAT,
+    "model": {"family": "llama", "layers": 2, "heads": 4, "key_size": 8, "weights": "aa", "name": "here"},
+    "settings": {"alpha": 0.1, "data": ["a"]},
+    "rows": {"count": 3, "digest": "bb"},
+}
+
+
+def test_the_same_run_agrees_and_another_is_refused(tmp_path: Path) -> None:
+    directory = Directory(tmp_path / "run")
+    directory.agree(CONFIG)
+    kept = (directory.path / "config.json").read_bytes()
+    directory.agree({**CONFIG, "model": {**CONFIG["model"], "name": "there"}})
+    for change, message in (
+        ({"model": {**CONFIG["model"], "weights": "cc"}}, "trains another model: its weights is aa, this model's is cc"),
+        (
+            {"settings": {**CONFIG["settings"], "alpha": 0.3}},
+            r"begun with another alpha: 0\.1 then, 0\.3 now; .* or alpha 0\.1",
+        ),
+        ({"rows": {"count": 3, "digest": "dd"}}, "was begun with other text or another tokenizer; give another --out"),
+    ):
+        with pytest.raises(BadInput, match=message):
+            directory.agree({**CONFIG, **change})
+    assert (directory.path / "config.json").read_bytes() == kept
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("config.json", json.dumps({"format": "lengthwise.run/1"}), "is not a training directory: .* 'lengthwise.run/1'"),
+        ("config.json", "{", "is not a training directory: .* 'unknown'"),
+        ("novel.txt", "Once", "is not a training directory, but holds novel.txt"),
+    ],
+)
+def test_a_directory_of_something_else_is_left_alone(tmp_path: Path, name: str, text: str, message: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(BadInput, match=message):
+        Directory(tmp_path).agree(CONFIG)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(name, text)]
+
+
+def test_a_place_that_cannot_be_a_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadInput, match=r"cannot use .*file as a training directory: Not a directory; give another --out"):
+        Directory(tmp_path / "file").agree(CONFIG)
+    with pytest.raises(BadInput, match=r"cannot write to .*below: Not a directory; give another --out"):
+        Directory(tmp_path / "file" / "below").agree(CONFIG)
+
+
+def test_the_last_whole_checkpoint_is_the_one_to_go_on_from(tmp_path: Path) -> None:
+    directory = Directory(tmp_path)
+    assert directory.last_checkpoint(learns=False) is None
+    for step, state in ((9, "{}"), (50, "{}"), (100, '{"half'), (150, None)):
+        folder = directory.checkpoints / f"checkpoint-{step}"
+        folder.mkdir(parents=True)
+        if state is not None:
+            (folder / "trainer_state.json").write_text(state)
+    assert directory.last_checkpoint(learns=False) == directory.checkpoints / "checkpoint-50"
+    # Killed before what CLEX learnt was beside it
+    assert directory.last_checkpoint(learns=True) is None
+    (directory.checkpoints / "checkpoint-9" / "clex.safetensors").write_bytes(b"")
+    assert directory.last_checkpoint(learns=True) == directory.checkpoints / "checkpoint-9"
+
+
+def test_losses_after_the_checkpoint_are_forgotten(tmp_path: Path) -> None:
+    directory = Directory(tmp_path)
+    directory.losses.write_text('{"step": 1}\n{"step": 2}\n{"step": 3}\n{"st')
+    directory.forget_losses_after(2)
+    assert directory.losses.read_text() == '{"step": 1}\n{"step": 2}\n'

@@ -1,0 +1,74 @@
+"""Settings from names and values, from YAML, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lengthwise.errors import BadInput
+from lengthwise.training.settings import Settings, read_yaml, settings_of
+
+LEAST: dict[str, Any] = {"model": "m", "out": "o", "data": ["a.txt"]}
+
+
+def test_yaml_values_become_what_the_fields_are(tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    # YAML 1.1 reads 2e-5 as a word
+    file.write_text(
+        "model: m\nout: o\ndata: a.txt\nlearning-rate: 2e-5\nsteps: 7\nalpha: 1\nshifted_sparse: true\nlora_rank: null\n"
+    )
+    found = settings_of(read_yaml(file))
+    expected = Settings(model="m", out="o", data=("a.txt",), learning_rate=2e-5, steps=7, alpha=1.0, shifted_sparse=True)
+    assert found == expected
+    assert isinstance(found.alpha, float)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"alpha": -0.1}, r"alpha must be a number from 0 on, not -0\.1"),
+        ({"alpha": float("nan")}, "alpha must be a number from 0 on, not nan"),
+        ({"alpha": "much"}, "the setting alpha must be a number, not 'much'"),
+        ({"steps": 0}, "--steps must be at least 1, not 0"),
+        ({"steps": 2.5}, r"the setting steps must be a whole number, not 2\.5"),
+        ({"steps": [3]}, "the setting steps must be a whole number"),
+        ({"steps": True}, "the setting steps must be a whole number, not True"),
+        ({"shifted_sparse": "maybe"}, "the setting shifted_sparse must be true or false, not 'maybe'"),
+        ({"save_every": 0}, "--save-every must be at least 1, not 0"),
+        ({"learning_rate": 0}, "--learning-rate must be above 0"),
+        ({"warmup": -1}, "--warmup must be 0 or more steps, not -1"),
+        ({"lora_rank": -1}, "--lora-rank must be 0 or above, not -1"),
+        ({"stretch": 1}, r"--stretch must be above 1, not 1\.0"),
+        ({"dtype": "float16"}, "--dtype must be one of float32, bfloat16, not 'float16'"),
+        ({"device": "tpu"}, "--device must be cpu or cuda, not 'tpu'"),
+        ({"sampling": "2..L"}, r"sampling must be one of 1\.\.L/2, .* not '2\.\.L'"),
+        ({"train_length": 0}, "at length 0 there is no e"),
+        ({"dataset": "d"}, "and not both"),
+        ({"learningrate": 1}, "training has no setting 'learningrate'; did you mean learning_rate?"),
+        ({"xyzzy": 1}, "training has no setting 'xyzzy'; there are: model, out, adjustment"),
+    ],
+)
+def test_bad_settings_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        settings_of({**LEAST, **options})
+
+
+def test_what_is_missing_is_named() -> None:
+    with pytest.raises(BadInput, match="training needs model; give MODEL"):
+        settings_of({"out": "o"})
+    with pytest.raises(BadInput, match="training needs out; give --out DIR"):
+        settings_of({"model": "m"})
+    with pytest.raises(BadInput, match="give what to train on: --data FILE"):
+        settings_of({"model": "m", "out": "o"})
+
+
+def test_files_that_are_no_settings_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"cannot read the settings .*: No such file"):
+        read_yaml(tmp_path / "none.yaml")
+    file = tmp_path / "settings.yaml"
+    for text, message in (("a: [", "is not YAML"), ("- 1", "must hold settings")):
+        file.write_text(text)
+        with pytest.raises(BadInput, match=message):
+            read_yaml(file)
