@@ -19,32 +19,11 @@ from torch import Tensor, nn
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from lengthwise.errors import require
+from lengthwise.models.eager import eager_attention_forward
 from lengthwise.models.gau_alpha.rotation import apply_rotary_pos_emb
 
 # Most tokens under a trained-in ALiBi: extended models read it from a table of so many distances each way
 REACH = 2**16
-
-
-def eager_attention_forward(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    scaling: float,
-    dropout: float = 0.0,
-    position_bias: Tensor | None = None,
-    **_: Any,
-) -> tuple[Tensor, Tensor]:
-    """transformers' `eager`: every weight written down."""
-    # CosScale makes logits of hundreds, which 8 bits would round to whole numbers
-    with torch.autocast(query.device.type, enabled=False):
-        logits = query.float() @ key.float().transpose(2, 3) * scaling
-    for added in (position_bias, attention_mask):
-        logits = logits if added is None else logits + added
-    weights = logits.softmax(-1, dtype=torch.float32).to(value.dtype)
-    weights = nn.functional.dropout(weights, dropout, module.training)
-    return (weights @ value).transpose(1, 2).contiguous(), weights
 
 
 class AlibiSlope(nn.Module):

@@ -16,29 +16,10 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 from lengthwise.errors import require
+from lengthwise.models.eager import eager_attention_forward
 
 # Most tokens under ALiBi: extended models read it from a table of so many distances each way
 REACH = 2**16
-
-
-def eager_attention_forward(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    scaling: float,
-    dropout: float = 0.0,
-    position_bias: Tensor | None = None,
-    **_: Any,
-) -> tuple[Tensor, Tensor]:
-    """transformers' `eager`: every weight written down."""
-    logits = query @ key.transpose(2, 3) * scaling
-    for added in (position_bias, attention_mask):
-        logits = logits if added is None else logits + added
-    weights = logits.softmax(-1, dtype=torch.float32).to(value.dtype)
-    weights = nn.functional.dropout(weights, dropout, module.training)
-    return (weights @ value).transpose(1, 2).contiguous(), weights
 
 
 def alibi_slopes(heads: int) -> Tensor:  # [heads]
