@@ -14,6 +14,7 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from experiments.attention_alignment.material import Asked, made_once
 from experiments.attention_alignment.outcome import write_outcome
 from experiments.attention_alignment.results import Results, made_with, materials, read_results
 from experiments.common.status import exit_status
-from experiments.common.together import TimeIsUp, at_most, share_out
+from experiments.common.together import share_out, work_for
 from lengthwise.errors import BadInput
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.load import load
@@ -66,12 +67,8 @@ class Run:
 def retrieval(options: Options) -> Results:
     """Measures as much as there is time for, and writes the page of what has been measured so far, by any process."""
     run = _begun(options)
-    try:
-        with at_most(options.minutes):
-            if not options.page:
-                _measure(run)
-    except TimeIsUp:
-        print(f"{options.minutes:g} minutes are over; the same command goes on", file=sys.stderr)
+    if not options.page:
+        work_for(options.minutes, partial(_measure, run))
     results = read_results(options.out, run.train_length)
     if results.records:
         facts = facts_of("retrieval", options, run.model, run.methods, materials(options.out))

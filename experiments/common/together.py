@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -40,6 +41,15 @@ def _made(work: Once) -> bool:
         if mine and not work.done():
             work.make()
         return mine
+
+
+def work_for(minutes: float, work: Callable[[], None]) -> None:
+    """As much of `work` as there is time for; what it has finished stays."""
+    try:
+        with at_most(minutes):
+            work()
+    except TimeIsUp:
+        print(f"{minutes:g} minutes are over; the same command goes on", file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -13,13 +13,14 @@ import json
 import math
 import sys
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from experiments.common.status import exit_status
-from experiments.common.together import TimeIsUp, at_most
+from experiments.common.together import work_for
 from experiments.entropy_invariance import documents
 from experiments.entropy_invariance.cells import Exam, measure, read_cells
 from experiments.entropy_invariance.configuration import LENGTH, Configuration
@@ -70,16 +71,16 @@ def run(call: Call) -> str:
     """Measures for as long as it may and writes the page."""
     require(min(call.lengths) >= 3, f"--length must be at least 3 tokens, not {min(call.lengths)}")
     call.folder.mkdir(parents=True, exist_ok=True)
-    device = call.device or ("cuda" if torch.cuda.is_available() else "cpu")
     if not call.page:
-        try:
-            with at_most(call.minutes):
-                exam, chosen = examined(call, device)
-                write_whole(call.folder / MACHINE, json.dumps(made_with(device), indent=1) + "\n")
-                measure(call.folder, call.out, call.rows, call.lengths, chosen, exam, device)
-        except TimeIsUp:
-            print("time is up; the same command goes on", flush=True)
+        work_for(call.minutes, partial(_measure, call))
     return write(call)
+
+
+def _measure(call: Call) -> None:
+    device = call.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    exam, chosen = examined(call, device)
+    write_whole(call.folder / MACHINE, json.dumps(made_with(device), indent=1) + "\n")
+    measure(call.folder, call.out, call.rows, call.lengths, chosen, exam, device)
 
 
 def examined(call: Call, device: str) -> tuple[Exam, list[Chapter]]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from torch import Tensor
 
-from experiments.common.together import TimeIsUp, at_most, share_out
+from experiments.common.together import share_out, work_for
 from experiments.rope_methods import contenders
 from experiments.rope_methods.alignments import Alignments
 from experiments.rope_methods.arguments import Call, parser_of
@@ -101,12 +101,8 @@ class Run:
 def compare(options: Options, source_of: Callable[[Subject], Source]) -> Results:
     """Measures as much as there is time for, and writes the page of what has been measured so far, by any process."""
     run = _begun(options, source_of)
-    try:
-        with at_most(options.minutes):
-            if not options.page:
-                _measure(run)
-    except TimeIsUp:
-        say(f"{options.minutes:g} minutes are over; the same command goes on")
+    if not options.page:
+        work_for(options.minutes, partial(_measure, run))
     results = Results(options.out, options.streams, run.source.reencoding, run.source.stretch)
     if results.cells:
         print(write_outcome(options.out, results, _facts(run, results)))

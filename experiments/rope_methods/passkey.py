@@ -13,12 +13,13 @@ import hashlib
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import lengthwise as lw
 from experiments.common.status import exit_status
-from experiments.common.together import Once, TimeIsUp, at_most, share_out
+from experiments.common.together import Once, share_out, work_for
 from experiments.rope_methods.alignments import Alignments
 from experiments.rope_methods.arguments import SEVERAL, Call, given, parser_of
 from experiments.rope_methods.contenders import INTERPOLATION, NTK, PLAIN, YARN, YARN_BARE, filled, split_aligned
@@ -96,12 +97,8 @@ class Run:
 def ask(options: Options) -> Found:
     """Asks as much as there is time for, and writes the page of what has been answered so far, by any process."""
     run = _begun(options)
-    try:
-        with at_most(options.minutes):
-            if not options.page:
-                _ask_all(run)
-    except TimeIsUp:
-        say(f"{options.minutes:g} minutes are over; the same command goes on")
+    if not options.page:
+        work_for(options.minutes, partial(_ask_all, run))
     command = f"python -m experiments.rope_methods.passkey {options.command}"
     found = Found.of(options.folder, run.cells, options.samples, run.train_length, command)
     if found.records:

@@ -58,7 +58,8 @@ def test_all_contenders_are_methods() -> None:
     for name in passkey.NAMES:
         base, _ = split_aligned(name)
         if base != "truncate":
-            methods_of(filled(base, 2 * TRAIN_LENGTH, TRAIN_LENGTH), facts)
+            spec = filled(base, 2 * TRAIN_LENGTH, TRAIN_LENGTH)
+            assert len(methods_of(spec, facts)) == (0 if spec == "none" else 1 + spec.count("+")), name
 
 
 def test_every_depth_is_asked_in_turn_and_the_answer_fits_into_the_length(out: Path) -> None:
