@@ -197,8 +197,8 @@ def test_labels_give_the_mean_cross_entropy_of_the_next_tokens() -> None:
 
 
 def test_alibi_slopes_are_those_of_its_paper() -> None:
-    assert alibi_slopes(8).tolist() == [2.0**-h for h in range(1, 9)]
-    assert alibi_slopes(3).tolist() == [2.0**-4, 2.0**-8, 2.0**-2]
+    assert alibi_slopes(8) == [2.0**-h for h in range(1, 9)]
+    assert alibi_slopes(3) == [2.0**-4, 2.0**-8, 2.0**-2]
 
 
 @pytest.mark.parametrize("head", [SmallDecoderForCausalLM, SmallDecoderForRegression])

@@ -21,20 +21,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from lengthwise.errors import require
 from lengthwise.models.eager import eager_attention_forward
 from lengthwise.models.gau_alpha.rotation import apply_rotary_pos_emb
-
-# Most tokens under a trained-in ALiBi: extended models read it from a table of so many distances each way
-REACH = 2**16
-
-
-class AlibiSlope(nn.Module):
-    """The one number of a trained-in ALiBi, kept where T5 keeps its table."""
-
-    weight: Tensor
-
-    def __init__(self, slope: float) -> None:
-        super().__init__()
-        self.slope = slope
-        self.register_buffer("weight", torch.tensor([slope]), persistent=False)
+from lengthwise.models.trained_alibi import REACH, AlibiSlopes
 
 
 class GAUAlphaAttention(nn.Module):
@@ -54,7 +41,7 @@ class GAUAlphaAttention(nn.Module):
         self.scaling = config.head_dim**-0.5 if config.cos_scale is None else config.cos_scale
         self.has_relative_attention_bias = config.positions == "alibi"
         if self.has_relative_attention_bias:
-            self.relative_attention_bias = AlibiSlope(config.alibi_slope)
+            self.relative_attention_bias = AlibiSlopes([config.alibi_slope])
 
     def forward(
         self,
@@ -88,11 +75,7 @@ class GAUAlphaAttention(nn.Module):
         self, query_length: int, key_length: int, device: torch.device | None = None, past_seen_tokens: int = 0
     ) -> Tensor:  # [1, 1, queries, keys]
         """ALiBi's -slope |distance|, in the form in which T5 offers its learned bias."""
-        slope = self.relative_attention_bias.weight
-        device = slope.device if device is None else device
-        own = torch.arange(query_length, device=device) + past_seen_tokens
-        distance = torch.arange(key_length, device=device) - own[:, None]
-        return -slope.to(device) * distance.abs()[None, None]
+        return self.relative_attention_bias.bias(query_length, key_length, past_seen_tokens, device)
 
 
 def inverse_temperature(config: Any, tokens: Tensor) -> Tensor | None:

@@ -19,9 +19,10 @@ from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput
 from transformers.utils.generic import can_return_tuple
 
 from lengthwise.errors import BadInput
-from lengthwise.models.gau_alpha.attention import AlibiSlope, GAUAlphaAttention, inverse_temperature
+from lengthwise.models.gau_alpha.attention import GAUAlphaAttention, inverse_temperature
 from lengthwise.models.gau_alpha.configuration import GAUAlphaConfig
 from lengthwise.models.gau_alpha.rotation import GAUAlphaRotaryEmbedding
+from lengthwise.models.trained_alibi import AlibiSlopes
 
 
 def rms(x: Tensor, eps: float) -> Tensor:
@@ -53,8 +54,8 @@ class GAUAlphaPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
         if isinstance(module, GAUAlphaAttention):
             init.ones_(module.gamma_q)
             init.ones_(module.gamma_k)
-        elif isinstance(module, AlibiSlope):
-            init.constant_(module.weight, module.slope)
+        elif isinstance(module, AlibiSlopes):
+            module.restore()
 
 
 class GAUAlphaModel(GAUAlphaPreTrainedModel):

@@ -17,28 +17,15 @@ from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 from lengthwise.errors import require
 from lengthwise.models.eager import eager_attention_forward
-
-# Most tokens under ALiBi: extended models read it from a table of so many distances each way
-REACH = 2**16
+from lengthwise.models.trained_alibi import REACH, AlibiSlopes
 
 
-def alibi_slopes(heads: int) -> Tensor:  # [heads]
+def alibi_slopes(heads: int) -> list[float]:
     """2^(-8h/H); where H is no power of two, those of the power below, then every other of the power above."""
     below = 2 ** (heads.bit_length() - 1)
     own = [2.0 ** (-8 * h / below) for h in range(1, below + 1)]
     between = [2.0 ** (-8 * h / (2 * below)) for h in range(1, 2 * below + 1, 2)]
-    return torch.tensor((own + between)[:heads])
-
-
-class AlibiSlopes(nn.Module):
-    """ALiBi's one number a head, kept where T5 keeps its table."""
-
-    weight: Tensor
-
-    def __init__(self, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.register_buffer("weight", alibi_slopes(heads), persistent=False)
+    return (own + between)[:heads]
 
 
 class SmallDecoderAttention(nn.Module):
@@ -55,7 +42,7 @@ class SmallDecoderAttention(nn.Module):
         self.o_proj = nn.Linear(inner, config.hidden_size)
         self.has_relative_attention_bias = config.positions == "alibi"
         if self.has_relative_attention_bias:
-            self.relative_attention_bias = AlibiSlopes(config.num_attention_heads)
+            self.relative_attention_bias = AlibiSlopes(alibi_slopes(config.num_attention_heads))
 
     def forward(
         self,
@@ -85,8 +72,5 @@ class SmallDecoderAttention(nn.Module):
         self, query_length: int, key_length: int, device: torch.device | None = None, past_seen_tokens: int | None = None
     ) -> Tensor:  # [1, heads, queries, keys]
         """In the form in which T5 offers its learned bias; unless told otherwise the queries are the last tokens."""
-        slopes = self.relative_attention_bias.weight
         before = key_length - query_length if past_seen_tokens is None else past_seen_tokens
-        own = torch.arange(query_length, device=device or slopes.device) + before
-        distance = torch.arange(key_length, device=own.device) - own[:, None]
-        return -slopes.to(own.device)[None, :, None, None] * distance.abs()
+        return self.relative_attention_bias.bias(query_length, key_length, before, device)

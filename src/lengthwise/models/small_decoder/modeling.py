@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers import DynamicCache, GenerationMixin, PreTrainedModel
-from transformers import initialization as init
 from transformers.activations import ACT2FN
 from transformers.masking_utils import create_causal_mask
 from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutputWithPast, SequenceClassifierOutput
@@ -20,8 +19,9 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 from transformers.utils.generic import can_return_tuple
 
 from lengthwise.errors import BadInput, require
-from lengthwise.models.small_decoder.attention import AlibiSlopes, SmallDecoderAttention, alibi_slopes
+from lengthwise.models.small_decoder.attention import SmallDecoderAttention
 from lengthwise.models.small_decoder.configuration import SmallDecoderConfig
+from lengthwise.models.trained_alibi import AlibiSlopes
 
 
 class SmallDecoderLayer(nn.Module):
@@ -52,7 +52,7 @@ class SmallDecoderPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
     def _init_weights(self, module: nn.Module) -> None:
         super()._init_weights(module)
         if isinstance(module, AlibiSlopes):
-            init.copy_(module.weight, alibi_slopes(module.heads))
+            module.restore()
 
 
 class SmallDecoderModel(SmallDecoderPreTrainedModel):
