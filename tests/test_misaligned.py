@@ -111,7 +111,8 @@ def test_length_and_seed_and_text_are_the_callers(tokenizer: ByT5Tokenizer) -> N
 
 def test_overlapping_pairs_are_told() -> None:
     with pytest.warns(UserWarning, match=f"8 pairs of {PAIR} tokens overlap in a text of 100"):
-        lw.misalignment(make("llama"), tokens(100)[0], pairs=8, show_progress=False)
+        found = lw.misalignment(make("llama"), tokens(100)[0], pairs=8, show_progress=False)
+    assert (found.pairs, found.text_tokens) == (8, 100)
 
 
 @pytest.mark.parametrize(

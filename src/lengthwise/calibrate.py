@@ -65,23 +65,20 @@ def calibrate(
     source, text = _source(text, files, task)
     batches = {n: _batches(tokenizer, text, task, n, anatomy.train_length, sequences, seed) for n in lengths}
 
-    found: list[Calibrated] = []
-    paths: list[Any] = []
     forwards = {"grid": len(GRID), "solve": 3}[search] if scope == "model" else 1
     total = len(lengths) * (forwards + 1) * len(anatomy.layers)
+    results: list[_Result] = []
     with extend(model, method, train_length=train_length), progress("calibrating", total, show_progress) as tick:
-        for n in lengths:
-            short, long = batches[n]
-            run = _Run(model, anatomy, statistic, n, short, long, _shorter(found), tick)
-            result = run.search(search) if scope == "model" else run.in_one_pass(scope)
-            found.append(result.entry)
-            paths.append({"length": n, "path": result.path})
+        for n, (short, long) in batches.items():
+            shorter = _shorter([result.entry for result in results])
+            run = _Run(model, anatomy, statistic, n, short, long, shorter, tick)
+            results.append(run.search(search) if scope == "model" else run.in_one_pass(scope))
     return Alignment(
         statistic=statistic,
         scope=scope,
         train_length=anatomy.train_length,
-        target=found[-1].target or 0.0,
-        temperatures=tuple(found),
+        target=results[-1].entry.target or 0.0,
+        temperatures=tuple(result.entry for result in results),
         model=fingerprint_of(anatomy),
         provenance={
             **versions(),
@@ -91,7 +88,7 @@ def calibrate(
             "seed": seed,
             "search": search if scope == "model" else "one pass",
             "method": method if isinstance(method, str) else repr(method),
-            "searched": paths,
+            "searched": [{"length": n, "path": result.path} for n, result in zip(lengths, results, strict=True)],
         },
     )
 
