@@ -1,4 +1,7 @@
-"""The one equation on tensors; nothing here knows Hugging Face."""
+"""The one equation on tensors; nothing here knows Hugging Face.
+
+`reference` is the law, `cpu` serves every device in O(L) memory, `gpu` an NVIDIA GPU by kernels in Triton; `dispatch` chooses.
+"""
 
 from lengthwise.attention.bias import DistanceBias
 from lengthwise.attention.dispatch import IMPLEMENTATIONS, attention, scan

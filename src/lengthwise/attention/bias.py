@@ -11,6 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+# How far a GPU kernel's tiles, one of queries and one of keys, reach beyond the radius
+MARGIN = 192
+
 
 @dataclass(frozen=True)
 class DistanceBias:
@@ -21,6 +24,18 @@ class DistanceBias:
     @property
     def radius(self) -> int:
         return (self.table.shape[-1] - 1) // 2
+
+    @property
+    def widened(self) -> Tensor:  # [heads, 2 * (reach + MARGIN) + 1], reach = max(radius, 1)
+        """The table in float32, its ends repeated as far as GPU kernels read. Made once, unless the table changes in place."""
+        version = None if self.table.is_inference() else self.table._version
+        kept: tuple[int | None, Tensor] | None = self.__dict__.get("_widened")
+        if kept is None or kept[0] != version:
+            table, more = self.table.detach().float(), MARGIN + max(self.radius, 1) - self.radius
+            ends = table[:, :1].expand(-1, more), table[:, -1:].expand(-1, more)
+            kept = version, torch.cat([ends[0], table, ends[1]], -1)
+            self.__dict__["_widened"] = kept
+        return kept[1]
 
     def line(self, first: int, last: int) -> Tensor:  # [heads, last - first + 1]
         """The bias at every distance from `first` to `last`, both included."""

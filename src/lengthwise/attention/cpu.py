@@ -119,7 +119,8 @@ def blockwise(equation: Equation, statistics: bool = False) -> tuple[Tensor, Row
 def scan(equation: Equation, inverse_temperatures: Tensor) -> RowStatistics:  # fields [temperatures, batch, heads, queries]
     """Statistics at several temperatures in one pass over the logits, values untouched.
 
-    `inverse_temperatures` is broadcastable to [temperatures, batch, heads, queries] and takes the place of the equation's own.
+    `inverse_temperatures`, >= 0, is broadcastable to [temperatures, batch, heads, queries] and takes the place of the
+    equation's own.
     """
     whole = (inverse_temperatures.shape[0], *equation.query.shape[:3])
     g = inverse_temperatures.float().expand(whole)
@@ -129,13 +130,18 @@ def scan(equation: Equation, inverse_temperatures: Tensor) -> RowStatistics:  # 
     fields = [equation.query.new_empty(shape, dtype=torch.float32) for _ in range(3)]
     wheres = _wheres(equation)
     spare = _buffer(equation, wheres)
+    flat = bool((g == 0).any())
     for where, block in _blocks(equation, wheres):
         l_max = block.amax(-1)
         block.sub_(l_max[..., None])
         weights = _view(spare, block.shape)
+        # At g = 0 every key has the same weight, be its logit as low as it may: hidden ones must be taken out
+        hidden = block < torch.finfo(block.dtype).min / 2 if flat and not where.whole else None
         for t in range(shape[0]):
             sharpness = g[t][where.index].flip(-1)  # [heads, queries]
             torch.exp(torch.mul(block, sharpness[..., None], out=weights), out=weights)
+            if hidden is not None:
+                weights.masked_fill_(hidden, 0.0)
             total = weights.sum(-1)
             expected = sharpness * torch.linalg.vecdot(weights, block) / total
             top = sharpness * l_max

@@ -6,16 +6,18 @@ from functools import reduce
 
 from torch import Tensor
 
-from lengthwise.attention import cpu
+from lengthwise.attention import cpu, gpu
 from lengthwise.attention.equation import Equation
 from lengthwise.attention.reference import reference
 from lengthwise.attention.statistics import RowStatistics, merge, merged
 from lengthwise.errors import BadInput
 
-IMPLEMENTATIONS = ("auto", "reference", "fused", "blockwise")
+IMPLEMENTATIONS = ("auto", "reference", "fused", "blockwise", "triton")
 
 # Logits that fit anywhere, as those of one query and a window of keys do: going over blocks would cost more than it saves
 SMALL = 2**17
+# From here on our kernel beats PyTorch's flash attention even where that can compute the equation, for blocks of queries
+LONG, BLOCK = 4096, 128
 
 
 def attention(
@@ -28,22 +30,47 @@ def attention(
         solved = [attention(part, statistics=True, implementation=implementation) for part in equation.parts]
         output, rows = merged([(output, rows) for output, rows in solved if rows is not None])
         return output, rows if statistics else None
-    if implementation == "reference":
-        output, rows = reference(equation)
-        return output, rows if statistics else None
-    if implementation == "blockwise":
-        return cpu.blockwise(equation, statistics)
-    refusal = "it returns no statistics" if statistics else cpu.why_not_fused(equation)
-    if refusal is None:
+    chosen = _chosen(equation, statistics) if implementation == "auto" else implementation
+    if chosen == "triton":
+        _refuse("triton", gpu.why_not_triton(equation, statistics))
+        return gpu.triton(equation, statistics)
+    if chosen == "fused":
+        _refuse("fused", "it returns no statistics" if statistics else cpu.why_not_fused(equation))
         return cpu.fused(equation), None
-    if implementation == "fused":
-        raise BadInput(f"attention implementation 'fused' cannot run here: {refusal}; use 'blockwise' or 'auto'")
-    if equation.query[..., 0].numel() * equation.visible.keys <= SMALL:
-        output, rows = reference(equation)
-        return output, rows if statistics else None
-    return cpu.blockwise(equation, statistics)
+    if chosen == "blockwise":
+        return cpu.blockwise(equation, statistics)
+    output, rows = reference(equation)
+    return output, rows if statistics else None
+
+
+def _chosen(equation: Equation, statistics: bool) -> str:
+    if equation.query.is_cuda and gpu.why_not_triton(equation, statistics) is None and _worth_a_kernel(equation, statistics):
+        return "triton"
+    if not statistics and cpu.why_not_fused(equation) is None:
+        return "fused"
+    small = equation.query[..., 0].numel() * equation.visible.keys <= SMALL
+    return "reference" if small else "blockwise"
+
+
+def _worth_a_kernel(equation: Equation, statistics: bool) -> bool:
+    if statistics or equation.bias is not None:
+        return True
+    long = equation.visible.keys >= LONG and equation.visible.queries >= BLOCK
+    return long or cpu.why_not_fused(equation) is not None
+
+
+def _refuse(implementation: str, reason: str | None) -> None:
+    if reason is not None:
+        raise BadInput(f"attention implementation {implementation!r} cannot run here: {reason}; use 'blockwise' or 'auto'")
 
 
 def scan(equation: Equation, inverse_temperatures: Tensor) -> RowStatistics:  # fields [temperatures, batch, heads, queries]
     """Statistics at several temperatures in one pass over the logits; see `cpu.scan`."""
-    return reduce(merge, [cpu.scan(part, inverse_temperatures) for part in equation.parts])
+    if bool((inverse_temperatures < 0).any()):
+        raise BadInput(f"a scan needs inverse temperatures >= 0, not {float(inverse_temperatures.min()):g}")
+    return reduce(merge, [_scan(part, inverse_temperatures) for part in equation.parts])
+
+
+def _scan(equation: Equation, inverse_temperatures: Tensor) -> RowStatistics:
+    on_gpu = equation.query.is_cuda and gpu.why_no_scan(equation) is None
+    return (gpu.scan if on_gpu else cpu.scan)(equation, inverse_temperatures)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -53,6 +54,9 @@ class Visible:
             stop = (own + window).clamp_max(keys)
         stop = stop.clamp(0, keys)
         visible = cls(torch.minimum(start, stop)[None], stop[None], own, keys)
+        if not causal and window is None and not isinstance(offset, Tensor):
+            # Known without asking a device for it
+            vars(visible).update(is_full=True, full_from=keys - queries if offset is None else offset)
         return visible if padding is None else visible.without(padding)
 
     def without(self, padding: Tensor) -> Visible:
@@ -117,6 +121,25 @@ class Visible:
         return self.hidden is None and bool((self.start == 0).all()) and bool((self.stop == self.keys).all())
 
     @cached_property
+    def full_from(self) -> int | None:
+        """Where the first query stands, when all rows see all keys and stand one after the other; else, or unknown, None."""
+        if not self.is_full or self.queries == 0:
+            return None
+        first = int(self.position[0])
+        in_line = torch.arange(first, first + self.queries, device=self.position.device)
+        return first if bool((self.position == in_line).all()) else None
+
+    @cached_property
+    def packed(self) -> Tensor:  # [batch or 1, 3, queries], int32
+        """start, stop and position, as GPU kernels read them."""
+        return torch.stack([self.start, self.stop.expand_as(self.start), self.position.expand_as(self.start)], 1).int()
+
+    @cached_property
+    def kept(self) -> dict[Any, Any]:
+        """Room for what an implementation derives from the runs."""
+        return {}
+
+    @cached_property
     def spans(self) -> list[tuple[int, int]] | None:
         """One (start, stop) a batch entry when all its real rows stand in, and see, just that span; else None."""
         if self.hidden is not None or self.queries != self.keys or not bool((self.position[:1] == 0).all()):
@@ -143,7 +166,12 @@ class Visible:
         return [(min(a, b), b) for a, b in zip(first[:, 0].tolist(), last[:, 0].tolist(), strict=True)]
 
     def rows(self, first: int, last: int) -> Visible:
-        return Visible(self.start[:, first:last], self.stop[:, first:last], self.position[first:last], self.keys, self.hidden)
+        start, stop = self.start[:, first:last], self.stop[:, first:last]
+        visible = Visible(start, stop, self.position[first:last], self.keys, self.hidden)
+        if "full_from" in vars(self):
+            # What is known of all rows; that a part of them sees everything is not worth asking a device
+            vars(visible)["full_from"] = None if self.full_from is None else self.full_from + first
+        return visible
 
     def entry(self, index: int) -> Visible:
         """One batch entry, still with a batch axis of 1."""

@@ -156,12 +156,20 @@ def _rotated_as_trained(
 
 
 def _bias(layer: Layer, mask: ForwardMask, heads: int) -> DistanceBias | None:
-    method = layer.slots.bias
+    method, owner = layer.slots.bias, layer.bias_owner
     if method is None:
-        return bias_of(layer.bias_owner)
-    keys, device = mask.visible.keys, mask.visible.start.device
-    table = mask.once(("bias", id(method), heads), lambda: method.distance_bias(heads, keys).to(device))
-    return DistanceBias(table)
+        if owner is None:
+            return None
+        if torch.is_grad_enabled() and any(weight.requires_grad for weight in owner.parameters()):
+            # Layers that are computed again in the backward pass must find nothing made
+            return bias_of(owner)
+        found: DistanceBias = mask.once(("bias", owner), lambda: bias_of(owner))
+        return found
+    device = mask.visible.start.device
+    # A bias that is constant from some distance on needs no longer table
+    radius = min(mask.visible.keys, getattr(method, "max_distance", mask.visible.keys))
+    found = mask.once(("bias", id(method), heads), lambda: DistanceBias(method.distance_bias(heads, radius).to(device)))
+    return found
 
 
 def _solved(layer: Layer, equation: Equation) -> Tensor:
@@ -193,10 +201,8 @@ def _solved_in_segments(layer: Layer, equation: Equation) -> Tensor:
     return within_segments(equation, method.segments(seen.keys), solve)
 
 
-def bias_of(owner: nn.Module | None) -> DistanceBias | None:
+def bias_of(owner: nn.Module) -> DistanceBias:
     """The learned bias as a table over distances, with the bucket edges transformers itself computes."""
-    if owner is None:
-        return None
     radius = int(owner.relative_attention_max_distance)  # type: ignore[arg-type]
     # The class's own function: the instance's is replaced while the model is extended
     dense = type(owner).compute_bias(owner, 1, 2 * radius + 1, past_seen_tokens=radius)  # type: ignore[attr-defined]

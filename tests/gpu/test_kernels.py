@@ -1,0 +1,234 @@
+"""The kernels on a GPU against the law in float64: all sizes and types, odd lengths, memory that was never clean."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from lengthwise.attention import DistanceBias, Equation, RowStatistics, Visible, attention, cpu, reference, scan
+from lengthwise.attention.dispatch import _chosen
+from tests.kernels import (
+    BF16,
+    FP16,
+    FP32,
+    OUTPUT,
+    Case,
+    assert_gradients,
+    assert_right,
+    assert_rows,
+    exact,
+    leaves_of,
+    poison,
+)
+
+BASE = Case(1000, heads=4, kv_heads=4, size=64, dtype=BF16, radius=91, window=257)
+SIZES, TYPES = (32, 64, 80, 96, 128), (BF16, FP16, FP32)
+
+
+def with_rows(equation: Equation) -> tuple[Tensor, RowStatistics | None]:
+    return attention(equation, statistics=True, implementation="triton")
+
+
+def output_of(equation: Equation) -> Tensor:
+    return attention(equation, implementation="triton")[0]
+
+
+@pytest.fixture
+def _no_gradients() -> Iterator[None]:
+    with torch.no_grad():
+        yield
+
+
+@pytest.mark.usefixtures("_no_gradients")
+@pytest.mark.parametrize(("size", "dtype"), [*itertools.product(SIZES, TYPES)], ids=str)
+def test_every_size_and_type(size: int, dtype: torch.dtype) -> None:
+    queries = 333 if dtype == FP32 else 1000
+    assert_right(with_rows, replace(BASE, queries=queries, size=size, dtype=dtype).equation("cuda"))
+
+
+@pytest.mark.usefixtures("_no_gradients")
+@pytest.mark.parametrize("length", [1, 2, 15, 16, 17, 63, 64, 65, 111, 127, 128, 129, 191, 193, 255, 1023, 2049, 4097])
+def test_every_length(length: int) -> None:
+    assert_right(with_rows, replace(BASE, queries=length, heads=2, kv_heads=2).equation("cuda"))
+
+
+MASKS = {
+    "no bias": replace(BASE, radius=None),
+    "two sequences": replace(BASE, queries=300, batch=2, heads=3, kv_heads=3),
+    "one number for every distance": replace(BASE, radius=0),
+    "a table as wide as the sequence": replace(BASE, radius=1000),
+    "causal": replace(BASE, mask="causal"),
+    "causal, no bias, grouped heads": replace(BASE, mask="causal", radius=None, kv_heads=2),
+    "causal, a table as wide as the sequence": replace(BASE, mask="causal", radius=1000),
+    "one key head for all": replace(BASE, mask="causal", radius=None, kv_heads=1, size=128),
+    "a causal window": replace(BASE, mask="causal window"),
+    "a window to both sides": replace(BASE, queries=777, mask="window"),
+    "a window, no bias": replace(BASE, mask="causal window", radius=None),
+    "padding on both sides": replace(BASE, batch=2, mask="padding"),
+    "padding, causal, one key head": replace(BASE, queries=640, batch=2, mask="padding causal", kv_heads=1),
+    "a hole": replace(BASE, queries=500, batch=2, mask="hole"),
+    "packed sequences": replace(BASE, mask="packed"),
+    "rows in any order": replace(BASE, queries=500, mask="shuffled"),
+    "a filled cache": replace(BASE, queries=7, keys=1000, mask="causal"),
+    "queries behind all keys": replace(BASE, queries=200, keys=1000, offset=5000),
+    "one temperature": replace(BASE, temperature="one"),
+    "a temperature a head": replace(BASE, temperature="head"),
+    "a temperature a row": replace(BASE, temperature="row"),
+    "a temperature a row, causal": replace(BASE, temperature="row", mask="causal", radius=None),
+    "temperatures of both signs": replace(BASE, queries=333, temperature="signs"),
+    "temperatures of both signs, half precision": replace(BASE, queries=333, temperature="signs", dtype=FP16),
+    "float32, causal, a temperature a row": replace(BASE, queries=333, dtype=FP32, mask="causal", temperature="row"),
+}
+
+
+@pytest.mark.usefixtures("_no_gradients")
+@pytest.mark.parametrize("name", MASKS)
+def test_every_mask_and_temperature(name: str) -> None:
+    assert_right(with_rows, MASKS[name].equation("cuda"))
+
+
+@pytest.mark.usefixtures("_no_gradients")
+@pytest.mark.parametrize("mask", ["full", "causal"])
+def test_without_statistics_the_output_is_the_laws_too(mask: str) -> None:
+    assert_right(
+        lambda e: (output_of(e), None), replace(BASE, mask=mask, radius=91 if mask == "full" else None).equation("cuda")
+    )
+
+
+@pytest.mark.usefixtures("_no_gradients")
+@pytest.mark.parametrize("mask", ["full", "causal"])
+def test_logits_that_overflow_the_frozen_maximum_are_computed_again(mask: str) -> None:
+    assert_right(with_rows, replace(BASE, loud=300.0, mask=mask).equation("cuda"), slack=300.0)
+
+
+@pytest.mark.usefixtures("_no_gradients")
+def test_tensors_may_begin_anywhere_in_memory() -> None:
+    equation = BASE.equation("cuda")
+    query, key, value = (torch.cat([t[..., :1], t], -1)[..., 1:] for t in (equation.query, equation.key, equation.value))
+    assert query.data_ptr() % 16
+    assert_right(with_rows, replace(equation, query=query, key=key, value=value))
+
+
+@pytest.mark.usefixtures("_no_gradients")
+def test_more_than_two_to_the_31_numbers() -> None:
+    """17,000,000 tokens through a window, 2.2e9 numbers a tensor; rows of the beginning and of the end against the law."""
+    length, window = 17_000_000, 64
+    query, key, value = (torch.empty(1, 2, length, 64, dtype=BF16, device="cuda").normal_() for _ in range(3))
+    visible = Visible.build(length, length, causal=True, window=window, device="cuda")
+    output, rows = attention(Equation(query, key, value, visible, 0.125), statistics=True, implementation="triton")
+    assert rows is not None
+    for first in (0, length // 2 + 1, length - 200):
+        keys = slice(max(0, first - window), first + 200)
+        near = Visible.build(200, keys.stop - keys.start, causal=True, window=window, device="cuda")
+        picked = (query[:, :, first : first + 200], key[:, :, keys], value[:, :, keys])
+        expected, law = reference(exact(Equation(*picked, near, 0.125)))
+        found = output[:, :, first : first + 200].double()
+        assert (found - expected).norm() / expected.norm() < OUTPUT[BF16]
+        assert_rows(rows.map(lambda field, at=first: field[..., at : at + 200]), law)
+
+
+GRADIENTS = {
+    "all keys": BASE,
+    "all keys, a temperature a head": replace(BASE, temperature="head"),
+    "no bias": replace(BASE, radius=None),
+    # Nothing depends on such a bias, so that its gradient is rounding alone
+    "one number for every distance": replace(BASE, queries=333, radius=0, dtype=FP32),
+    "a table as wide as the sequence": replace(BASE, queries=500, radius=500),
+    "causal, grouped heads, a temperature a row": replace(BASE, mask="causal", kv_heads=2, temperature="row"),
+    "padding, a temperature a head": replace(BASE, queries=640, batch=2, mask="padding", temperature="head"),
+    "a hole": replace(BASE, queries=500, mask="hole"),
+    "a window": replace(BASE, queries=777, mask="causal window", radius=None),
+    "packed sequences": replace(BASE, queries=500, mask="packed"),
+    "rows in any order": replace(BASE, queries=500, mask="shuffled"),
+    "size 128, one key head": replace(BASE, queries=512, kv_heads=1, size=128),
+    "size 128, causal": replace(BASE, queries=512, kv_heads=2, size=128, mask="causal", radius=None),
+    "size 80": replace(BASE, queries=500, size=80),
+    "size 32": replace(BASE, queries=500, size=32, radius=None),
+    "half precision": replace(BASE, queries=500, dtype=FP16, mask="causal", temperature="row"),
+    "float32": replace(BASE, queries=300, dtype=FP32, temperature="row"),
+    "a token": replace(BASE, queries=1),
+    "a filled cache": replace(BASE, queries=7, keys=700, mask="causal"),
+}
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_every_gradient_is_the_laws(name: str) -> None:
+    assert_gradients(output_of, GRADIENTS[name].equation("cuda"))
+
+
+def test_gradients_are_the_same_every_time() -> None:
+    ours, leaves = leaves_of(replace(BASE, mask="causal", kv_heads=2, temperature="row").equation("cuda"))
+    first, second = (torch.autograd.grad(output_of(ours).square().sum(), leaves) for _ in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+SCANS = {
+    "all keys": (BASE, 4),
+    "three": (BASE, 3),
+    "six": (replace(BASE, queries=333), 6),
+    "causal, no bias, grouped heads": (replace(BASE, mask="causal", radius=None, kv_heads=2), 3),
+    "causal": (replace(BASE, mask="causal"), 3),
+    "padding": (replace(BASE, batch=2, mask="padding"), 3),
+    "a hole": (replace(BASE, queries=500, mask="hole"), 2),
+    "size 128": (replace(BASE, size=128), 3),
+    "float32": (replace(BASE, queries=333, dtype=FP32), 3),
+    "loud": (replace(BASE, loud=300.0), 2),
+}
+
+
+@pytest.mark.usefixtures("_no_gradients")
+@pytest.mark.parametrize("name", SCANS)
+def test_a_scan_gives_the_laws_statistics_at_every_temperature(name: str) -> None:
+    case, count = SCANS[name]
+    equation = case.equation("cuda")
+    g = torch.linspace(0.7, 1.6, count * case.heads, device="cuda").view(count, 1, case.heads, 1)
+    with poison():
+        rows = scan(equation, g)
+    for index, one in enumerate(g):
+        law = reference(replace(exact(equation), inverse_temperature=one.double()))[1]
+        assert_rows(rows.map(lambda field, at=index: field[at]), law, slack=2 * case.loud)
+
+
+@pytest.mark.usefixtures("_no_gradients")
+def test_no_sharpness_at_all_leaves_visible_keys_alike() -> None:
+    equation = replace(BASE, batch=2, mask="padding causal").equation("cuda")
+    rows = scan(equation, torch.zeros(1, 1, 1, 1, device="cuda"))
+    count = equation.visible.count[:, None].expand(rows.lse[0].shape)
+    seen = count > 0
+    torch.testing.assert_close(rows.entropy[0][seen], count[seen].float().log(), atol=1e-4, rtol=1e-5)
+    assert_rows(rows, cpu.scan(equation, torch.zeros(1, 1, 1, 1, device="cuda")))
+
+
+def test_auto_chooses_the_kernel_where_it_is_faster_or_alone() -> None:
+    def chosen(case: Case, statistics: bool = False, **changes: object) -> str:
+        return _chosen(replace(case.equation("cuda"), **changes), statistics)
+
+    bare = replace(BASE, radius=None)
+    assert chosen(BASE) == "triton"
+    assert chosen(bare) == "fused"
+    assert chosen(bare, statistics=True) == "triton"
+    assert chosen(replace(bare, mask="causal")) == "fused"
+    assert chosen(replace(bare, mask="causal window")) == "triton"
+    assert chosen(replace(bare, queries=4096, heads=1, kv_heads=1)) == "triton"
+    assert chosen(replace(bare, queries=1, keys=4096, heads=1, kv_heads=1)) == "fused"
+    assert chosen(BASE, dropout=0.1) == "blockwise"
+
+
+@pytest.mark.usefixtures("_no_gradients")
+def test_a_layer_does_not_wait_for_the_gpu() -> None:
+    """Once a mask is known, nothing on the way to the launch asks the device for a number."""
+    equations = [replace(BASE, mask=mask, temperature="head").equation("cuda") for mask in ("full", "causal", "padding")]
+    for equation in equations:
+        with_rows(equation)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for equation in equations:
+            assert equation.bias is not None
+            with_rows(replace(equation, bias=DistanceBias(equation.bias.table)))
+    finally:
+        torch.cuda.set_sync_debug_mode("default")

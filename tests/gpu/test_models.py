@@ -1,0 +1,146 @@
+"""Whole models through the kernels on a GPU: extended, trained, compiled and calibrated as on any other path."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import transformers as tf
+from transformers import ByT5Tokenizer
+
+import lengthwise
+from lengthwise.attention import dispatch, gpu
+from tests.conftest import DECODER_SIZES, tiny_t5, tokens
+
+LENGTH = 700
+
+
+def tiny_llama() -> Any:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return tf.LlamaForCausalLM(tf.LlamaConfig(**{**DECODER_SIZES, "head_dim": 32})).eval()
+
+
+MODELS = {
+    "t5": (tiny_t5, "constant:tau=0.7"),
+    "llama": (tiny_llama, "log:train_length=32"),
+    "llama sinks": (tiny_llama, "streaming_llm:window=20"),
+    "llama rerope": (tiny_llama, "rerope:window=16"),
+    "llama alibi": (tiny_llama, "alibi+nope"),
+}
+
+
+def padded(batch: int = 2) -> dict[str, torch.Tensor]:
+    ids = tokens(LENGTH, batch=batch).cuda()
+    mask = torch.ones_like(ids)
+    mask[0, 500:] = 0
+    return {"input_ids": ids, "attention_mask": mask}
+
+
+def hidden(model: Any, inputs: dict[str, torch.Tensor], method: str, implementation: str) -> torch.Tensor:
+    with lengthwise.extend(model, method, implementation=implementation):
+        output = model(**inputs)
+    states = output.logits if hasattr(output, "logits") else output.last_hidden_state
+    return states * inputs["attention_mask"][..., None]
+
+
+def loss(states: torch.Tensor) -> torch.Tensor:
+    """Not their norm, which the last layer keeps constant."""
+    weights = torch.randn(states.shape, generator=torch.Generator().manual_seed(0))
+    return (states * weights.to(states)).sum() / states.shape[1]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_an_extended_model_says_the_same_through_the_kernel(name: str) -> None:
+    build, method = MODELS[name]
+    model, inputs = build().cuda(), padded()
+    with torch.no_grad():
+        expected = hidden(model, inputs, method, "blockwise")
+        found = hidden(model, inputs, method, "triton")
+    assert (found - expected).norm() / expected.norm() < 1e-4
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_in_half_precision_the_kernel_is_as_near_to_the_truth_as_the_block_path(name: str) -> None:
+    build, method = MODELS[name]
+    model, inputs = build().cuda().bfloat16(), padded()
+    with torch.no_grad():
+        found = [hidden(model, inputs, method, way).float() for way in ("blockwise", "triton")]
+        truth = hidden(model.float(), inputs, method, "blockwise")
+    block, kernel = ((states - truth).norm() / truth.norm() for states in found)
+    # Layers of 32 numbers make much of every rounding; the kernel rounds weights that the block path keeps whole
+    assert block < 0.1
+    assert kernel < 1.5 * block
+
+
+def test_auto_takes_the_kernel_for_a_t5(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    monkeypatch.setattr(gpu, "triton", lambda *given: calls.append(given) or dispatch.cpu.blockwise(*given))
+    with torch.no_grad():
+        hidden(tiny_t5().cuda(), padded(), "constant:tau=0.7", "auto")
+    assert len(calls) == 4
+
+
+@pytest.mark.parametrize("name", ["t5", "llama"])
+def test_a_training_step_has_the_gradients_of_the_block_path(name: str) -> None:
+    build, method = MODELS[name]
+    model, inputs, found = build().cuda(), padded(), []
+    for implementation in ("blockwise", "triton"):
+        model.zero_grad()
+        loss(hidden(model, inputs, method, implementation)).backward()
+        found.append({key: weight.grad.clone() for key, weight in model.named_parameters() if weight.grad is not None})
+    assert found[0].keys() == found[1].keys()
+    for key, expected in found[0].items():
+        error = (found[1][key] - expected).norm() / expected.norm().clamp_min(1e-8)
+        assert error < 1e-3, f"{key} {error:.1e}"
+
+
+def test_checkpointed_layers_train_through_the_kernel() -> None:
+    model, inputs, found = tiny_t5().cuda().train(), padded(), []
+    for block in model.modules():
+        if isinstance(block, torch.nn.Dropout):
+            block.p = 0.0
+        if hasattr(block, "dropout") and isinstance(block.dropout, float):
+            block.dropout = 0.0
+    for again in (False, True):
+        if again:
+            model.gradient_checkpointing_enable()
+        model.zero_grad()
+        # Layers are computed again while the model is still extended
+        with lengthwise.extend(model, "constant:tau=0.7", implementation="triton"):
+            loss(model(**inputs).last_hidden_state * inputs["attention_mask"][..., None]).backward()
+        found.append([weight.grad.clone() for weight in model.parameters() if weight.grad is not None])
+    for expected, other in zip(*found, strict=True):
+        torch.testing.assert_close(other, expected, atol=1e-5, rtol=1e-3)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("name", ["t5", "llama"])
+def test_torch_compile_goes_around_the_kernel(name: str) -> None:
+    build, method = MODELS[name]
+    model, inputs = build().cuda(), padded()
+    with torch.no_grad(), lengthwise.extend(model, method, implementation="triton"):
+        expected = model(**inputs)[0]
+        found = torch.compile(model, backend="aot_eager")(**inputs)[0]
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("scope", ["model", "layer", "head"])
+def test_calibration_finds_what_it_finds_on_a_cpu(scope: str) -> None:
+    taus = []
+    for device in ("cpu", "cuda"):
+        alignment = lengthwise.calibrate(
+            tiny_t5().to(device), ByT5Tokenizer(), 1200, scope=scope, train_length=512, show_progress=False
+        )
+        taus.append(torch.tensor(alignment.temperatures[0].tau))
+    torch.testing.assert_close(taus[1], taus[0], atol=2e-3, rtol=2e-3)
+
+
+def test_a_cached_generation_writes_the_same_tokens() -> None:
+    model, ids = tiny_llama().cuda(), tokens(100).cuda()
+    said = []
+    for implementation in ("blockwise", "auto", "triton"):
+        with lengthwise.extend(model, "log:train_length=32", implementation=implementation):
+            said.append(model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=8, do_sample=False).tolist())
+    assert said[0] == said[1] == said[2]
