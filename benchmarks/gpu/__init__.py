@@ -1,0 +1,1 @@
+"""The parts of attention_gpu.py, one idea each."""

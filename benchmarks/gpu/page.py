@@ -1,0 +1,124 @@
+"""The tables of docs/benchmarks.md, from the records alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from benchmarks.gpu.must_show import promises, times_as_fast
+from benchmarks.gpu.results import Record, find
+from experiments.common.markdown import table
+
+ATTENTION = ("lengthwise", "lengthwise+statistics", "torch_flash", "cudnn", "flex", "sdpa_dense_bias", "eager")
+OURS, MARKS = ("lengthwise", "lengthwise+statistics"), ("torch_flash", "cudnn")
+ENCODER = ("lengthwise", "transformers_sdpa", "transformers_eager")
+NOTHING = "-"
+
+
+def page(records: Sequence[Record]) -> str:
+    parts = [_head(records)]
+    for what, title in (("attention", "Forward"), ("backward", "Forward and backward")):
+        if some := [r for r in records if r["what"] == what]:
+            parts += [f"### {title}", _times(some), _ratios(what, some)]
+            parts += [_memory(some)] if any(r["extra_gb"] is not None for r in some) else []
+    if some := [r for r in records if r["what"] in ("encoder", "longest")]:
+        parts += ["### Whole encoders", _encoders(some)]
+    if some := [r for r in records if r["what"] == "calibration"]:
+        parts += ["### Calibration", _calibrations(some)]
+    parts += ["### What was promised", "\n".join(f"- {promise}" for promise in promises(records))]
+    return "\n\n".join(parts)
+
+
+def _head(records: Sequence[Record]) -> str:
+    """The machine and its two ceilings."""
+    machine = "; ".join(
+        dict.fromkeys(f"{r['device']}, {', '.join(f'{k} {v}' for k, v in r['versions'].items())}" for r in records)
+    )
+    product, copy = (find(records, what="ceiling", implementation=name) for name in ("matmul", "copy"))
+    found = []
+    if product is not None:
+        found.append(f"a matrix product ({product['shape']}) ran at {product['tflops']:.0f} TFLOP/s")
+    if copy is not None:
+        found.append(f"a copy in device memory at {copy['tb_s']:.2f} TB/s, read and written")
+    return f"{machine}. In the same run {' and '.join(found)}." if found else f"{machine}."
+
+
+def _times(records: Sequence[Record]) -> str:
+    def cell(record: Record) -> str:
+        alone = record.get("backward_seconds")
+        extra = "" if alone is None else f" ({1e3 * alone:.3g})"
+        return f"{1e3 * record['seconds']:.3g}{extra}, {record['tflops']:.0f}"
+
+    note = "Milliseconds" + (" (of the backward alone)" if records[0]["what"] == "backward" else "") + ", TFLOP/s:"
+    return f"{note}\n\n{_grid(records, cell)}"
+
+
+def _memory(records: Sequence[Record]) -> str:
+    def cell(record: Record) -> str:
+        return f"{record['extra_gb']:.3g}"
+
+    return f"Gigabytes above the inputs:\n\n{_grid([r for r in records if r['extra_gb'] is not None], cell)}"
+
+
+def _ratios(what: str, records: Sequence[Record]) -> str:
+    """Speed as a multiple of the marks', measured in turns with them; short calls also without the host's part."""
+    mine = [name for name in OURS if any(r["implementation"] == name for r in records)]
+    pairs = [(own, mark) for own in mine for mark in MARKS]
+    kinds = [("", "seconds")]
+    kinds += [(", backward alone", "backward_seconds")] if what == "backward" else [(", as a CUDA graph", "graph_seconds")]
+    rows = []
+    for length in _lengths(records):
+        for words, field in kinds:
+            values = [times_as_fast(records, what, length, own, mark, field=field) for own, mark in pairs]
+            if any(value is not None for value in values):
+                rows.append([f"{length:,}{words}", *(NOTHING if value is None else f"{value:.2f}" for value in values)])
+    return f"Times as fast:\n\n{table(['length', *(f'{own} / {mark}' for own, mark in pairs)], rows)}"
+
+
+def _encoders(records: Sequence[Record]) -> str:
+    head = ["shape", "length", *(f"{name}, {unit}" for name in ENCODER for unit in ("s", "GB")), "times as fast"]
+    rows = []
+    some = [r for r in records if r["what"] == "encoder"]
+    for shape in dict.fromkeys(sorted(r["shape"] for r in some)):
+        for length in _lengths([r for r in some if r["shape"] == shape]):
+            found = [find(some, implementation=name, shape=shape, length=length) for name in ENCODER]
+            cells = [_or_note(r, lambda r: f"{r['seconds']:.3g}") for r in found]
+            memory = [NOTHING if r is None or r["extra_gb"] is None else f"{r['extra_gb']:.3g}" for r in found]
+            others = [r["seconds"] for r in found[1:] if r is not None and r["seconds"]]
+            own = found[0]
+            ratio = f"{min(others) / own['seconds']:.1f}" if own and own["seconds"] and others else NOTHING
+            rows.append([shape, f"{length:,}", *(c for pair in zip(cells, memory, strict=True) for c in pair), ratio])
+    text = table(head, rows)
+    fits = [f"{r['shape']}, {r['implementation']}: {r['length']:,}, {r['note']}" for r in records if r["what"] == "longest"]
+    return (
+        "\n".join([text, "", "The longest length that fits, by doubling:", "", *(f"- {one}" for one in fits)]) if fits else text
+    )
+
+
+def _calibrations(records: Sequence[Record]) -> str:
+    rows = [
+        [r["shape"], f"{r['length']:,}", r["scope"], _or_note(r, lambda r: f"{r['seconds']:.3g}"), r.get("forwards", NOTHING)]
+        for r in records
+    ]
+    return table(["shape", "length", "scope", "seconds a sequence", "long forwards"], rows)
+
+
+def _grid(records: Sequence[Record], cell: Callable[[Record], str]) -> str:
+    """A row a length, a column an implementation."""
+    names = [name for name in ATTENTION if any(r["implementation"] == name for r in records)]
+    rows = [
+        [f"{length:,}", *(_or_note(find(records, implementation=name, length=length), cell) for name in names)]
+        for length in _lengths(records)
+    ]
+    return table(["length", *names], rows)
+
+
+def _or_note(record: Record | None, cell: Callable[[Record], str]) -> str:
+    if record is None:
+        return NOTHING
+    if record["seconds"] is None:
+        return str(record.get("note", NOTHING)).split(":")[0]
+    return cell(record)
+
+
+def _lengths(records: Iterable[Record]) -> list[int]:
+    return sorted({r["length"] for r in records})
