@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from lengthwise.analyse import analyse
 from lengthwise.bake import bake
 from lengthwise.calibrate import calibrate
 from lengthwise.errors import BadInput
@@ -14,11 +15,13 @@ from lengthwise.misaligned import Misalignment, misalignment
 from lengthwise.output_alignment.misalignment import misalignment_loss
 from lengthwise.reach import Reach, reach
 from lengthwise.records import Record
+from lengthwise.records.analysis import Analysis
 from lengthwise.train import Trained, train
 from lengthwise.version import __version__
 
 __all__ = [
     "Alignment",
+    "Analysis",
     "AttentionStatistics",
     "BadInput",
     "Misalignment",
@@ -27,6 +30,7 @@ __all__ = [
     "Record",
     "Trained",
     "__version__",
+    "analyse",
     "bake",
     "calibrate",
     "evaluate",

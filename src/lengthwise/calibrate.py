@@ -19,14 +19,14 @@ from torch import Tensor, nn
 from lengthwise.align import AlignInPass, AtSharpness, Ladder
 from lengthwise.errors import BadInput, require
 from lengthwise.extend import Method, extend
-from lengthwise.measure import AttentionStatistics, Means, run_stack
+from lengthwise.measure import AttentionStatistics, Means, refuse_nan, run_stack
 from lengthwise.methods.temperature.aligned import SCOPES, STATISTICS, Alignment, Calibrated
 from lengthwise.models.anatomy import Anatomy, anatomy_of
 from lengthwise.models.fingerprint import fingerprint_of, versions
 from lengthwise.progress import Tick, progress
 from lengthwise.search import GRID, Point, Search, grid_search, solve
 from lengthwise.tasks import TASKS
-from lengthwise.text import long_sequences, read_texts, shipped_prose, short_sequences
+from lengthwise.text import given_text, long_sequences, short_sequences
 
 SEARCHES = ("solve", "grid")
 Batch = dict[str, Tensor]
@@ -125,7 +125,7 @@ class _Run:
         with extend(self.model, "none", train_length=self.anatomy.train_length, observer=observer):
             run_stack(self.anatomy, batch)
         result = observer.result()
-        _refuse_nan(self.anatomy, result.of(self.statistic))
+        refuse_nan(self.anatomy, result.of(self.statistic))
         return result
 
     def targets(self) -> Tensor:  # [layers, heads]
@@ -199,9 +199,7 @@ def _source(text: str | None, files: Sequence[str | Path], task: str | None) -> 
     if task is not None:
         _one_of("task", task, tuple(TASKS))
         return f"task {task}", ""
-    if files:
-        return ", ".join(Path(path).name for path in files), read_texts(files)
-    return ("given text", text) if text is not None else ("shipped prose", shipped_prose())
+    return given_text(text, files)
 
 
 def _batches(
@@ -236,15 +234,3 @@ def _check_lengths(lengths: list[int], train_length: int, sequences: int) -> Non
 
 def _one_of(what: str, value: str, allowed: Sequence[str]) -> None:
     require(value in allowed, f"{what} must be one of {', '.join(allowed)}, not {value!r}")
-
-
-def _refuse_nan(anatomy: Anatomy, values: Tensor) -> None:
-    if bool(values.isfinite().all()):
-        return
-    for name, parameter in anatomy.stack.named_parameters():
-        if not bool(parameter.isfinite().all()):
-            raise BadInput(f"the weights hold NaN or infinity: {name}; the checkpoint is damaged")
-    layer = int((~values.isfinite()).nonzero()[0, 0])
-    raise BadInput(
-        f"the attention of layer {layer} is not finite: the model overflows in {next(anatomy.stack.parameters()).dtype}"
-    )

@@ -111,3 +111,16 @@ def run_stack(anatomy: Anatomy, batch: Tensor | Mapping[str, Tensor]) -> None:
             anatomy.stack(**{key: v.to(device) if isinstance(v, Tensor) else v for key, v in inputs.items()})
     finally:
         anatomy.stack.train(was_training)
+
+
+def refuse_nan(anatomy: Anatomy, values: Tensor) -> None:  # [layers, ...]
+    """Say where a statistic that is not finite comes from."""
+    if bool(values.isfinite().all()):
+        return
+    for name, parameter in anatomy.stack.named_parameters():
+        if not bool(parameter.isfinite().all()):
+            raise BadInput(f"the weights hold NaN or infinity: {name}; the checkpoint is damaged")
+    layer = int((~values.isfinite()).nonzero()[0, 0])
+    raise BadInput(
+        f"the attention of layer {layer} is not finite: the model overflows in {next(anatomy.stack.parameters()).dtype}"
+    )

@@ -37,6 +37,14 @@ def read_texts(paths: Sequence[str | Path]) -> str:
     return "\n\n".join(texts)
 
 
+def given_text(text: str | None, files: Sequence[str | Path]) -> tuple[str, str]:
+    """What sequences are cut from, in words and in full: a text, files, or the prose that ships along."""
+    require(text is None or not files, "give a text or text files, not both")
+    if files:
+        return ", ".join(Path(path).name for path in files), read_texts(files)
+    return ("given text", text) if text is not None else ("shipped prose", shipped_prose())
+
+
 def long_sequences(tokenizer: Any, text: str, length: int, count: int, seed: int) -> Tensor:  # [count, length]
     """`count` sequences of exactly `length` tokens, special tokens included, cut from the text at different places."""
     before, after = special_tokens(tokenizer)

@@ -18,7 +18,9 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
+from lengthwise.records.analysis import ANALYSIS
 from lengthwise.report import report
+from tests.analysed import analysis
 from tests.report.conftest import LAYERS, LENGTHS, METHODS, TASKS, config, record, records, sharpness, write_run
 from tests.report.test_report import nasty_run
 
@@ -243,4 +245,19 @@ def test_one_sample_is_enough_for_a_page(browser: webdriver.Chrome, make_run: Ca
     tip = hover(browser, browser.find_element(By.CSS_SELECTOR, "figure.score .marker"))
     assert tip.splitlines() == ["512 tokens", "none 100 % (21 to 100), n = 1"]
     assert len(texts(browser, ".absent")) == 2
+    assert_quiet(browser, page)
+
+
+def test_an_analysis_is_drawn_can_be_pointed_at_and_asks_for_nothing(browser: webdriver.Chrome, tmp_path: Path):
+    (tmp_path / "analysis").mkdir()
+    (tmp_path / "analysis" / ANALYSIS).write_text(json.dumps(analysis().to_json()))
+    page = report([tmp_path / "analysis"], tmp_path / "report.html")
+    open_page(browser, page)
+    charts = all_of(browser, "svg.chart")
+    # Three statistics, two layers, three lengths, one chart of temperatures, three heads with a bias
+    assert len(charts) == 3 + 2 + 3 + 1 + 3
+    assert all(chart.is_displayed() and chart.rect["height"] > 100 for chart in charts)
+    marks = all_of(browser, "svg.chart[aria-label*='Propositions'] .curve.c0 .marker")
+    assert "tau = 0.850" in hover(browser, marks[-2])
+    assert all_of(browser, ".keys .swatch")[0].is_displayed()
     assert_quiet(browser, page)

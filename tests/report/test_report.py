@@ -149,5 +149,5 @@ def test_a_bad_name_for_the_page_is_refused(full_run: Path, tmp_path: Path):
     (tmp_path / "taken.html").mkdir()
     with pytest.raises(BadInput, match=r"cannot write .*taken\.html"):
         report([full_run], tmp_path / "taken.html")
-    with pytest.raises(BadInput, match="no run directory given"):
+    with pytest.raises(BadInput, match="no directory given"):
         report([], tmp_path / "report.html")

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from lengthwise.cli.analysis import analyse
 from lengthwise.cli.calibration import bake, calibrate
 from lengthwise.cli.demonstration import demo, report
 from lengthwise.cli.evaluation import evaluate, reach, with_ray_address
@@ -21,7 +22,7 @@ from lengthwise.errors import BadInput
 from lengthwise.version import __version__
 
 app = typer.Typer(add_completion=False, help="Let a Transformer work past the length it was trained on.")
-for command in (demo, calibrate, evaluate, reach, misalignment, train, report, bake, longbench, methods, tasks):
+for command in (demo, calibrate, evaluate, reach, analyse, misalignment, train, report, bake, longbench, methods, tasks):
     app.command()(command)
 app.command(context_settings=PASSED_ON)(harness)
 

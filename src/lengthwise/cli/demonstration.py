@@ -35,10 +35,12 @@ def demo(
 
 
 def report(
-    run_dirs: Annotated[list[Path], typer.Argument(metavar="RUN_DIR ...", help="Directories that `evaluate` wrote.")],
+    run_dirs: Annotated[
+        list[Path], typer.Argument(metavar="RUN_DIR ...", help="Directories that `evaluate` or `analyse` wrote.")
+    ],
     out: Annotated[Path, typer.Option(help="The page to write; tables lie beside it as .md and .csv.")],
 ) -> None:
-    """Make one page of curves and tables from run directories."""
+    """Make one page of curves and tables from runs and analyses."""
     from lengthwise.report import report as verb
 
     say(f"written: {verb(run_dirs, out)}")

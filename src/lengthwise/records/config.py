@@ -32,14 +32,7 @@ def check_format(config: Config, path: Path) -> None:
 def grown(old: Config, new: Config, path: Path) -> Config:
     """The old config with what the new one adds; refused where they contradict each other."""
     check_format(old, path)
-    for key in COMPARED:
-        was, now = old["model"].get(key), new["model"].get(key)
-        if was != now:
-            raise BadInput(f"{path} holds records of another model: its {key} is {was}, this model's is {now}; {ANOTHER}")
-    for key, now in new["settings"].items():
-        was = old["settings"].get(key)
-        if was != now:
-            raise BadInput(f"{path} was begun with another {key}: {was} then, {now} now; {ANOTHER}, or {key} {was}")
+    check_same(old, new, path)
     tasks, now_tasks = old.get("tasks", {}), new.get("tasks", {})
     for name, now in now_tasks.items():
         if (was := tasks.get(name, now)) != now:
@@ -50,6 +43,18 @@ def grown(old: Config, new: Config, path: Path) -> Config:
         "methods": _joined(old["methods"], new["methods"], path, "method"),
         "data": _joined(old.get("data", {}), new.get("data", {}), path, "data file"),
     }
+
+
+def check_same(old: Config, new: Config, path: Path) -> None:
+    """Refuse another model, or other settings, than those a directory was begun with."""
+    for key in COMPARED:
+        was, now = old["model"].get(key), new["model"].get(key)
+        if was != now:
+            raise BadInput(f"{path} holds records of another model: its {key} is {was}, this model's is {now}; {ANOTHER}")
+    for key, now in new["settings"].items():
+        was = old["settings"].get(key)
+        if was != now:
+            raise BadInput(f"{path} was begun with another {key}: {was} then, {now} now; {ANOTHER}, or {key} {was}")
 
 
 def _joined(old: dict[str, Any], new: dict[str, Any], path: Path, what: str) -> dict[str, Any]:

@@ -11,6 +11,9 @@ from pathlib import Path
 
 from lengthwise.errors import BadInput, require
 from lengthwise.files import write_whole
+from lengthwise.records.analysis import ANALYSIS, read_analysis
+from lengthwise.records.directory import CONFIG
+from lengthwise.report.analysis import markdown as analysis_markdown
 from lengthwise.report.page import page
 from lengthwise.report.read import read_run
 from lengthwise.report.section import sections
@@ -21,15 +24,24 @@ __all__ = ["report"]
 
 
 def report(run_dirs: Sequence[Path], out: Path) -> Path:
-    """Write the page to `out` (.html), and its tables beside it as .md and .csv; returns `out`.
+    """Write the page to `out` (.html), and its tables beside it as .md and, of scores, .csv; returns `out`.
 
-    Run directories of the same model and settings become one section, others one each: see `lengthwise.report.section`.
+    Run directories of the same model and settings become one section, others one each: see `lengthwise.report.section`. A
+    directory that `lengthwise analyse` wrote has a section of its own.
     """
-    require(len(run_dirs) > 0, "no run directory given; name at least one that `lengthwise evaluate` wrote")
+    require(len(run_dirs) > 0, "no directory given; name at least one that `lengthwise evaluate` or `lengthwise analyse` wrote")
     require(out.suffix.lower() in (".html", ".htm"), f"the report is a page: give --out a name that ends in .html, not {out}")
-    found = sections(read_run(Path(path)) for path in run_dirs)
+    paths = [Path(path) for path in run_dirs]
+    analyses = [read_analysis(path) for path in paths if (path / ANALYSIS).is_file()]
+    found = sections(read_run(path) for path in paths if (path / CONFIG).exists() or not (path / ANALYSIS).is_file())
     looks = styles(list(dict.fromkeys(spec for section in found for spec in section.methods)))
-    texts = {out: page(found, looks), out.with_suffix(".md"): markdown(found, looks), out.with_suffix(".csv"): csv_text(found)}
+    scores = [markdown(found, looks)] if found else []
+    texts = {
+        out: page(found, looks, analyses),
+        out.with_suffix(".md"): "\n".join([*scores, *(analysis_markdown.markdown(analysis) for analysis in analyses)]),
+    }
+    if found:
+        texts[out.with_suffix(".csv")] = csv_text(found)
     try:
         for path, text in texts.items():
             write_whole(path, text)

@@ -53,8 +53,8 @@ class Curve:
     label: str
     points: tuple[Point, ...]
     path: str  # SVG path data
-    method: str | None = None  # spec of the method it belongs to; None: always shown, such as a law
-    style: Style | None = None
+    method: str | None = None  # spec of the method it belongs to; None: always shown
+    style: Style | None = None  # None: a law
     band: str = ""  # SVG path data of a filled range
     end_label: str = ""
     opacity: float = 1.0
@@ -69,9 +69,10 @@ class Chart:
     x: Axis
     y: Axis
     curves: tuple[Curve, ...]
-    train_x: float  # pixels of the training length
+    train_x: float | None = None  # pixels of the training length, where x is a length
     level: float | None = None  # pixels of a horizontal line of reference
     small: bool = False
+    unit: str = "length in tokens"  # of x
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,11 @@ class Box:
 
     def lengths(self, lengths: Iterable[int], most_ticks: int) -> Axis:
         return length_axis(lengths, self.left, self.width - self.right, most_ticks)
+
+    def across(self, low: float, high: float, ticks: Sequence[tuple[float, str]]) -> Axis:
+        """For x that is not a length."""
+        bare = Axis(low, high, self.left, self.width - self.right)
+        return Axis(low, high, bare.start, bare.end, tuple(Tick(bare.at(value), label) for value, label in ticks))
 
     def values(self, low: float, high: float, ticks: Sequence[tuple[float, str]]) -> Axis:
         bare = Axis(low, high, self.height - self.bottom, self.top)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from lengthwise.records.analysis import Analysis
 from lengthwise.report import provenance
+from lengthwise.report.analysis.view import view
 from lengthwise.report.depth_map import depth_maps
+from lengthwise.report.environment import TEMPLATE, environment
 from lengthwise.report.examples import example, shortened
 from lengthwise.report.score_chart import score_chart
 from lengthwise.report.section import Section
@@ -23,22 +25,15 @@ from lengthwise.report.tables import table
 from lengthwise.report.temperature_chart import temperature_charts
 from lengthwise.report.words import listed, percent, tokens_at
 
-TEMPLATE = Path(__file__).parent / "template"
 
-
-def page(sections: Sequence[Section], looks: Mapping[str, Style]) -> str:
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATE),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(listed=listed, percent=percent, shortened=shortened)
-    environment.globals["tokens_at"] = tokens_at
+def page(sections: Sequence[Section], looks: Mapping[str, Style], analyses: Sequence[Analysis] = ()) -> str:
+    templates = environment()
+    templates.filters.update(listed=listed, percent=percent, shortened=shortened)
+    templates.globals["tokens_at"] = tokens_at
     script = (TEMPLATE / "page.js").read_text(encoding="utf-8")
-    return environment.get_template("page.html").render(
+    return templates.get_template("page.html").render(
         sections=[_view(section, looks) for section in sections],
+        analyses=[{"heading": _heading(analysis.model["name"]), **view(analysis)} for analysis in analyses],
         looks=looks,
         works=percent(WORKS),
         style=Markup((TEMPLATE / "page.css").read_text(encoding="utf-8")),

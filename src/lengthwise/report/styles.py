@@ -26,6 +26,7 @@ class Style:
     colour: str  # class of the style sheet
     marker: str  # SVG path data around 0,0
     dashed: bool = False  # the second time round the colours
+    lined: bool = True  # False: marks alone
 
 
 def styles(specs: Sequence[str]) -> dict[str, Style]:

@@ -51,7 +51,7 @@ def table(section: Section, subject: Subject) -> Table:
 def markdown(sections: Sequence[Section], looks: Mapping[str, Style]) -> str:
     lines = ["# Scores by task and length", "", "Mean score in percent, 95 % interval in brackets.", ""]
     for section in sections:
-        lines += [f"## {_plain(section.model)}, trained on {section.train_length:,} tokens", ""]
+        lines += [f"## {plain(section.model)}, trained on {section.train_length:,} tokens", ""]
         for subject in section.subjects:
             lines += _markdown_table(table(section, subject), looks)
     return "\n".join(lines)
@@ -60,18 +60,23 @@ def markdown(sections: Sequence[Section], looks: Mapping[str, Style]) -> str:
 def _markdown_table(of: Table, looks: Mapping[str, Style]) -> list[str]:
     official = of.subject.official
     head = ["length", *(["file"] if official else []), *(looks[spec].name for spec in of.methods)]
-    lines = [f"### {_plain(of.subject.name)}", "", _row(head), _row(["--:", *["---"] * official, *["--:"] * len(of.methods)])]
+    lines = [
+        f"### {plain(of.subject.name)}",
+        "",
+        markdown_row(head),
+        markdown_row(["--:", *["---"] * official, *["--:"] * len(of.methods)]),
+    ]
     for row in of.rows:
         scores = [interval(cell) if cell else "" for cell in row.cells]
-        lines.append(_row([f"{row.length:,}", *([row.data] if official else []), *scores]))
+        lines.append(markdown_row([f"{row.length:,}", *([row.data] if official else []), *scores]))
     return [*lines, ""]
 
 
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(map(_plain, cells))} |"
+def markdown_row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(map(plain, cells))} |"
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Text that Markdown takes as it is: one line, no cell borders, no HTML."""
     text = " ".join(text.split())
     for character in "\\|<`*_[":

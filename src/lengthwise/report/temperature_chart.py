@@ -91,7 +91,7 @@ def _curves(spec: str, scope: str, table: Temperatures, x: Axis, y: Axis, look: 
         area = band([(x.at(n), y.at(a), y.at(b)) for (n, a), (_, b) in zip(low, high, strict=True)])
         curves.append(Curve("all heads", (), "", method=spec, style=look, band=area))
     layers = len(table.taus[0])
-    labels = _end_labels([y.at(table.of_layer(layer)[-1]) for layer in range(layers)])
+    labels = end_labels([y.at(table.of_layer(layer)[-1]) for layer in range(layers)])
     for layer, end_label in enumerate(labels):
         taus = table.of_layer(layer)
         points = tuple(_point(n, tau, x, y) for n, tau in zip(table.lengths[1:], taus[1:], strict=True))
@@ -111,7 +111,7 @@ def applied(lengths: list[int], taus: list[float], x: Axis) -> list[tuple[float,
     return [*found, (lengths[-1], taus[-1]), (2**x.high, taus[-1])]
 
 
-def _end_labels(heights: list[float]) -> list[str]:
+def end_labels(heights: list[float]) -> list[str]:
     """The number of a layer at the end of its line, where there is room for it; first and last come first."""
     last = len(heights) - 1
     labels = [""] * len(heights)

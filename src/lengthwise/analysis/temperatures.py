@@ -1,0 +1,61 @@
+"""The temperature at every length by five accounts (paper 000, Figures 3, 4 and 6 to 9).
+
+Propositions 1 and 2 take P_max and sigma from the sorted, averaged logit vector of the first layer, sigma at every length anew;
+Algorithm 1 is measured on all layers; the log law knows the length alone. Where an account has no temperature, or none that
+can be believed, it is said why.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from lengthwise.errors import BadInput
+from lengthwise.methods.temperature.proposition1 import proposition1
+from lengthwise.methods.temperature.proposition2 import proposition2
+from lengthwise.records.analysis import Aligned, AtLength, Temperatures
+
+ONE = 1e-6  # how near to 1 a temperature at the training length has to be
+
+
+def temperatures(
+    train_length: int, lengths: Sequence[AtLength], aligned: Mapping[tuple[int, str], Aligned]
+) -> list[Temperatures]:
+    """From the training length on; empty while that has not been measured."""
+    trained = next((one for one in lengths if one.length == train_length), None)
+    if trained is None:
+        return []
+    return [_at(trained, one, aligned) for one in lengths if one.length >= train_length]
+
+
+def _at(trained: AtLength, one: AtLength, aligned: Mapping[tuple[int, str], Aligned]) -> Temperatures:
+    why: dict[str, str] = {}
+    first: float | None = None
+    try:
+        first = proposition1(trained.keys, one.keys, trained.top_p, trained.sigma, one.sigma)
+    except BadInput as error:
+        why["proposition_1"] = str(error)
+    if one is trained and first is not None and abs(first - 1) > ONE:
+        why["proposition_1"] = _not_one(trained, first)
+    second = None
+    if one.sigma > 0:
+        second = proposition2(trained.keys, one.keys, trained.sigma, one.sigma)
+    else:
+        why["proposition_2"] = "all logits of the first layer are equal: no temperature changes their entropy"
+    solved: dict[str, float | None] = {}
+    for statistic in ("pmax", "entropy"):
+        found = Aligned(one.length, statistic, 1.0) if one is trained else aligned.get((one.length, statistic))
+        solved[statistic] = None if found is None else found.tau
+        if found is None or found.why:
+            why[statistic] = "not calibrated yet" if found is None else found.why
+    law = math.log(trained.length) / math.log(one.length)
+    return Temperatures(one.length, first, second, solved["pmax"], solved["entropy"], law, why)
+
+
+def _not_one(trained: AtLength, root: float) -> str:
+    half, room = trained.sigma**2 / 2, math.log(trained.keys * trained.top_p)
+    return (
+        f"1 is a root of Proposition 1's quadratic at the training length, but {root:.3f} is the larger one, because "
+        f"sigma^2/2 = {half:.3f} is above ln(n P_max) = {room:.3f}: these logits are not as Gaussian as it assumes, and its "
+        "temperatures are not to be trusted"
+    )

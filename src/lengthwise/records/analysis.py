@@ -1,0 +1,168 @@
+"""What an analysis leaves behind: two files of append-only lines, and analysis.json, which holds all there is to know.
+
+    {"format", "model": {fingerprint}, "settings": {...}, "made_with": {...},
+     "lengths": [AtLength], "temperatures": [Temperatures], "heads": [Dispersal], "sights": [Sight]}
+
+Layers and heads are counted from 0 in lists, and from 1 where a field or a table names one.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from lengthwise.errors import BadInput, require
+from lengthwise.records.record import from_json
+
+FORMAT = "lengthwise.analysis/1"
+ANALYSIS, LENGTHS, ALIGNED = "analysis.json", "lengths.jsonl", "aligned.jsonl"
+MAKE_ONE = "make one with `lengthwise analyse MODEL --length N ... --out DIR`"
+Heads = list[list[float]]  # [layers][heads]
+
+
+@dataclass(frozen=True)
+class AtLength:
+    """What one forward at one length told."""
+
+    length: int  # tokens of a sequence
+    sequences: int  # sequences it was averaged over
+    p_max: Heads  # mean largest probability of a row
+    entropy: Heads  # mean entropy of a row, in nats
+    l_max: Heads  # mean largest logit of a row
+    keys: int  # entries of the sorted, averaged logit vector of the first layer: keys its widest row sees
+    logit_mean: float  # mean of that vector's entries
+    sigma: float  # their standard deviation
+    top: float  # its first entry, before the mean is taken off
+    top_p: float  # softmax probability of its first entry
+    qq_r: float | None  # correlation with the quantiles of a normal; None where all entries are equal
+    ranks: list[int]  # which entries are kept here, 0 is the largest
+    quantiles: list[float]  # of a normal, at those ranks
+    logits: list[float]  # the entries at those ranks
+    head_sigma: list[float]  # the same of every head's own sorted, averaged vector
+    head_mean: list[float]
+    head_qq_r: list[float | None]
+    head_logits: list[list[float]]  # [heads][ranks]
+
+    @property
+    def key(self) -> int:
+        return self.length
+
+    def mean(self, statistic: str) -> float:
+        """Over layers and heads."""
+        layers: Heads = getattr(self, statistic)
+        return sum(map(sum, layers)) / sum(map(len, layers))
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """What Algorithm 1 found at one length."""
+
+    length: int
+    statistic: str  # "pmax" or "entropy"
+    tau: float | None  # one temperature for the model; None where none brings the statistic back
+    why: str = ""  # why there is none
+
+    @property
+    def key(self) -> tuple[int, str]:
+        return self.length, self.statistic
+
+
+@dataclass(frozen=True)
+class Temperatures:
+    """Every account of the temperature at one length; None where an account has none, and `why` says so."""
+
+    length: int
+    proposition_1: float | None
+    proposition_2: float | None
+    pmax: float | None  # Algorithm 1, P_max kept
+    entropy: float | None  # Algorithm 1, entropy kept
+    log_law: float
+    why: dict[str, str]  # account -> what is wrong with it here
+
+
+@dataclass(frozen=True)
+class Dispersal:
+    """How far the attention of one head spreads from the training length to the longest."""
+
+    layer: int  # from 1
+    head: int  # from 1
+    p_max_train: float
+    p_max_longest: float
+    entropy_train: float
+    entropy_longest: float
+
+    @property
+    def fall(self) -> float:
+        """Of P_max. Not the ratio, in which a head that never looked anywhere in particular would come first."""
+        return self.p_max_train - self.p_max_longest
+
+
+@dataclass(frozen=True)
+class Sight:
+    """The learned bias of one head, and how far it alone would make the head look."""
+
+    layer: int  # from 1: the layer that owns the bias; T5's others share it
+    head: int  # from 1
+    sight_train: float  # mean |distance| in tokens under softmax of the bias, for a row of the training length
+    sight_longest: float  # the same for a row of the longest length
+    bias: list[float]  # at distances -radius ... radius, key minus query; constant beyond
+
+    @property
+    def radius(self) -> int:
+        return (len(self.bias) - 1) // 2
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """All of it."""
+
+    model: dict[str, Any]  # fingerprint
+    settings: dict[str, Any]
+    made_with: dict[str, str]
+    lengths: tuple[AtLength, ...]  # by length, the training length among them
+    temperatures: tuple[Temperatures, ...]  # from the training length on
+    heads: tuple[Dispersal, ...]  # those that disperse most first
+    sights: tuple[Sight, ...]  # near-sighted heads first; none where a model has no learned bias
+
+    @property
+    def train_length(self) -> int:
+        return int(self.settings["train_length"])
+
+    @cached_property
+    def trained(self) -> AtLength | None:
+        """At the training length; None while that has not been measured yet."""
+        return next((one for one in self.lengths if one.length == self.train_length), None)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"format": FORMAT, **asdict(self)}
+
+
+def read_analysis(path: Path) -> Analysis:
+    """From the directory that holds it."""
+    document = read_document(path)
+    lists: dict[str, Any] = {"lengths": AtLength, "temperatures": Temperatures, "heads": Dispersal, "sights": Sight}
+    try:
+        found = {name: tuple(from_json(kind, line) for line in document[name]) for name, kind in lists.items()}
+        analysis = Analysis(document["model"], document["settings"], document["made_with"], **found)
+        whole = analysis.train_length > 1 and isinstance(analysis.model["name"], str)
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadInput(f"{path / ANALYSIS} is damaged: {error}; {MAKE_ONE}") from None
+    require(whole, f"{path / ANALYSIS} is damaged: it tells no training length; {MAKE_ONE}")
+    require(len(analysis.lengths) > 0, f"{path} holds no finished length yet; let `lengthwise analyse ... --out {path}` run")
+    return analysis
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """analysis.json of a directory as it stands there, its format checked."""
+    try:
+        document = json.loads((path / ANALYSIS).read_text())
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{path / ANALYSIS} is not an analysis: {error}; {MAKE_ONE}") from None
+    found = document.get("format") if isinstance(document, dict) else None
+    require(found == FORMAT, f"{path / ANALYSIS} is not an analysis: its format is {found!r}, not {FORMAT!r}; {MAKE_ONE}")
+    whole = all(isinstance(document.get(key), dict) for key in ("model", "settings", "made_with"))
+    require(whole, f"{path / ANALYSIS} is damaged: it does not tell of which model it is; {MAKE_ONE}")
+    return dict(document)

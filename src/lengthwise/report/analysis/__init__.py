@@ -1,0 +1,1 @@
+"""An analysis as figures, tables and words, made from analysis.json alone."""
