@@ -10,8 +10,10 @@ import transformers as tf
 
 import lengthwise as lw
 from lengthwise import likelihood
-from lengthwise.likelihood import reencoded_nll, token_nll, windowed_nll
+from lengthwise.likelihood import continuation_nll, language_modelling, reencoded_nll, token_nll, windowed_nll
+from lengthwise.tasks.language_modelling import passages
 from lengthwise.tasks.perplexity import Windows
+from lengthwise.text import shipped_prose
 from tests.conftest import DECODER_SIZES, DECODERS, TRAIN_LENGTH, make, tokens
 
 
@@ -133,3 +135,104 @@ def test_bad_input_is_refused(name: str, ids: torch.Tensor, message: str) -> Non
 def test_a_window_of_nothing_is_refused() -> None:
     with pytest.raises(lw.BadInput, match="at least 1 token to tell the next one from, not 0"):
         reencoded_nll(make("llama"), tokens(8), 0)
+
+
+def told_one_by_one(model: Any, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """-ln p of each target in a forward of its own, in float64."""
+    nll = torch.empty(targets.shape, dtype=torch.float64)
+    start = torch.zeros(1, 1, dtype=torch.long)  # T5's decoder begins with token 0
+    for b in range(len(inputs)):
+        for t in range(targets.shape[1]):
+            said, source = targets[b : b + 1, :t], inputs[b : b + 1]
+            with torch.no_grad():
+                if model.config.is_encoder_decoder:
+                    logits = model(input_ids=source, decoder_input_ids=torch.cat([start, said], 1)).logits
+                else:
+                    logits = model(input_ids=torch.cat([source, said], 1)).logits
+            nll[b, t] = -logits[0, -1].double().log_softmax(-1)[targets[b, t]]
+    return nll
+
+
+@pytest.mark.parametrize("name", ["t5", "flan-t5", "mt5", "switch", "llama", "gpt_neox"])
+@pytest.mark.parametrize("method", ["none", "log"])
+def test_a_continuation_is_told_as_token_by_token(name: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Two cases at a time, which does not divide them evenly
+    monkeypatch.setattr(likelihood, "TOKENS_AT_ONCE", 2 * 66)
+    model, inputs, targets = make(name), tokens(60, batch=3), tokens(6, batch=3, seed=1)
+    nll = continuation_nll(model, inputs, targets, skipped=1, method=method)
+    assert nll.shape == (3, 5)
+    with lw.extend(model, method):
+        expected = told_one_by_one(model, inputs, targets)
+    assert torch.allclose(nll.double(), expected[:, 1:], atol=1e-5)
+
+
+def test_umt5_is_told_alike_or_refused() -> None:
+    model, inputs, targets = make("umt5"), tokens(60), tokens(6, seed=1)
+    if tf.__version__ == "5.15.0":
+        with pytest.raises(lw.BadInput, match="umT5 take a newer transformers"):
+            continuation_nll(model, inputs, targets)
+    else:
+        assert torch.allclose(
+            continuation_nll(model, inputs, targets).double(), told_one_by_one(model, inputs, targets), atol=1e-5
+        )
+
+
+def _leaking(_module: Any, _inputs: Any, output: Any) -> None:
+    """Each position's state takes a share of all the others', also of those after it."""
+    output[0].add_(output[0].mean(1, keepdim=True))
+
+
+def test_a_decoder_that_sees_what_it_should_tell_is_refused() -> None:
+    model = make("t5")
+    model.decoder.register_forward_hook(_leaking)
+    with pytest.raises(lw.BadInput, match="the decoder of this T5ForConditionalGeneration sees the tokens that it should tell"):
+        continuation_nll(model, tokens(60), tokens(6, seed=1))
+    # Of a single token there is nothing to be seen
+    assert continuation_nll(model, tokens(60), tokens(1, seed=1)).shape == (1, 1)
+
+
+def test_a_decoders_continuation_is_the_end_of_its_stream() -> None:
+    model, ids = make("llama"), tokens(50, batch=2)
+    assert torch.allclose(continuation_nll(model, ids[:, :40], ids[:, 40:]), token_nll(model, ids)[:, 39:], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["t5", "llama"])
+def test_language_modelling_asks_the_same_continuations_at_every_length(name: str) -> None:
+    model, tokenizer, text = make(name), tf.ByT5Tokenizer(), shipped_prose()[:3000]
+    options = {"cases": 3, "continuation": 8}
+    plain = language_modelling(model, tokenizer, text, [64, TRAIN_LENGTH], **options)
+    sharper = language_modelling(model, tokenizer, text, [64, TRAIN_LENGTH], **options, method="log")
+    assert [*plain] == [TRAIN_LENGTH, 64]
+    assert {nll.shape for nll in plain.values()} == {(3, 8)}
+    assert torch.allclose(plain[TRAIN_LENGTH], sharper[TRAIN_LENGTH], atol=1e-6)
+    assert not torch.allclose(plain[64], sharper[64], atol=1e-4)
+    assert torch.equal(language_modelling(model, tokenizer, text, [64], **options)[64], plain[64])
+    ends = tokenizer.convert_tokens_to_ids(["<extra_id_0>", "</s>"])
+    before, special = (62, ends) if name == "t5" else (56, [])
+    texts = passages(tokenizer, text, before, 8, cases=3)
+    inputs = torch.cat([texts[:, :before], torch.tensor([special] * 3, dtype=torch.long)], 1)
+    targets = torch.cat([torch.tensor([special[:1]] * 3, dtype=torch.long), texts[:, before:]], 1)
+    expected = told_one_by_one(model, inputs, targets)[:, len(special[:1]) :]
+    assert torch.allclose(plain[64].double(), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "targets", "skipped", "message"),
+    [
+        (tokens(8), tokens(8, batch=2), 0, r"of the same cases, not of shapes \(1, 8\) and \(2, 8\)"),
+        (tokens(8)[0], tokens(8), 0, r"not of shapes \(8,\) and \(1, 8\)"),
+        (tokens(8), tokens(3), 3, "must leave at least one of 3 targets, not be 3"),
+    ],
+)
+def test_continuations_that_are_none_are_refused(
+    inputs: torch.Tensor, targets: torch.Tensor, skipped: int, message: str
+) -> None:
+    with pytest.raises(lw.BadInput, match=message):
+        continuation_nll(make("t5"), inputs, targets, skipped=skipped)
+
+
+def test_models_that_tell_nothing_and_lengths_that_are_none_are_refused() -> None:
+    with pytest.raises(lw.BadInput, match="BertForMaskedLM does not tell the next token"):
+        continuation_nll(make("bert"), tokens(8), tokens(4))
+    with pytest.raises(lw.BadInput, match="give at least one length"):
+        language_modelling(make("t5"), tf.ByT5Tokenizer(), "text", [])

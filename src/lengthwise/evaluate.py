@@ -55,7 +55,10 @@ def evaluate(
     sharpness: bool = True,
     show_progress: bool = True,
 ) -> list[Record]:
-    """The records of methods x tasks x lengths x samples, or of the cases in the file `data`.
+    """The records of methods x tasks x lengths x samples, or of the cases in `data`: a file, or `hub:NAME`.
+
+    Some tasks take both: their samples are then made of `data`, a file of questions or a folder of code, at the `lengths`.
+    A task with a further score (`Task.also`) has records of that, too, under its name.
 
     `methods` are specs, method objects, or a mapping from names to them; `truncate` is the baseline that reads the last
     `train_length` tokens. `tasks` are names, or a mapping from names to tasks whose samples are made of other material. `out`
@@ -111,5 +114,5 @@ def _config(anatomy: Anatomy, subject: Subject, jobs: Sequence[Job], questions: 
 
 def _asked_for(jobs: Sequence[Job], run: RunDirectory) -> list[Record]:
     run.records.refresh()
-    found = [run.of_cell(job.cell) for job in jobs]
-    return [cell[index] for job, cell in zip(jobs, found, strict=True) for index in range(job.samples)]
+    found = [(job, run.of_cell(key)) for job in jobs for key in job.cells]
+    return [cell[index] for job, cell in found for index in range(job.samples)]

@@ -1,14 +1,15 @@
-"""How likely a causal language model finds each token of a stream.
+"""How likely a causal language model finds each token of a stream, and any model that answers the continuation of a text.
 
     nll = lengthwise.likelihood.token_nll(model, ids, method="streaming_llm")        # [streams, tokens - 1]
+    nll = lengthwise.likelihood.language_modelling(model, tokenizer, text, [512, 8192], method="log")     # by length
 
-Column t is -ln p(token t + 1 | tokens 0 ... t), so row t of attention told it. The stack runs once over a whole stream; the
-vocabulary is met a chunk of positions at a time, because length x vocabulary is what would not fit.
+Column t of the first is -ln p(token t + 1 | tokens 0 ... t), so row t of attention told it. The stack runs once over a whole
+stream; the vocabulary is met a chunk of positions at a time, because length x vocabulary is what would not fit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 from lengthwise.errors import BadInput, require
 from lengthwise.extend import Method, extend
 from lengthwise.models.anatomy import anatomy_of, unwrapped
+from lengthwise.tasks.language_modelling import frame_of, framed, passages
 from lengthwise.tasks.perplexity import Window, Windows
 
 # Tokens of one forward, where several short ones can share it, and logits that may stand in memory at once
@@ -61,6 +63,91 @@ def reencoded_nll(model: nn.Module, ids: Tensor, window: int) -> Tensor:  # [str
     """
     require(window >= 1, f"a window needs at least 1 token to tell the next one from, not {window}")
     return windowed_nll(model, ids, Windows(window + 1, 1))
+
+
+def language_modelling(
+    model: nn.Module,
+    tokenizer: Any,
+    text: str,
+    lengths: Sequence[int],
+    *,
+    cases: int = 100,
+    continuation: int = 64,
+    sentinel: bool = True,
+    seed: int = 0,
+    method: Method = "none",
+    train_length: int | None = None,
+) -> dict[int, Tensor]:  # [cases, continuation]
+    """-ln p of the same continuations at every length, from prefixes that grow; `tasks.language_modelling` says of what.
+
+    `tasks.language_modelling.scores` makes perplexities of it, `tasks.perplexity.compared` ratios, both with intervals.
+    """
+    require(bool(lengths), "give at least one length in tokens")
+    frame = frame_of(tokenizer, _is_encoder_decoder(model), sentinel)
+    longest = frame.prefix_tokens(max(lengths), continuation)
+    texts = passages(tokenizer, text, longest, continuation, cases, seed)
+    asked = {length: framed(frame, texts, length, continuation) for length in sorted(set(lengths))}
+    options: dict[str, Any] = {"skipped": len(frame.lead), "method": method, "train_length": train_length}
+    return {length: continuation_nll(model, *read, **options) for length, read in asked.items()}
+
+
+def continuation_nll(
+    model: nn.Module,
+    inputs: Tensor,
+    targets: Tensor,
+    *,
+    skipped: int = 0,
+    method: Method = "none",
+    train_length: int | None = None,
+) -> Tensor:  # [cases, targets - skipped]
+    """Every target after the first `skipped`, from `inputs` [cases, read] and the targets before it.
+
+    An encoder-decoder reads the inputs with its encoder and tells the targets with its decoder; a decoder reads on.
+    """
+    shapes = tuple(inputs.shape), tuple(targets.shape)
+    fits = all(len(shape) == 2 and min(shape) >= 1 for shape in shapes) and shapes[0][0] == shapes[1][0]
+    require(fits, f"inputs and targets must be [cases, tokens] of the same cases, not of shapes {shapes[0]} and {shapes[1]}")
+    require(0 <= skipped < shapes[1][1], f"skipped must leave at least one of {shapes[1][1]} targets, not be {skipped}")
+    scorer = None if _is_encoder_decoder(model) else Scorer.of(model, train_length)
+    logits = shapes[1][1] * unwrapped(model).config.vocab_size
+    at_once = max(1, min(TOKENS_AT_ONCE // (shapes[0][1] + shapes[1][1]), LOGITS_AT_ONCE // logits))
+    found: list[Tensor] = []
+    with extend(model, method, train_length=train_length), reading(model):
+        for some, wanted in zip(torch.split(inputs, at_once), torch.split(targets, at_once), strict=True):
+            if scorer is None:
+                found.append(_decoded_nll(model, some, wanted, check=not found)[:, skipped:])
+            else:
+                found.append(scorer.nll(torch.cat([some, wanted], 1), some.shape[1] - 1 + skipped))
+    return torch.cat(found)
+
+
+def _is_encoder_decoder(model: nn.Module) -> bool:
+    return bool(getattr(unwrapped(model).config, "is_encoder_decoder", False))
+
+
+def _decoded_nll(model: nn.Module, inputs: Tensor, targets: Tensor, check: bool) -> Tensor:  # [cases, targets], on the CPU
+    device = next(model.parameters()).device
+    targets = targets.to(device)
+    encoded = unwrapped(model).get_encoder()(input_ids=inputs.to(device))
+    # With labels a model gives its decoder the targets itself, each one place late
+    logits = model(encoder_outputs=encoded, labels=targets).logits
+    if check and targets.shape[1] > 1:
+        _check_unseen(model, encoded, targets, logits)
+    return nn.functional.cross_entropy(logits.float().mT, targets, reduction="none").cpu()
+
+
+def _check_unseen(model: nn.Module, encoded: Any, targets: Tensor, logits: Tensor) -> None:
+    """The decoder of transformers 5.15's umT5 sees the tokens that it should tell, which makes them look likely."""
+    other = targets.clone()
+    # The last but one is the last that is given to the decoder
+    other[:, -2] = (other[:, -2] + 1) % logits.shape[-1]
+    before, after = logits[:, :-1], model(encoder_outputs=encoded, labels=other).logits[:, :-1]
+    rounding = 8 * torch.finfo(logits.dtype).eps * float(before.abs().max())
+    if not torch.allclose(before, after, rtol=0.0, atol=rounding, equal_nan=True):
+        raise BadInput(
+            f"the decoder of this {type(unwrapped(model)).__name__} sees the tokens that it should tell, so they look likely; "
+            "with umT5 take a newer transformers"
+        )
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,17 @@ def test_samples_written_to_a_file_are_read_back(name: str, tmp_path: Path) -> N
     again = TASKS[name].read(TOKENIZER, shorter)
     assert all(one.question.endswith(sample.question) for one, sample in zip(again, samples, strict=True))
     assert all(len(one.question) < len(one.prompt) / 2 for one in again)
+
+
+def test_compressed_files_and_unknown_depths_are_read(tmp_path: Path) -> None:
+    plain = file_of(tmp_path, {"prompt": PROMPT, "target": "77", "depth": None})
+    packed = tmp_path / "cases.jsonl.gz"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    assert TASKS["passkey"].read(TOKENIZER, packed) == TASKS["passkey"].read(TOKENIZER, plain)
+    for content in (packed.read_bytes()[:30], b"no gzip"):
+        packed.write_bytes(content)
+        with pytest.raises(BadInput, match=r"cases\.jsonl\.gz is not what gzip wrote, or only a part of it"):
+            TASKS["passkey"].read(TOKENIZER, packed)
 
 
 def test_blank_lines_and_a_byte_order_mark_do_no_harm(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from lengthwise.errors import BadInput
 from lengthwise.tasks import TASKS
 
 every_task = pytest.mark.parametrize("name", list(TASKS))
+# What a line of code should be does not stand in the code before it, and is no part of a sentence
+every_search = pytest.mark.parametrize("name", [name for name in TASKS if name != "code_completion"])
 # Of BABILong's kinds, which share what makes their prompts, the one with the longest facts
 every_maker = pytest.mark.parametrize("name", [name for name in TASKS if name not in {f"babilong_qa{k}" for k in (1, 2, 3, 4)}])
 
@@ -43,7 +45,7 @@ def test_prompts_of_one_seed_differ(name: str, pieces: Any) -> None:
     assert len({sample.target for sample in samples}) > (2 if samples[0].labels else 8)
 
 
-@every_task
+@every_search
 def test_a_prompt_holds_its_target_before_the_question_that_ends_it(name: str, pieces: Any) -> None:
     for sample in TASKS[name].samples(pieces, 600, n=5, seed=3):
         assert sample.prompt.endswith(sample.question)
@@ -55,7 +57,7 @@ def test_a_prompt_holds_its_target_before_the_question_that_ends_it(name: str, p
 def test_the_target_itself_and_in_a_sentence_is_right_and_fits_the_answer(name: str, pieces: Any) -> None:
     task = TASKS[name]
     for sample in task.samples(pieces, 600, n=20, seed=4):
-        for answer in (sample.target, f"It is {sample.target}."):
+        for answer in (sample.target, *([] if name == "code_completion" else [f"It is {sample.target}."])):
             assert task.mark(answer, sample) == 1.0
             assert len(pieces(answer).input_ids) <= task.answer_tokens
         assert task.mark("I cannot tell.", sample) == 0.0
@@ -68,7 +70,7 @@ def test_a_depth_beyond_the_prompt_is_refused(name: str, depth: float, pieces: A
         TASKS[name].samples(pieces, 600, n=1, seed=0, depth=depth)
 
 
-@every_task
+@every_search
 def test_a_length_without_room_for_the_question_is_refused(name: str, pieces: Any) -> None:
     with pytest.raises(BadInput, match="a prompt of 30 tokens has no room for the question"):
         TASKS[name].samples(pieces, 30, n=1, seed=0)

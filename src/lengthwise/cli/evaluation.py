@@ -20,7 +20,10 @@ def evaluate(
     out: Out,
     method: Annotated[list[str] | None, typer.Option(help="Method, `none` or `truncate`; repeat for several.")] = None,
     length: Annotated[list[int] | None, typer.Option(help="Length in tokens; repeat for several.")] = None,
-    data: Annotated[Path | None, typer.Option(help="File of official cases, instead of lengths.")] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Official cases, instead of lengths: FILE or hub:NAME. With lengths: what prompts are made of."),
+    ] = None,
     samples: Annotated[int, typer.Option(help="Samples a cell.")] = 100,
     seed: int = 0,
     train_length: TrainLength = None,
@@ -143,7 +146,7 @@ def score_table(cells: list[Any]) -> str:
         row = [f"{task} {data}".strip(), f"{length:,}"]
         rows.append(row + [_percent(found.get((task, data, length, method))) for method in methods])
     samples = {cell.n for cell in cells}
-    return f"{_columns(rows)}\n\npercent (95 % interval), {' or '.join(map(str, sorted(samples)))} samples a cell"
+    return f"{columns(rows)}\n\npercent (95 % interval), {' or '.join(map(str, sorted(samples)))} samples a cell"
 
 
 def reach_table(found: list[Any]) -> str:
@@ -153,13 +156,13 @@ def reach_table(found: list[Any]) -> str:
         above = "-" if one.next_length is None else f"{100 * one.next_score:.0f} at {one.next_length:,}"
         low, high = ("-" if end is None else f"{end:,}" for end in (one.low, one.high))
         rows.append([one.method, one.task, one.says, f"{low} ... {high}", there, above])
-    return _columns(rows)
+    return columns(rows)
 
 
 def _percent(cell: Any) -> str:
     return "-" if cell is None else f"{100 * cell.mean:.0f} ({100 * cell.low:.0f}-{100 * cell.high:.0f})"
 
 
-def _columns(rows: list[list[str]]) -> str:
+def columns(rows: list[list[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join("  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)).rstrip() for row in rows)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -58,6 +58,11 @@ class Job:
         return CellKey(self.contender.name, self.task, self.data, self.length)
 
     @property
+    def cells(self) -> list[CellKey]:
+        """Its own, then those of the further scores of its answers."""
+        return [self.cell, *(self.cell._replace(task=name) for name in TASKS[self.task].also)]
+
+    @property
     def label(self) -> str:
         where = f" ({self.data})" if self.data else ""
         return f"{self.task}{where} at {self.length:,} tokens, {self.contender.name}"
@@ -104,7 +109,9 @@ def answer_cell(
             prompts = [_prompt(subject, job, samples[index]) for index in batch]
             predictions = dict(zip(batch, answers(model, tokenizer, prompts, task.answer_tokens), strict=True))
             seconds = (time.perf_counter() - start) / len(batch)
-            emit([_record(subject, job, samples[index], index, predictions[index], seconds) for index in missing])
+            emit(
+                [one for index in missing for one in _records(subject, job, samples[index], index, predictions[index], seconds)]
+            )
 
 
 def sharpness_of(subject: Subject, job: Job, sample: Sample) -> Sharpness | None:
@@ -138,8 +145,10 @@ def _prompt(subject: Subject, job: Job, sample: Sample) -> list[int]:
     return [int(token) for token in subject.tokenizer(sample.prompt, verbose=False).input_ids]
 
 
-def _record(subject: Subject, job: Job, sample: Sample, index: int, prediction: str, seconds: float) -> Record:
-    return Record(
+def _records(subject: Subject, job: Job, sample: Sample, index: int, prediction: str, seconds: float) -> list[Record]:
+    """One line a score; the task's own last, so that the others stand in the file where it does."""
+    task = TASKS[job.task]
+    own = Record(
         model=subject.name,
         method=job.contender.name,
         task=job.task,
@@ -151,9 +160,10 @@ def _record(subject: Subject, job: Job, sample: Sample, index: int, prediction: 
         depth=sample.depth,
         prediction=prediction,
         target=sample.target,
-        score=TASKS[job.task].mark(prediction, sample),
+        score=task.mark(prediction, sample),
         seconds=round(seconds, 4),
     )
+    return [*(replace(own, task=name, score=score) for name, score in task.marks(prediction, sample).items()), own]
 
 
 def _rounded(table: torch.Tensor) -> list[list[float]]:

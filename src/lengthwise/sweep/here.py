@@ -46,7 +46,7 @@ def _filled(subject: Subject, job: Job, run: RunDirectory, samples_of: SamplesOf
 
             def emit(records: list[Record]) -> None:
                 run.records.append(records)
-                left.now(job, left.steps[job.cell] - len(records))
+                left.now(job, left.steps[job.cell] - sum(record.cell == job.cell for record in records))
 
             answer_cell(subject, job, samples_of(job), found.recorded, emit)
         if found.sharpness:

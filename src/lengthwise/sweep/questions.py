@@ -8,12 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from lengthwise.errors import BadInput, require
 from lengthwise.sweep.cells import Job
 from lengthwise.sweep.contenders import Contender
 from lengthwise.tasks import TASKS, Sample, Task
+from lengthwise.tasks.hub import is_hub
 
 
 class Questions:
@@ -31,10 +33,13 @@ class Questions:
         self.tasks, self.lengths, self.samples = tasks_of(tasks), sorted(set(lengths)), samples
         self.data = None if data is None else Path(data)
         self._check()
+        if self.data is not None and self.lengths:
+            self.tasks = {name: task.of(self.data) for name, task in self.tasks.items()}
+            self.data = None
         if self.data is not None:
-            self.cases = next(iter(self.tasks.values())).read(tokenizer, self.data)
-            mean = round(sum(case.tokens for case in self.cases) / len(self.cases))
-            self.lengths, self.samples = [mean], min(samples, len(self.cases))
+            (task,) = self.tasks.values()
+            self.cases = by_length(task.read(tokenizer, self.data), task.bucket)
+            self.lengths = list(self.cases)
         else:
             # Refused now, not after hours at other lengths: the shortest one may have no room for its question
             for task in self.tasks.values():
@@ -53,30 +58,49 @@ class Questions:
 
     @property
     def files(self) -> dict[str, str]:
-        """The file's name and a digest of its content."""
-        return {} if self.data is None else {self.data.name: hashlib.sha256(self.data.read_bytes()).hexdigest()[:16]}
+        """The file's name and a digest of its content; of a data set of the hub, of what was read."""
+        if self.data is None:
+            return {}
+        content = repr(self.cases).encode() if is_hub(self.data) else self.data.read_bytes()
+        return {self.data.name: hashlib.sha256(content).hexdigest()[:16]}
 
     def jobs(self, contenders: Sequence[Contender], sharpness: bool) -> list[Job]:
         """Shortest first, and the methods of one task and length side by side."""
         name = "" if self.data is None else self.data.name
         return [
-            Job(contender, task, name, length, self.samples, sharpness and self.data is None)
+            Job(contender, task, name, length, self._count(length), sharpness and self.data is None)
             for length in self.lengths
             for task in self.tasks
             for contender in contenders
         ]
 
     def of(self, job: Job) -> Sequence[Sample]:
-        return self._made(job.task, job.length) if self.data is None else self.cases
+        return self._made(job.task, job.length) if self.data is None else self.cases[job.length]
+
+    def _count(self, length: int) -> int:
+        return self.samples if self.data is None else min(self.samples, len(self.cases[length]))
 
     def _check(self) -> None:
         require(self.samples >= 1, f"samples must be at least 1, not {self.samples}")
         if self.data is None:
             require(bool(self.lengths), "give lengths in tokens (--length N ...), or a file of cases (--data FILE)")
-            require(self.lengths[:1] > [0], f"a length must be at least 1 token, not {self.lengths[0]}")
-            return
-        require(not self.lengths, "give lengths or a file of cases (--data), not both: the cases have their own lengths")
-        require(len(self.tasks) == 1, f"--data holds cases of one task; give one --task, not {', '.join(self.tasks)}")
+        else:
+            one = f"--data holds cases of one task; give one --task, not {', '.join(self.tasks)}"
+            require(len(self.tasks) == 1, one)
+        require(
+            not self.lengths or self.lengths[0] > 0, f"a length must be at least 1 token, not {min(self.lengths, default=0)}"
+        )
+
+
+def by_length(cases: Sequence[Sample], bucket: int | None) -> dict[int, list[Sample]]:
+    """Cases by their mean number of tokens: all of them, or those within each bucket of so many tokens, shortest first."""
+    if bucket is None:
+        return {round(fmean(case.tokens for case in cases)): list(cases)}
+    buckets: dict[int, list[Sample]] = {}
+    for case in cases:
+        buckets.setdefault(case.tokens // bucket, []).append(case)
+    # Rounded down, a mean stays in its bucket
+    return {int(fmean(case.tokens for case in buckets[k])): buckets[k] for k in sorted(buckets)}
 
 
 def tasks_of(tasks: Sequence[str] | Mapping[str, Task]) -> dict[str, Task]:
@@ -93,6 +117,6 @@ def tasks_of(tasks: Sequence[str] | Mapping[str, Task]) -> dict[str, Task]:
         usual = TASKS[name]
         alike = replace(task, samples=usual.samples, material=usual.material) == usual
         require(alike, f"the task {name!r} may be given other samples, but must keep its score, its answers and its files")
-        said = task.samples is usual.samples or task.material != ""
+        said = task.samples is usual.samples or task.material not in ("", usual.material)
         require(said, f"say what the other samples of {name!r} are made of (Task.material), so that runs do not mix")
     return dict(tasks)

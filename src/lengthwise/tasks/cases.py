@@ -1,4 +1,4 @@
-"""Cases from a file: JSON lines with `prompt` and `target`, for every task.
+"""Cases from a file, plain or .gz, or from a data set of the hub: JSON lines with `prompt` and `target`, for every task.
 
 `question` (the end of the prompt) and `depth` (0 to 1) may stand beside them. Without `question` the end of the prompt is taken
 from its last question on.
@@ -6,15 +6,18 @@ from its last question on.
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import json
 import re
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lengthwise.errors import BadInput, require
+from lengthwise.tasks import hub
 from lengthwise.tasks.sample import Sample, token_count
 
 
@@ -51,7 +54,7 @@ def plain(tokenizer: Any, case: Case) -> Sample:
     target = str(case.get("target", (str, int), "a text or a whole number"))
     question = case.get("question", str, "the end of the prompt") if "question" in case.fields else tail(prompt)
     require(prompt.endswith(question), f"{case.place}: the prompt does not end with its 'question' {question[:40]!r}")
-    depth = float(case.get("depth", (int, float), "a number from 0 to 1")) if "depth" in case.fields else None
+    depth = float(case.get("depth", (int, float), "a number from 0 to 1")) if case.fields.get("depth") is not None else None
     require(depth is None or 0 <= depth <= 1, f"{case.place}: 'depth' is {depth}; it should be a number from 0 to 1")
     return Sample(prompt, target, token_count(tokenizer, prompt), depth, question)
 
@@ -66,18 +69,28 @@ def tail(prompt: str, most: int = 4) -> str:
 
 
 def cases(path: Path) -> Iterator[Case]:
-    """The lines of a file, blank ones left out."""
-    try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
-    except OSError as error:
-        raise BadInput(f"cannot read the cases in {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise BadInput(f"{path} is not UTF-8 text; a file of cases has one JSON object a line") from None
+    """The lines of a file, blank ones left out, or the rows of a data set (`hub:NAME`)."""
+    if hub.is_hub(path):
+        yield from (Case(f"row {number} of {path}", row) for number, row in enumerate(hub.rows(path), 1))
+        return
+    lines = _text(path).split("\n")
     require(any(map(str.strip, lines)), f"{path} holds no cases; it should have one JSON object a line")
     for number, line in enumerate(lines, 1):
         if line.strip():
             place = f"line {number} of {path}"
             yield Case(place, _object(line, place))
+
+
+def _text(path: Path) -> str:
+    try:
+        content = path.read_bytes()
+        return (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8-sig")
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise BadInput(f"{path} is not what gzip wrote, or only a part of it; read it again from where it came") from None
+    except OSError as error:
+        raise BadInput(f"cannot read the cases in {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise BadInput(f"{path} is not UTF-8 text; a file of cases has one JSON object a line") from None
 
 
 def _object(line: str, place: str) -> dict[str, Any]:

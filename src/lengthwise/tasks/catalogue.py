@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import hashlib
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lengthwise.tasks import babilong, line, passkey, topic
+from lengthwise.errors import BadInput
+from lengthwise.tasks import babilong, code_completion, code_key_retrieval, line, multi_document_qa, passkey, topic
 from lengthwise.tasks.sample import Sample
+
+# What code tasks are made of differs from one Python to the next
+PYTHON = f"the standard library of Python {platform.python_version()}"
 
 
 @dataclass(frozen=True)
@@ -22,11 +28,30 @@ class Task:
     read: Callable[[Any, Path], list[Sample]]  # (tokenizer, path)
     material: str = ""  # what the samples are made of, in words, where it is not what the package brings
     about: str = ""  # the task in one line, where it shares its file with others
+    also: Mapping[str, Callable[..., float]] = field(default_factory=dict)  # further scores of the same answers, by their names
+    bucket: int | None = None  # the cases of a file that share a mean have from k to k + 1 times so many tokens; None for all
+    take: Callable[[Path], dict[str, Any]] | None = None  # what `samples` may be made of, out of a user's file or folder
 
     def mark(self, prediction: str, sample: Sample) -> float:
         """The score of an answer to one sample."""
-        labels = (sample.labels,) if sample.labels else ()
-        return float(self.score(prediction, sample.target, *labels))
+        return _mark(self.score, prediction, sample)
+
+    def marks(self, prediction: str, sample: Sample) -> dict[str, float]:
+        """The further scores of the same answer."""
+        return {name: _mark(score, prediction, sample) for name, score in self.also.items()}
+
+    def of(self, path: Path) -> Task:
+        """The same task, its samples made of a user's file or folder."""
+        if self.take is None:
+            raise BadInput("give lengths or a file of cases (--data), not both: the cases have their own lengths")
+        taken = self.take(path)
+        digest = hashlib.sha256(repr(taken).encode()).hexdigest()[:16]
+        return replace(self, samples=partial(self.samples, **taken), material=f"{path.name} ({digest})")
+
+
+def _mark(score: Callable[..., float], prediction: str, sample: Sample) -> float:
+    labels = (sample.labels,) if sample.labels else ()
+    return float(score(prediction, sample.target, *labels))
 
 
 def _babilong(kind: str, told: str) -> Task:
@@ -41,7 +66,32 @@ TASKS: dict[str, Task] = {
     "babilong_qa3": _babilong("qa3", "where a thing was before"),
     "babilong_qa4": _babilong("qa4", "what lies on one side of a place"),
     "babilong_qa5": _babilong("qa5", "who gave what to whom"),
+    "code_completion": Task(
+        code_completion.samples,
+        code_completion.exact_match,
+        code_completion.ANSWER_TOKENS,
+        code_completion.read,
+        material=PYTHON,
+        also={"code_completion_es": code_completion.edit_similarity},
+        bucket=code_completion.BUCKET,
+        take=code_completion.take,
+    ),
+    "code_key_retrieval": Task(
+        code_key_retrieval.samples,
+        code_key_retrieval.score,
+        code_key_retrieval.ANSWER_TOKENS,
+        code_key_retrieval.read,
+        material=PYTHON,
+        take=code_key_retrieval.take,
+    ),
     "line": Task(line.samples, line.score, line.ANSWER_TOKENS, line.read),
+    "multi_document_qa": Task(
+        multi_document_qa.samples,
+        multi_document_qa.score,
+        multi_document_qa.ANSWER_TOKENS,
+        multi_document_qa.read,
+        take=multi_document_qa.take,
+    ),
     "passkey": Task(passkey.samples, passkey.score, passkey.ANSWER_TOKENS, passkey.read),
     "topic": Task(topic.samples, topic.score, topic.ANSWER_TOKENS, topic.read),
 }

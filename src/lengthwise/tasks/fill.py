@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from lengthwise.errors import BadInput
+from lengthwise.errors import require
 from lengthwise.tasks.sample import token_count
 
 SPARE = 200  # pieces at hand for exchanges
@@ -19,6 +19,14 @@ Gap = Callable[[list[str]], int]  # tokens that a prompt with this filler lacks
 def size(tokenizer: Any, piece: str, glue: str) -> int:
     """Tokens that a piece adds to a prompt in which `glue` stands before it."""
     return max(1, len(tokenizer(glue + piece, add_special_tokens=False, verbose=False).input_ids))
+
+
+def check_room(length: int, least: int) -> None:
+    """`least` are the tokens of a prompt without filler."""
+    require(
+        least <= length,
+        f"a prompt of {length} tokens has no room for the question, which takes {least}; ask for a larger length",
+    )
 
 
 def fitted(
@@ -41,11 +49,7 @@ def fitted(
     def size_of(piece: str) -> int:
         return size(tokenizer, piece, glue)
 
-    if gap_of([]) < 0:
-        raise BadInput(
-            f"a prompt of {length} tokens has no room for the question, which takes {length - gap_of([])}; "
-            "ask for a larger length"
-        )
+    check_room(length, length - gap_of([]))
     source = iter(pieces)
     filler, following = _whole(source, size_of, gap_of)
     if cut:

@@ -1,4 +1,4 @@
-"""One question of a task, and what tasks have in common: counting tokens, sentences for filler, numbers out of answers."""
+"""One question of a task, and what tasks have in common: counting tokens, sentences, lines and numbers out of answers."""
 
 from __future__ import annotations
 
@@ -41,6 +41,11 @@ def endless(pieces: list[str], randomness: random.Random) -> Iterable[str]:
     while True:
         yield from pieces[start:]
         start = 0
+
+
+def first_line(answer: str) -> str:
+    """Of an answer that goes on: its first line with anything in it, without the white space around."""
+    return next((line.strip() for line in answer.splitlines() if line.strip()), "")
 
 
 def first_integer(answer: str) -> str | None:

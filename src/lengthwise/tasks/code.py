@@ -1,0 +1,98 @@
+"""Code to ask about: the files of a folder, by default Python's standard library, and prompts filled with their lines."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import random
+import sysconfig
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from lengthwise.errors import require
+from lengthwise.tasks.fill import check_room
+from lengthwise.tasks.sample import token_count
+
+SUFFIXES = set(".c .cc .cpp .cs .go .h .hpp .java .js .jl .kt .lua .php .py .r .rb .rs .scala .sh .swift .ts".split())
+LEFT_OUT = {"__pycache__", "dist-packages", "node_modules", "site-packages"}
+# Tests, and tables of characters and help texts, which are no code to complete
+LEFT_OUT_OF_PYTHON = {"encodings", "idlelib", "pydoc_data", "test", "tests"}
+
+
+@dataclass(frozen=True)
+class CodeFile:
+    name: str  # its path in the folder
+    lines: tuple[str, ...]  # without white space at their ends
+
+
+@lru_cache(maxsize=4)
+def standard_library() -> tuple[CodeFile, ...]:
+    """Of the Python that runs this."""
+    return read_code(Path(sysconfig.get_paths()["stdlib"]), LEFT_OUT_OF_PYTHON)
+
+
+def read_code(folder: Path, left_out: set[str] | None = None) -> tuple[CodeFile, ...]:
+    """The files of a folder that are code by their names, in the order of their names.
+
+    Hidden folders, installed packages and those `left_out` are passed over, and so are files that are not UTF-8 text or empty.
+    """
+    folder = Path(folder)
+    require(folder.is_dir(), f"{folder} is no folder; give one with files of code")
+    unread = LEFT_OUT | (left_out or set())
+    files = []
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder)
+        if path.suffix.lower() not in SUFFIXES or any(part in unread or part.startswith(".") for part in name.parts):
+            continue
+        if path.is_file() and (lines := _lines(path)):
+            files.append(CodeFile(name.as_posix(), lines))
+    require(bool(files), f"{folder} holds no files of code ({', '.join(sorted(SUFFIXES))}); give another folder")
+    return tuple(files)
+
+
+def shuffled(files: Sequence[CodeFile], randomness: random.Random) -> Iterator[CodeFile]:
+    """The files in a random order, again and again."""
+    require(bool(files), "there are no files of code; give at least one")
+    return itertools.cycle(randomness.sample(files, len(files)))
+
+
+def filled(
+    tokenizer: Any, length: int, lines: Iterator[str], prompt_of: Callable[[list[str]], str], backwards: bool = False
+) -> list[str]:
+    """So many of the endless `lines` that `prompt_of` makes a prompt of `length` tokens of them, or of a little less.
+
+    The last of them is cut where the length is reached; where lines run `backwards` its end is kept.
+    """
+
+    def excess(kept: list[str]) -> int:
+        return token_count(tokenizer, prompt_of(kept)) - length
+
+    check_room(length, excess([]) + length)
+    kept = list(itertools.islice(lines, 16))
+    while excess(kept) <= 0:
+        kept += itertools.islice(lines, len(kept))
+    whole = _most(len(kept), lambda count: excess(kept[:count]))
+    kept, line = kept[:whole], kept[whole]
+
+    def cut(letters: int) -> list[str]:
+        return [*kept, line[len(line) - letters :] if backwards else line[:letters]]
+
+    letters = _most(len(line), lambda count: excess(cut(count)))
+    return cut(letters) if letters else kept
+
+
+def _most(limit: int, excess: Callable[[int], int]) -> int:
+    """The largest count up to `limit` without excess; at 0 there is none."""
+    return bisect.bisect_right(range(limit + 1), 0, lo=1, key=excess) - 1
+
+
+def _lines(path: Path) -> tuple[str, ...]:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        return ()
+    # Not splitlines: it breaks at form feeds, which stand within lines of code
+    return tuple(line.rstrip() for line in text.strip("\r\n").split("\n")) if text.strip() else ()

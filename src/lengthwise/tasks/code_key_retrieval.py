@@ -1,0 +1,77 @@
+"""Code key retrieval: files of code, among them a function that returns a number from 1 to 100; the number is asked for.
+
+Paper 000, section 5.4, after Roziere et al. (2023); wording and code are ours. Scored by the first whole number of the answer.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from lengthwise.tasks.cases import read
+from lengthwise.tasks.code import CodeFile, filled, read_code, shuffled, standard_library
+from lengthwise.tasks.sample import Sample, check_depth, first_integer, token_count
+
+NAME = "pass_key"
+INTRODUCTION = f"# Remember the number that {NAME}() returns."
+FUNCTION = ("", f"def {NAME}():", "    return {key}", "", "")
+QUESTION = f"assert {NAME}() =="
+ANSWER_TOKENS = 16
+NEAR = 0.05  # share of the lines by which the function may leave its depth, to stand between others
+__all__ = ["ANSWER_TOKENS", "QUESTION", "read", "samples", "score", "take"]
+
+
+def samples(
+    tokenizer: Any,
+    length: int,
+    n: int,
+    seed: int,
+    depth: float | None = None,
+    files: Sequence[CodeFile] | None = None,
+) -> list[Sample]:
+    """`n` prompts of `length` tokens within 2 %, never more; the function stands near `depth`, or anywhere.
+
+    `files` are the code around it, by default Python's standard library.
+    """
+    check_depth(depth)
+    files = standard_library() if files is None else files
+    made = []
+    for index in range(n):
+        randomness = random.Random(f"code_key_retrieval {seed} {index}")
+        key = str(randomness.randint(1, 100))
+        at = randomness.random() if depth is None else depth
+
+        def prompt_of(code: list[str], key: str = key, at: float = at) -> str:
+            cut = _place(code, at)
+            function = [line.format(key=key) for line in FUNCTION]
+            return "\n".join([INTRODUCTION, *code[:cut], *function, *code[cut:], QUESTION])
+
+        code = filled(tokenizer, length, _code(files, randomness), prompt_of)
+        prompt, where = prompt_of(code), _place(code, at) / len(code) if code else at
+        made.append(Sample(prompt, key, token_count(tokenizer, prompt), where, QUESTION))
+    return made
+
+
+def score(prediction: str, target: str) -> float:
+    return float(first_integer(prediction) == target)
+
+
+def take(path: Path) -> dict[str, Any]:
+    """What `samples` is made of where a folder is given."""
+    return {"files": read_code(path)}
+
+
+def _code(files: Sequence[CodeFile], randomness: random.Random) -> Iterator[str]:
+    for file in shuffled(files, randomness):
+        yield from (line for line in file.lines if NAME not in line)
+        yield ""
+
+
+def _place(code: Sequence[str], at: float) -> int:
+    """The line before which the function stands: one that begins something new, if there is one near."""
+    wanted = round(at * len(code))
+    begins = [k for k in range(1, len(code)) if code[k][:1].strip() and not code[k - 1].strip()]
+    nearest = min([0, len(code), *begins], key=lambda k: abs(k - wanted))
+    return nearest if abs(nearest - wanted) <= NEAR * len(code) else wanted

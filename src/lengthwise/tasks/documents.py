@@ -1,0 +1,115 @@
+"""Questions that one document answers: out of a file in the layout of Lost in the Middle, or made up without end.
+
+A line of a file has `question`, `answers` (each of them right) and `ctxs`: documents with `title` and `text`, the one with the
+answer marked `isgold`. Made-up documents tell who built what in places that do not exist; no name stands in two of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lengthwise.errors import require
+from lengthwise.tasks.cases import Case, cases
+from lengthwise.tasks.subspan import normalised
+
+BEGINNINGS = (
+    "Bar Bel Bran Cal Cor Dal Dor Elm Fal Fen Gar Gil Hal Hol Ker Kil Lan Lor Mar Mel Nor Ost Pel Pen Ros Sel Stan Tal Tor Vel "
+    "Wen Yar"
+).split()
+MIDDLES = "a e i o u al en il or un".split()
+ENDS = (
+    "bury by combe dale den field ford gate ham holm ley mere mond more ness ridge shaw sted stoke ton vale wick worth".split()
+)
+GIVEN_NAMES = (
+    "Ada Anton Bruno Carla Celia David Edith Emil Flora Felix Greta Hugo Ida Ivan Jonas Judith Karin Leo Lucy Martin Mira Nora "
+    "Oscar Paula Peter Ruth Simon Thea Tomas Ursula Viola Walter"
+).split()
+THINGS = (
+    "bridge built", "school founded", "mill built", "library opened", "harbour planned", "theatre designed", "garden planted",
+    "chapel painted", "clock made", "orchard planted", "well dug", "museum opened", "tower designed", "market founded",
+)  # fmt: skip
+DETAILS = (
+    "It was finished in {year}.", "It is looked after by {number} volunteers.", "Visitors come on {day}s.",
+    "A fair is held there in {month}.", "The doors are painted {colour}.", "It was repaired in {year} at great cost.",
+    "Old pictures show it with a {colour} roof.", "The road to it is {number} miles long.",
+)  # fmt: skip
+COLOURS, DAYS = "red blue green white black yellow".split(), "Monday Tuesday Thursday Friday Saturday Sunday".split()
+MONTHS = "March April May June July August September October".split()
+
+
+@dataclass(frozen=True)
+class Document:
+    title: str
+    text: str
+
+    @property
+    def told(self) -> str:
+        """As it stands in a prompt, on one line."""
+        return " ".join(f"({self.title}) {self.text}".split())
+
+
+@dataclass(frozen=True)
+class Question:
+    text: str
+    answers: tuple[str, ...]  # each of them right, the first one that tells something in front
+    gold: Document  # the document with the answer
+
+
+def made_up(randomness: random.Random) -> Iterator[Question]:
+    """Questions without end; a place and a surname occur in one of them and in its document only."""
+    names = _names(randomness)
+    for place, surname in zip(names, names, strict=False):
+        thing, verb = randomness.choice(THINGS).split()
+        person = f"{randomness.choice(GIVEN_NAMES)} {surname}"
+        details = [_detail(form, randomness) for form in randomness.sample(DETAILS, randomness.randint(1, 4))]
+        text = " ".join([f"The {thing} of {place} was {verb} by {person}.", *details])
+        yield Question(f"Who {verb} the {thing} of {place}?", (person,), Document(f"The {thing} of {place}", text))
+
+
+def read_questions(path: Path) -> list[Question]:
+    """A file's questions, each with its gold document alone."""
+    found = []
+    for case in cases(Path(path)):
+        documents, gold = documents_of(case)
+        require(gold is not None, f"{case.place}: none of its 'ctxs' is marked 'isgold', so no document is known to answer it")
+        found.append(Question(*question_of(case), documents[gold or 0]))
+    return found
+
+
+def question_of(case: Case) -> tuple[str, tuple[str, ...]]:
+    """What is asked, and the right answers."""
+    text = case.get("question", str, "what is asked (or 'prompt' and 'target', in a file of your own)").strip()
+    answers = case.get("answers", list, "a list of right answers")
+    telling = [str(answer) for answer in answers if normalised(str(answer))]
+    require(bool(telling), f"{case.place}: 'answers' is {answers}; at least one must hold more than articles and punctuation")
+    return text if text.endswith("?") else f"{text}?", tuple(telling)
+
+
+def documents_of(case: Case) -> tuple[list[Document], int | None]:
+    """The documents in their order, and the place of the one with the answer, None where none is marked."""
+    listed = case.get("ctxs", list, "a list of documents with 'title' and 'text'")
+    require(
+        bool(listed) and all(isinstance(one, dict) for one in listed), f"{case.place}: 'ctxs' should be a list of documents"
+    )
+    inner = [Case(f"{case.place}, document {at}", one) for at, one in enumerate(listed)]
+    documents = [Document(one.get("title", str, "a title"), one.get("text", str, "a text")) for one in inner]
+    return documents, next((at for at, one in enumerate(listed) if one.get("isgold") is True), None)
+
+
+def _names(randomness: random.Random) -> Iterator[str]:
+    """Names without end, none twice: once all are used a syllable in the middle makes new ones, then another."""
+    for syllables in itertools.count():
+        for middle in itertools.product(MIDDLES, repeat=syllables):
+            names = [f"{first}{''.join(middle)}{last}" for first in BEGINNINGS for last in ENDS]
+            yield from randomness.sample(names, len(names))
+
+
+def _detail(form: str, randomness: random.Random) -> str:
+    values: dict[str, Any] = {"year": randomness.randint(1650, 1980), "number": randomness.randint(2, 40)}
+    words = {"colour": COLOURS, "day": DAYS, "month": MONTHS}
+    return form.format(**values, **{key: randomness.choice(some) for key, some in words.items()})

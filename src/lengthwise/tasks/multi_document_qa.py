@@ -1,0 +1,126 @@
+"""Multi-document QA: a question, and among many documents the one that answers it.
+
+Lost in the Middle (Liu et al. 2023; paper 000, Tables 5 and 14), the wording is ours. Scored by whether the answer's first line
+holds a right answer (`best_subspan_em`). The gold document's depth is its place among the documents: 0 first, 1 last.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from lengthwise.errors import require
+from lengthwise.tasks.cases import Case, read_as
+from lengthwise.tasks.documents import Document, Question, documents_of, made_up, question_of, read_questions
+from lengthwise.tasks.fill import fitted
+from lengthwise.tasks.sample import Sample, check_depth, first_line, token_count
+from lengthwise.tasks.subspan import best_subspan_em
+
+INTRODUCTION = "Answer the question from the documents below; one of them tells the answer."
+QUESTION = "Question: {question} Answer:"
+ANSWER_TOKENS = 64
+__all__ = ["ANSWER_TOKENS", "INTRODUCTION", "QUESTION", "at_position", "prompt_of", "read", "samples", "score", "take"]
+
+
+def samples(
+    tokenizer: Any,
+    length: int,
+    n: int,
+    seed: int,
+    depth: float | None = None,
+    questions: Sequence[Question] | None = None,
+) -> list[Sample]:
+    """`n` prompts of as many documents as `length` tokens hold, within 2 %; the gold document stands at `depth`, or anywhere.
+
+    `questions` are asked in a random order, and the documents of those that do not answer the one asked stand around its own;
+    without them questions are made up. The last document around is cut where the length is reached.
+    """
+    check_depth(depth)
+    made = []
+    for index in range(n):
+        randomness = random.Random(f"multi_document_qa {seed} {index}")
+        at = randomness.random() if depth is None else depth
+        asked, others = _drawn(questions, seed, index, randomness)
+
+        def prompt(around: list[str], asked: Question = asked, at: float = at) -> str:
+            cut = round(at * len(around))
+            return prompt_of(asked.text, [*around[:cut], asked.gold.told, *around[cut:]])
+
+        around = fitted(tokenizer, length, others, prompt, glue="\n", cut=True)
+        where = round(at * len(around)) / len(around) if around else at
+        made.append(_sample(tokenizer, prompt(around), asked, where))
+    return made
+
+
+def at_position(
+    tokenizer: Any, documents: int, position: int, n: int, seed: int, questions: Sequence[Question] | None = None
+) -> list[Sample]:
+    """`n` prompts of exactly so many whole documents, the gold one at `position`, from 0 on: the paper's layout."""
+    require(documents >= 1, f"a prompt needs at least 1 document, not {documents}")
+    require(0 <= position < documents, f"position is {position}; with {documents} documents it runs from 0 to {documents - 1}")
+    made = []
+    for index in range(n):
+        asked, others = _drawn(questions, seed, index, random.Random(f"multi_document_qa {seed} {index}"))
+        around = list(itertools.islice(others, documents - 1))
+        prompt = prompt_of(asked.text, [*around[:position], asked.gold.told, *around[position:]])
+        made.append(_sample(tokenizer, prompt, asked, position / max(1, documents - 1)))
+    return made
+
+
+def score(prediction: str, target: str, labels: Sequence[str] = ()) -> float:
+    """`labels` are all right answers where there are several. One line counts: who repeats the documents answers nothing."""
+    return best_subspan_em(first_line(prediction), (target, *labels))
+
+
+def read(tokenizer: Any, path: Path) -> list[Sample]:
+    """Cases of a file with `question`, `answers` and `ctxs`, the documents in their order, or with `prompt` and `target`."""
+    return read_as(_as_they_stand, tokenizer, path)
+
+
+def take(path: Path) -> dict[str, Any]:
+    """What `samples` asks where a file is given and lengths: the questions of the file."""
+    return {"questions": read_questions(path)}
+
+
+def prompt_of(question: str, documents: Sequence[str]) -> str:
+    told = [f"Document {number} {document}" for number, document in enumerate(documents, 1)]
+    return "\n".join([INTRODUCTION, *told, QUESTION.format(question=question)])
+
+
+def _drawn(
+    questions: Sequence[Question] | None, seed: int, index: int, randomness: random.Random
+) -> tuple[Question, Iterator[str]]:
+    """The question asked, and documents without end that do not answer it."""
+    if questions is None:
+        source = made_up(randomness)
+        return next(source), (question.gold.told for question in source)
+    require(bool(questions), "there are no questions to ask; give at least one")
+    order = random.Random(f"multi_document_qa {seed}").sample(questions, len(questions))
+    asked = order[index % len(order)]
+    return asked, _others(asked, [question.gold for question in randomness.sample(questions, len(questions))])
+
+
+def _others(asked: Question, documents: Sequence[Document]) -> Iterator[str]:
+    kept = []
+    for document in documents:
+        if document != asked.gold and not best_subspan_em(document.told, asked.answers):
+            kept.append(document.told)
+            yield kept[-1]
+    require(bool(kept), f"every document holds an answer to {asked.text!r}; give more questions, with documents of their own")
+    yield from itertools.cycle(kept)
+
+
+def _sample(tokenizer: Any, prompt: str, asked: Question, depth: float | None) -> Sample:
+    labels = asked.answers if len(asked.answers) > 1 else ()
+    question = QUESTION.format(question=asked.text)
+    return Sample(prompt, asked.answers[0], token_count(tokenizer, prompt), depth, question, labels)
+
+
+def _as_they_stand(tokenizer: Any, case: Case) -> Sample:
+    documents, gold = documents_of(case)
+    asked = Question(*question_of(case), documents[gold or 0])
+    prompt = prompt_of(asked.text, [document.told for document in documents])
+    return _sample(tokenizer, prompt, asked, None if gold is None else gold / max(1, len(documents) - 1))
