@@ -27,6 +27,14 @@ LOG2E = tl.constexpr(1.4426950408889634)
 LARGEST = tl.constexpr(1.2676506002282294e30)
 BEYOND = tl.constexpr(MARGIN)
 ASSEMBLY = tl.constexpr(not INTERPRETED)
+# Rows of delta and lse are stored in whole lots, so that every head's begin at a 16-byte boundary
+LOT = tl.constexpr(64)
+
+
+@triton.jit
+def stored_rows(queries):
+    """So many rows of delta and lse a head has in memory."""
+    return tl.cdiv(queries, LOT) * LOT
 
 
 @triton.jit

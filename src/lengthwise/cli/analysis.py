@@ -8,14 +8,14 @@ from typing import Annotated
 import typer
 
 from lengthwise.cli.evaluation import columns
-from lengthwise.cli.options import Device, Dtype, Json, Model, TrainLength, print_json, say
+from lengthwise.cli.options import Device, Dtype, Json, Model, Texts, TrainLength, print_json, say
 
 
 def analyse(
     model: Model,
     length: Annotated[list[int], typer.Option(help="Length in tokens; repeat for several.")],
     out: Annotated[Path, typer.Option(help="Directory for tables and figures: made, or gone on with.")],
-    text: Annotated[list[Path] | None, typer.Option(help="Text file to read; by default prose that ships along.")] = None,
+    text: Texts = None,
     train_length: TrainLength = None,
     sequences: Annotated[int, typer.Option(help="Long sequences to average over.")] = 1,
     seed: int = 0,

@@ -17,6 +17,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Dtype = Annotated[str, typer.Option(help="auto, float32 or bfloat16.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, ...; by default a GPU if there is one.")]
 TrainLength = Annotated[int | None, typer.Option(help="Length the model was trained on; by default what its config says.")]
+Texts = Annotated[list[Path] | None, typer.Option(help="Text file to read; by default prose that ships along.")]
 Force = Annotated[bool, typer.Option(help="Accept what was not made for this model.")]
 
 

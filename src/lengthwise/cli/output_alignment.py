@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from lengthwise.cli.options import Device, Dtype, Json, Model, TrainLength, print_json
+from lengthwise.cli.options import Device, Dtype, Json, Model, Texts, TrainLength, print_json
 
 
 def misalignment(
     model: Model,
-    text: Annotated[list[Path] | None, typer.Option(help="Text file to read; by default prose that ships along.")] = None,
+    text: Texts = None,
     train_length: TrainLength = None,
     length: Annotated[int | None, typer.Option(help="Longest context; by default the training length.")] = None,
     method: Annotated[str, typer.Option(help="Method applied throughout.")] = "none",
