@@ -59,9 +59,9 @@ def answered(monkeypatch: pytest.MonkeyPatch) -> list[list[list[int]]]:
     seen: list[list[list[int]]] = []
     real = cells.answers
 
-    def answers(model: Any, tokenizer: Any, prompts: list[list[int]], most: int) -> list[str]:
+    def answers(model: Any, tokenizer: Any, prompts: list[list[int]], *rest: Any) -> list[str]:
         seen.append(prompts)
-        return real(model, tokenizer, prompts, most)
+        return real(model, tokenizer, prompts, *rest)
 
     monkeypatch.setattr(cells, "answers", answers)
     return seen
@@ -125,6 +125,21 @@ def test_truncate_reads_the_last_tokens_and_short_prompts_whole(family: str, ans
     # Tokens are those of the whole prompt
     assert [record.tokens for record in records] == [len(prompt) for prompt in [*short_none * 2, *long_none * 2]]
     assert [record.prediction for record in records[:2]] == [record.prediction for record in records[2:4]]
+
+
+@pytest.mark.parametrize("family", ["t5", "llama"])
+def test_a_hedge_answers_short_prompts_as_its_method_and_long_ones_from_two_readings(
+    family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Any] = []
+    real = cells.Hedge
+    monkeypatch.setattr(cells, "Hedge", lambda *given: made.append(real(*given)) or made[-1])
+    records = evaluate(None, answering(family), ["log", "hedge+log"], lengths=[SHORT, LONG], samples=2, batch_tokens=1)
+    by_method = {method: [one for one in records if one.method == method] for method in ("log", "hedge+log")}
+    assert [one.prediction for one in by_method["log"][:2]] == [one.prediction for one in by_method["hedge+log"][:2]]
+    room = TRAIN_LENGTH - (TASKS["passkey"].answer_tokens if family == "llama" else 0)
+    assert [len(hedge.ends[0]) for hedge in made[2:]] == [room, room]
+    assert [hedge.long for hedge in made[2:]] == [[True], [True]]
 
 
 def test_batches_are_fixed_runs_of_indices() -> None:

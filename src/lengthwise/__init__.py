@@ -8,6 +8,7 @@ from lengthwise.calibrate import calibrate
 from lengthwise.errors import BadInput
 from lengthwise.evaluate import evaluate
 from lengthwise.extend import extend
+from lengthwise.hedge import Hedge, hedge
 from lengthwise.likelihood import token_nll
 from lengthwise.measure import AttentionStatistics, row_statistics
 from lengthwise.methods.temperature.aligned import Alignment
@@ -24,6 +25,7 @@ __all__ = [
     "Analysis",
     "AttentionStatistics",
     "BadInput",
+    "Hedge",
     "Misalignment",
     "MisalignmentTrainer",
     "Reach",
@@ -35,6 +37,7 @@ __all__ = [
     "calibrate",
     "evaluate",
     "extend",
+    "hedge",
     "misalignment",
     "misalignment_loss",
     "reach",

@@ -21,7 +21,7 @@ from lengthwise.errors import BadInput, require
 from lengthwise.evaluate import evaluate
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.records import Cell, summarise
-from lengthwise.sweep.contenders import TRUNCATE, Contender, contenders_of
+from lengthwise.sweep.contenders import Contender, contenders_of
 from lengthwise.sweep.questions import Questions
 from lengthwise.tasks import Task
 
@@ -86,7 +86,7 @@ def reach(
             records = evaluate(
                 model,
                 tokenizer,
-                {contender.name: TRUNCATE if contender.truncates else contender.methods},
+                {contender.name: contender},
                 {task: tasks[task]} if isinstance(tasks, Mapping) else [task],
                 [length],
                 samples,

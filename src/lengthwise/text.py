@@ -6,7 +6,7 @@ Without a text of the user's, prose that ships with the package serves: about 11
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -74,6 +74,34 @@ def short_sequences(tokenizer: Any, long: Tensor, length: int, most: int = 16) -
     cuts = [inside[:, start : start + body] for start in starts]
     framed = [torch.cat([_column(before, cut), cut, _column(after, cut)], 1) for cut in cuts]
     return torch.cat(framed)
+
+
+def last_tokens(ids: Sequence[int], length: int, special: Collection[int]) -> list[int]:
+    """At most `length` of them: `special` tokens kept at both ends, the beginning of the text left out."""
+    if len(ids) <= length:
+        return list(ids)
+    first, last = text_within(ids, special)
+    room = length - first - (len(ids) - last)
+    require(room >= 1, f"{length} tokens leave no room for text beside {length - room} special ones")
+    return [*ids[:first], *ids[last - room : last], *ids[last:]]
+
+
+def text_within(ids: Sequence[int], special: Collection[int]) -> tuple[int, int]:
+    """Where the text begins and where it has ended, between special tokens."""
+    first = next((at for at, token in enumerate(ids) if token not in special), 0)
+    last = next((at for at in range(len(ids), 0, -1) if ids[at - 1] not in special), len(ids))
+    return first, last
+
+
+def padded(rows: Sequence[Sequence[int]], pad: int, left: bool) -> tuple[Tensor, Tensor]:
+    """Token ids and mask, both [rows, longest]."""
+    width = max(map(len, rows))
+    ids, mask = torch.full((len(rows), width), pad), torch.zeros((len(rows), width), dtype=torch.long)
+    for at, row in enumerate(rows):
+        where = slice(width - len(row), width) if left else slice(0, len(row))
+        ids[at, where] = torch.tensor(row)
+        mask[at, where] = 1
+    return ids, mask
 
 
 def special_tokens(tokenizer: Any) -> tuple[list[int], list[int]]:

@@ -51,9 +51,22 @@ def test_a_method_named_twice_runs_once_but_two_methods_of_one_name_are_refused(
         contenders_of([ALIGNMENT, replace(ALIGNMENT, target=0.25)], FACTS)
 
 
+def test_a_hedge_stands_before_what_it_hedges() -> None:
+    hedged, listed, alone, plain = contenders_of(
+        {"a": "hedge + infoscale", "b": ["hedge", ALIGNMENT], "hedge": "hedge", "infoscale": "infoscale"}, FACTS
+    )
+    assert hedged == Contender("a", (InfoScale(64, 8),), hedges=True)
+    assert listed == Contender("b", (ALIGNMENT,), hedges=True)
+    assert alone == Contender("hedge", hedges=True)
+    assert not plain.hedges
+    assert contenders_of({"other": hedged}, FACTS) == [replace(hedged, name="other")]
+
+
 @pytest.mark.parametrize(
     ("methods", "message"),
     [
+        (["infoscale+hedge"], r"'infoscale\+hedge': hedge comes first, before the methods it hedges; write hedge\+infoscale"),
+        (["hedge+truncate"], "truncate is a baseline of its own"),
         (["truncate+infoscale"], "'truncate\\+infoscale': truncate is a baseline of its own"),
         (["infoscale + truncate"], "truncate is a baseline of its own"),
         ([["infoscale", "truncate"]], "truncate is a baseline of its own"),

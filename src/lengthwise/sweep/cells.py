@@ -16,8 +16,9 @@ import torch
 
 from lengthwise.errors import BadInput
 from lengthwise.extend import extend
+from lengthwise.hedge import Hedge
 from lengthwise.measure import Means, run_stack
-from lengthwise.models.anatomy import anatomy_of
+from lengthwise.models.anatomy import anatomy_of, unwrapped
 from lengthwise.records import CellKey, Record, Sharpness
 from lengthwise.sweep.contenders import Contender
 from lengthwise.sweep.generate import answers
@@ -107,7 +108,9 @@ def answer_cell(
                 continue
             start = time.perf_counter()
             prompts = [_prompt(subject, job, samples[index]) for index in batch]
-            predictions = dict(zip(batch, answers(model, tokenizer, prompts, task.answer_tokens), strict=True))
+            processor = _hedge(subject, job, prompts, [samples[index] for index in batch])
+            found = answers(model, tokenizer, prompts, task.answer_tokens, processor)
+            predictions = dict(zip(batch, found, strict=True))
             seconds = (time.perf_counter() - start) / len(batch)
             emit(
                 [one for index in missing for one in _records(subject, job, samples[index], index, predictions[index], seconds)]
@@ -143,6 +146,15 @@ def _prompt(subject: Subject, job: Job, sample: Sample) -> list[int]:
     if job.contender.truncates:
         return truncated(subject.tokenizer, sample, subject.train_length)
     return [int(token) for token in subject.tokenizer(sample.prompt, verbose=False).input_ids]
+
+
+def _hedge(subject: Subject, job: Job, prompts: list[list[int]], samples: Sequence[Sample]) -> Hedge | None:
+    """The second reading; a decoder's leaves room for the answer."""
+    if not job.contender.hedges:
+        return None
+    answer = 0 if unwrapped(subject.model).config.is_encoder_decoder else TASKS[job.task].answer_tokens
+    ends = [truncated(subject.tokenizer, sample, subject.train_length - answer) for sample in samples]
+    return Hedge(subject.model, prompts, ends)
 
 
 def _records(subject: Subject, job: Job, sample: Sample, index: int, prediction: str, seconds: float) -> list[Record]:

@@ -1,19 +1,20 @@
 """The methods of an evaluation, by the names their records carry.
 
 `truncate` stands beside `none` as a baseline: the plain model reads the end of the prompt, as much as it was trained on.
+`hedge` before a method mixes the two: the whole prompt under the method, and its end (lengthwise/hedge.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lengthwise.errors import BadInput
 from lengthwise.methods.spec import methods_of
 from lengthwise.methods.temperature.aligned import Alignment
 
-TRUNCATE = "truncate"
+TRUNCATE, HEDGE = "truncate", "hedge"
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class Contender:
     name: str  # as it stands in the records
     methods: tuple[object, ...] = ()  # what `lengthwise.extend` installs
     truncates: bool = False
+    hedges: bool = False
 
     @property
     def document(self) -> Any:
@@ -58,15 +60,32 @@ def name_of(method: object) -> str:
 
 
 def _contender(name: str, method: object, facts: Mapping[str, object]) -> Contender:
+    if isinstance(method, Contender):
+        return replace(method, name=name)
     if method == TRUNCATE:
         return Contender(name, truncates=True)
-    return Contender(name, tuple(_listed(method, facts)))
+    hedges, method = _hedged(method)
+    return Contender(name, tuple(_listed(method, facts)), hedges=hedges)
+
+
+def _hedged(method: object) -> tuple[bool, object]:
+    """Whether `hedge` stands before the method, and the method; `hedge` alone is that of the plain model."""
+    if isinstance(method, str):
+        first, _, rest = method.partition("+")
+        return (True, rest or "none") if first.strip() == HEDGE else (False, method)
+    if isinstance(method, list | tuple) and method and method[0] == HEDGE:
+        return True, method[1:]
+    return False, method
 
 
 def _listed(method: object, facts: Mapping[str, object]) -> list[object]:
     if isinstance(method, str):
-        if TRUNCATE in (part.strip() for part in method.split("+")):
+        parts = [part.strip() for part in method.split("+")]
+        if TRUNCATE in parts:
             raise BadInput(f"{method!r}: truncate is a baseline of its own and cannot be joined with a method")
+        if HEDGE in parts:
+            rest = "+".join(part for part in parts if part != HEDGE) or "none"
+            raise BadInput(f"{method!r}: hedge comes first, before the methods it hedges; write hedge+{rest}")
         return methods_of(method, facts)
     if isinstance(method, list | tuple):
         return [one for part in method for one in _listed(part, facts)]

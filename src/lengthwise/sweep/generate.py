@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from transformers import GenerationConfig
+from torch import nn
+from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 
 from lengthwise.errors import BadInput, require
 from lengthwise.models.anatomy import unwrapped
+from lengthwise.text import padded
 
 
 def check_answers(model: nn.Module) -> None:
@@ -19,8 +20,10 @@ def check_answers(model: nn.Module) -> None:
     require(can is not None and can(), f"{type(inner).__name__} cannot write answers; give an encoder-decoder or a decoder")
 
 
-def answers(model: Any, tokenizer: Any, prompts: Sequence[Sequence[int]], most: int) -> list[str]:
-    """At most `most` tokens each; `prompts` are token ids of any lengths."""
+def answers(
+    model: Any, tokenizer: Any, prompts: Sequence[Sequence[int]], most: int, processor: LogitsProcessor | None = None
+) -> list[str]:
+    """At most `most` tokens each; `prompts` are token ids of any lengths, `processor` has the last word on every token."""
     inner = unwrapped(model)
     ends_first = not inner.config.is_encoder_decoder
     settings = _greedy(inner, tokenizer, most)
@@ -30,7 +33,12 @@ def answers(model: Any, tokenizer: Any, prompts: Sequence[Sequence[int]], most: 
     inner.eval()
     try:
         with torch.inference_mode():
-            output = model.generate(input_ids=ids.to(device), attention_mask=mask.to(device), generation_config=settings)
+            output = model.generate(
+                input_ids=ids.to(device),
+                attention_mask=mask.to(device),
+                generation_config=settings,
+                logits_processor=None if processor is None else LogitsProcessorList([processor]),
+            )
     except torch.OutOfMemoryError as error:
         size = "x".join(map(str, ids.shape))
         raise BadInput(
@@ -41,17 +49,6 @@ def answers(model: Any, tokenizer: Any, prompts: Sequence[Sequence[int]], most: 
     # A decoder repeats its prompt
     rows = (output[:, ids.shape[1] :] if ends_first else output).tolist()
     return [str(tokenizer.decode(row, skip_special_tokens=True)) for row in rows]
-
-
-def padded(prompts: Sequence[Sequence[int]], pad: int, left: bool) -> tuple[Tensor, Tensor]:
-    """Token ids and mask, both [prompts, longest]."""
-    width = max(map(len, prompts))
-    ids, mask = torch.full((len(prompts), width), pad), torch.zeros((len(prompts), width), dtype=torch.long)
-    for row, prompt in enumerate(prompts):
-        where = slice(width - len(prompt), width) if left else slice(0, len(prompt))
-        ids[row, where] = torch.tensor(prompt)
-        mask[row, where] = 1
-    return ids, mask
 
 
 def _greedy(model: Any, tokenizer: Any, most: int) -> GenerationConfig:

@@ -6,21 +6,21 @@ from typing import Any
 
 from lengthwise.errors import require
 from lengthwise.tasks import Sample
+from lengthwise.text import last_tokens, text_within
 
 
-def truncated(tokenizer: Any, sample: Sample, train_length: int) -> list[int]:
-    """At most `train_length` token ids: special tokens kept at both ends, the beginning of the text left out."""
+def truncated(tokenizer: Any, sample: Sample, length: int) -> list[int]:
+    """At most `length` token ids: special tokens kept at both ends, the beginning of the text left out."""
     ids = [int(token) for token in tokenizer(sample.prompt, verbose=False).input_ids]
-    if len(ids) <= train_length:
+    if len(ids) <= length:
         return ids
     special = set(tokenizer.all_special_ids)
-    first = next((at for at, token in enumerate(ids) if token not in special), 0)
-    last = next((at for at in range(len(ids), 0, -1) if ids[at - 1] not in special), len(ids))
-    room = train_length - first - (len(ids) - last)
+    first, last = text_within(ids, special)
+    room = length - first - (len(ids) - last)
     question = len(tokenizer(sample.question, add_special_tokens=False, verbose=False).input_ids)
     require(
         question <= room,
-        f"truncate keeps the last {train_length} tokens, {room} of them text, but the question alone takes {question}; "
+        f"truncate keeps the last {length} tokens, {room} of them text, but the question alone takes {question}; "
         "leave truncate out, or give a larger --train-length",
     )
-    return [*ids[:first], *ids[last - room : last], *ids[last:]]
+    return last_tokens(ids, length, special)
