@@ -1,1 +1,1 @@
-"""What several experiments need: one work shared out among processes, checkpoints, tables, specs with places, exit status."""
+"""What several experiments need: training a T5, one work shared out among processes, checkpoints, tables, exit status."""

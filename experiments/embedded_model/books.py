@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.common.pieces import Pieces
 from experiments.embedded_model import held_out
-from experiments.embedded_model.pieces import Pieces
 from lengthwise.errors import BadInput
 from lengthwise.tasks.sample import sentences
 
@@ -31,11 +31,7 @@ class Books:
     pieces: Pieces
 
     def passage(self, randomness: random.Random, tokens: int) -> list[int]:
-        """So many tokens of a novel, from any place."""
-        text = randomness.choices(self.texts, [len(text) for text in self.texts])[0]
-        start = randomness.randrange(max(1, len(text) - tokens))
-        passage: list[int] = text[start : start + tokens].tolist()
-        return passage
+        return drawn(self.texts, randomness, tokens)
 
     def stretch(self, randomness: random.Random, tokens: int) -> list[str]:
         """Sentences in their order that take at most so many tokens; the last one may be cut short."""
@@ -44,20 +40,20 @@ class Books:
         while tokens > 0:
             sentence, size = self.sentences[at % len(self.sentences)], self.sizes[at % len(self.sentences)]
             if size > tokens:
-                beginning = self._beginning(sentence, tokens, size)
+                beginning = self.pieces.beginning(sentence, tokens, size)
                 return [*taken, beginning] if beginning else taken
             taken.append(sentence)
             tokens -= size
             at += 1
         return taken
 
-    def _beginning(self, sentence: str, tokens: int, size: int) -> str:
-        """As many first words as take at most so many tokens of the sentence's `size`."""
-        words = sentence.split(" ")
-        words = words[: len(words) * tokens // size + 1]
-        while words and len(self.pieces.tokens(" " + " ".join(words))) > tokens:
-            words.pop()
-        return " ".join(words)
+
+def drawn(texts: Sequence[NDArray[np.int16]], randomness: random.Random, tokens: int) -> list[int]:
+    """So many tokens of a text, from any place."""
+    text = randomness.choices(texts, [len(text) for text in texts])[0]
+    start = randomness.randrange(max(1, len(text) - tokens))
+    passage: list[int] = text[start : start + tokens].tolist()
+    return passage
 
 
 def names(data: Path, wanted: Callable[[str], bool]) -> list[Path]:

@@ -8,10 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from experiments.common.pieces import Pieces
 from experiments.embedded_model import books, held_out, longeval, wordings
 from experiments.embedded_model.books import Books
 from experiments.embedded_model.longeval import LongEval
-from experiments.embedded_model.pieces import Pieces
+from experiments.embedded_model.pieces import SPLIT
 from lengthwise.tasks import line
 
 LONGEST = 512
@@ -83,7 +84,7 @@ def stock(data: Path, tokenizer: Any, train: bool) -> Stock:
     paths = books.training(data) if train else books.evaluation(data)
     official = longeval.read(data)
     lists = [Words(line.ADJECTIVES, line.NOUNS), Words(official.adjectives, official.nouns)]
-    pieces = Pieces(tokenizer)
+    pieces = Pieces(tokenizer, SPLIT)
     return Stock(
         pieces=pieces,
         books=books.read(paths, pieces),

@@ -10,9 +10,9 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
+from experiments.common.pieces import Pieces
 from experiments.embedded_model import wordings
 from experiments.embedded_model.example import Bound, Example, Stock, Words, number
-from experiments.embedded_model.pieces import Pieces
 from experiments.embedded_model.wordings import Lines
 
 

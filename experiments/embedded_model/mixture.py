@@ -1,18 +1,16 @@
-"""The stream of training batches: which task, which length, how many lines, decided by the step's own seed.
-
-Step s is the same whatever came before it, so a run that stops and resumes sees what an undisturbed run sees.
-"""
+"""The stream of training batches: which task, which length, how many lines, decided by the step's own seed."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
+from experiments.common import batches
+from experiments.common.batches import IGNORED, padded
 from experiments.embedded_model import lines, passkey, topics
 from experiments.embedded_model.example import LONGEST, Example, Stock
 from experiments.embedded_model.lines import Difficulty
@@ -22,7 +20,6 @@ EARLY = 320  # the longest input while records are short
 FEW_LINES, MOST_LINES = 10, 40  # a record to learn on; more than ever fit
 WEIGHTS = {"passkey filler": 0.05, "passkey prose": 0.12, "line": 0.48, "topic": 0.20, "text": 0.15}
 SOURCES = tuple(WEIGHTS)
-IGNORED = -100
 
 
 @dataclass(frozen=True)
@@ -41,25 +38,10 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Chunk:
-    """Examples of like length; int16, because workers hand them over through shared memory, which can be small."""
+class Chunk(batches.Chunk):
+    """Inputs are padded to a multiple of 128, labels to one of 32."""
 
-    inputs: Tensor  # [examples, length], padded with 0 to a multiple of 128
-    labels: Tensor  # [examples, target length], padded with IGNORED to a multiple of 32
-    sources: Tensor  # [examples], places in SOURCES
     bound: Tensor  # [tokens that belong to a name, 6]: example, place, four tokens of the name
-
-    def to(self, device: torch.device | str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """All parts on the device, as indices."""
-        inputs, labels, sources, bound = (part.to(device, non_blocking=True).long() for part in self._parts)
-        return inputs, labels, sources, bound
-
-    def pin_memory(self) -> Chunk:
-        return Chunk(*(part.pin_memory() for part in self._parts))
-
-    @property
-    def _parts(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        return self.inputs, self.labels, self.sources, self.bound
 
 
 def example(stock: Stock, plan: Plan, randomness: random.Random, step: int) -> Example:
@@ -119,8 +101,8 @@ def collate(examples: list[Example]) -> Chunk:
     # Evaluation has names of its own, which are not counted
     places = [SOURCES.index(one.source) if one.source in SOURCES else -1 for one in examples]
     return Chunk(
-        inputs=_padded([one.tokens for one in examples], 128, 0),
-        labels=_padded([one.target for one in examples], 32, IGNORED),
+        inputs=padded([one.tokens for one in examples], 128, 0),
+        labels=padded([one.target for one in examples], 32, IGNORED),
         sources=torch.tensor(places, dtype=torch.int16),
         bound=_bound(examples),
     )
@@ -131,29 +113,5 @@ def _bound(examples: list[Example]) -> Tensor:
     return torch.tensor(rows, dtype=torch.int16).reshape(-1, 6)
 
 
-def _padded(rows: list[list[int]], multiple: int, value: int) -> Tensor:
-    width = -(-max(map(len, rows)) // multiple) * multiple
-    return torch.tensor([row + [value] * (width - len(row)) for row in rows], dtype=torch.int16)
-
-
-class Stream(IterableDataset[tuple[int, list[Chunk]]]):
-    """Batches from step `start` on; worker w of n makes every n-th, and the loader puts them in order."""
-
-    def __init__(self, stock: Stock, plan: Plan, start: int) -> None:
-        self.stock, self.plan, self.start = stock, plan, start
-
-    def __iter__(self) -> Iterator[tuple[int, list[Chunk]]]:
-        worker = get_worker_info()
-        first, stride = (worker.id, worker.num_workers) if worker else (0, 1)
-        for step in range(self.start + first, self.plan.steps, stride):
-            yield step, batch(self.stock, self.plan, step)
-
-
-def loader(stock: Stock, plan: Plan, start: int, workers: int, pin: bool) -> DataLoader[tuple[int, list[Chunk]]]:
-    return DataLoader(
-        Stream(stock, plan, start),
-        batch_size=None,
-        num_workers=workers,
-        prefetch_factor=4 if workers else None,
-        pin_memory=pin,
-    )
+def stream(stock: Stock, plan: Plan, start: int) -> batches.Stream:
+    return batches.Stream(partial(batch, stock, plan), start, plan.steps)

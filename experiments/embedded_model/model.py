@@ -1,11 +1,4 @@
-"""The model: a stock T5 of at most 8 M parameters, trained with its queries at a scale that Adam can move.
-
-T5 has no 1/sqrt(d) in its attention and starts q that much smaller instead. Adam's steps do not know that: at rates that suit
-all other weights they throw q about, and nothing is learnt. So while training
-
-    q = (W x) / sqrt(d_kv),  W as large as the other projections,
-
-and `stock_weights` puts the factor into W. The export differs by that product's rounding only.
+"""The model: a stock T5 of at most 8 M parameters, trained with scaled queries (experiments/common/scaled_queries.py).
 
 Training also asks the encoder alone (`Reader`, which the export leaves out). At its last token it must know the answer's first
 tokens: that makes the encoder's own attention do the finding, and this is the attention whose temperature lengthwise sets. And
@@ -15,13 +8,13 @@ attention can then compare. Without this the matching of names was not learnt in
 
 from __future__ import annotations
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import T5Config, T5ForConditionalGeneration
-from transformers.models.t5.modeling_t5 import T5Attention
 
-MOST_PARAMETERS = 8_000_000
+from experiments.common import scaled_queries
+
+MOST_PARAMETERS, MOST_BYTES = 8_000_000, 16_000_000  # of what ships
 READER = "reader"
 READ = 6  # tokens of an answer that the encoder's last token must know
 
@@ -39,15 +32,6 @@ def config(vocabulary: int = 4096, **changes: int) -> T5Config:
         eos_token_id=1,
         decoder_start_token_id=0,
     )
-
-
-class ScaledLinear(nn.Linear):
-    """A projection whose output is multiplied by a fixed factor."""
-
-    scale: float
-
-    def forward(self, input: Tensor) -> Tensor:  # noqa: A002
-        return F.linear(input, self.weight) * self.scale
 
 
 class Reader(nn.Module):
@@ -83,12 +67,8 @@ class Halfway:
 
 
 def build(settings: T5Config, seed: int, attention: str = "sdpa") -> T5ForConditionalGeneration:
-    """A new model for training; its queries are ScaledLinear, with T5's own size at the start."""
-    torch.manual_seed(seed)
-    model = T5ForConditionalGeneration._from_config(settings, attn_implementation=attention)
-    for module in model.modules():
-        if isinstance(module, T5Attention):
-            module.q = _scaled(module.q, settings.d_kv**-0.5)
+    """A new model for training, with its reader."""
+    model = scaled_queries.build(settings, seed, attention)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     if parameters > MOST_PARAMETERS:
         raise ValueError(
@@ -98,31 +78,12 @@ def build(settings: T5Config, seed: int, attention: str = "sdpa") -> T5ForCondit
     return model
 
 
-def _scaled(linear: nn.Linear, scale: float) -> ScaledLinear:
-    scaled = ScaledLinear(linear.in_features, linear.out_features, bias=False)
-    scaled.scale = scale
-    with torch.no_grad():
-        scaled.weight.copy_(linear.weight / scale)
-    return scaled
-
-
-def weights(model: nn.Module) -> dict[str, Tensor]:
-    """Every weight once: the embedding that T5 also calls encoder's, decoder's and head's is only `shared`."""
-    return {name: parameter.detach() for name, parameter in model.named_parameters()}
-
-
 def stock_weights(model: nn.Module) -> dict[str, Tensor]:
     """The weights of the plain T5 that computes the same."""
-    scales = {f"{name}.weight": module.scale for name, module in model.named_modules() if isinstance(module, ScaledLinear)}
-    own = {name: weight for name, weight in weights(model).items() if not name.startswith(f"{READER}.")}
-    return {name: weight * scales.get(name, 1.0) for name, weight in own.items()}
+    weights = scaled_queries.stock_weights(model)
+    return {name: weight for name, weight in weights.items() if not name.startswith(f"{READER}.")}
 
 
 def stock(model: T5ForConditionalGeneration) -> T5ForConditionalGeneration:
     """A plain T5 that computes the same, on the CPU in float32."""
-    plain = T5ForConditionalGeneration(T5Config(**model.config.to_dict()))
-    own = dict(plain.named_parameters())
-    with torch.no_grad():
-        for name, weight in stock_weights(model).items():
-            own[name].copy_(weight)
-    return plain
+    return scaled_queries.stock(model.config, stock_weights(model))

@@ -5,12 +5,29 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from itertools import cycle
+from typing import Protocol, TypeVar
 
+from experiments.common.pieces import Pieces
 from experiments.embedded_model import wordings
-from experiments.embedded_model.example import Example, Stock, number
+from experiments.embedded_model.books import Books
+from experiments.embedded_model.example import number
+
+Example = TypeVar("Example", covariant=True)
 
 
-def in_filler(stock: Stock, randomness: random.Random, length: int) -> Example:
+class Stock(Protocol[Example]):
+    """What a number is hidden with: the stock of any training that has novels."""
+
+    @property
+    def pieces(self) -> Pieces: ...
+    @property
+    def books(self) -> Books: ...
+    @property
+    def train(self) -> bool: ...
+    def answered(self, source: str, text: str, answer: str) -> Example: ...
+
+
+def in_filler(stock: Stock[Example], randomness: random.Random, length: int) -> Example:
     pool = wordings.JUNK[:-6] if stock.train else wordings.JUNK[-6:]
     sentences = randomness.sample(pool, randomness.randint(1, 6))
 
@@ -26,11 +43,13 @@ def in_filler(stock: Stock, randomness: random.Random, length: int) -> Example:
     return _example(stock, "passkey filler", randomness, length, filler)
 
 
-def in_prose(stock: Stock, randomness: random.Random, length: int) -> Example:
+def in_prose(stock: Stock[Example], randomness: random.Random, length: int) -> Example:
     return _example(stock, "passkey prose", randomness, length, lambda tokens: stock.books.stretch(randomness, tokens))
 
 
-def _example(stock: Stock, source: str, randomness: random.Random, length: int, filler: Callable[[int], list[str]]) -> Example:
+def _example(
+    stock: Stock[Example], source: str, randomness: random.Random, length: int, filler: Callable[[int], list[str]]
+) -> Example:
     """Evaluation keeps to the package's wording, training uses it in four of ten."""
     ours = not stock.train or randomness.random() < 0.4
     introduction = wordings.PASSKEY_INTRODUCTIONS[0] if ours else randomness.choice(wordings.PASSKEY_INTRODUCTIONS)

@@ -12,9 +12,8 @@ import argparse
 import math
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +22,34 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import torch
 from tokenizers import Tokenizer
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import T5ForConditionalGeneration
 
-from experiments.common import checkpoint
+from experiments.common import bpe, checkpoint
+from experiments.common.batches import loader
+from experiments.common.export import export
+from experiments.common.t5_training import (
+    Calls,
+    Every,
+    Losses,
+    compile_stacks,
+    examined,
+    example_means,
+    go_on,
+    make_optimizer,
+    read_shares,
+    read_sizes,
+    say,
+    step_of,
+    teacher_forced,
+    token_losses,
+    warm_up_then_cosine,
+)
 from experiments.embedded_model import evaluation, mixture, vocabulary
-from experiments.embedded_model.example import Example, Stock, stock
-from experiments.embedded_model.export import export
-from experiments.embedded_model.mixture import IGNORED, SOURCES, Chunk, Plan
-from experiments.embedded_model.model import READ, READER, Halfway, build, config
+from experiments.embedded_model.example import Example, Stock
+from experiments.embedded_model.example import stock as read_stock
+from experiments.embedded_model.mixture import SOURCES, Chunk, Plan
+from experiments.embedded_model.model import MOST_BYTES, READ, READER, Halfway, build, config, stock
 
 
 @dataclass(frozen=True)
@@ -73,138 +91,71 @@ class Held:
 def train(options: Options) -> T5ForConditionalGeneration:
     began = time.monotonic()
     options.out.mkdir(parents=True, exist_ok=True)
-    tokenizer = load_tokenizer(options)
+    tokenizer = bpe.kept(options.out / "tokenizer.json", lambda: vocabulary.learn(options.data))
     model = build(config(tokenizer.get_vocab_size(), **options.sizes), options.plan.seed, options.attention).to(options.device)
     optimizer = make_optimizer(model, options.peak)
     done = checkpoint.restore(options.out, model, optimizer, options.settings())
     material, held = prepare(options, tokenizer)
     say(f"{sum(p.numel() for p in model.parameters()):,} parameters, {done} of {options.plan.steps} steps done")
     last = min(options.plan.steps, options.stop_after or options.plan.steps)
-    losses, halfway = Losses(options.device), Halfway(model)
+    losses, halfway = Losses(SOURCES, 3, options.device), Halfway(model)
     if options.compile:
         compile_stacks(model)
-    started, counted = time.monotonic(), done
+
+    def update(step: int, chunks: list[Chunk]) -> None:
+        parts = [partial(loss, model, halfway, chunk, options, losses) for chunk in chunks]
+        step_of(model, optimizer, learning_rate(options, step), parts)
+
+    def note(done: int, speed: float) -> None:
+        say(f"step {done}  rate {learning_rate(options, done - 1):.1e}  {speed:.2f} steps/s  {losses.line()}")
+
+    calls = Calls(
+        update=update,
+        note=note,
+        save=lambda done: checkpoint.save(options.out, done, model, optimizer, options.settings()),
+        examine=lambda: examine(model, tokenizer, held),
+        over=lambda done: time.monotonic() - began > 60 * options.minutes or done >= last,
+    )
     # A finished run goes straight to its export
-    start = done if done < last else options.plan.steps
-    for step, chunks in mixture.loader(material, options.plan, start, options.workers, options.device == "cuda"):
-        rate = learning_rate(options, step)
-        update(model, halfway, optimizer, chunks, rate, options, losses)
-        done = step + 1
-        if done % options.log_every == 0 or done == last:
-            speed = (done - counted) / (time.monotonic() - started)
-            say(f"step {done}  rate {rate:.1e}  {speed:.2f} steps/s  {losses.line()}")
-        over = time.monotonic() - began > 60 * options.minutes or done >= last
-        if over or done % options.save_every == 0:
-            checkpoint.save(options.out, done, model, optimizer, options.settings())
-        if over:
-            break
-        if done % options.evaluate_every == 0:
-            examine(model, tokenizer, held)
-            started, counted = time.monotonic(), done
+    stream = mixture.stream(material, options.plan, done if done < last else options.plan.steps)
+    every = Every(options.log_every, options.save_every, options.evaluate_every)
+    done = go_on(loader(stream, options.workers, options.device == "cuda"), done, every, calls)
     finish(options, model, tokenizer, held, done)
     return model
 
 
 def finish(options: Options, model: T5ForConditionalGeneration, tokenizer: Tokenizer, held: Held, done: int) -> None:
     """Examines the very files that were written; in float32, for not every CPU computes in bf16."""
-    size = export(model, tokenizer, options.out / "export")
+    size = export(stock(model), tokenizer, options.out / "export", MOST_BYTES)
     say(f"exported after {done} steps: {size:,} bytes in {options.out / 'export'}")
     written = T5ForConditionalGeneration.from_pretrained(options.out / "export", dtype=torch.float32).to(options.device)
     examine(written, tokenizer, held)
 
 
-def load_tokenizer(options: Options) -> Tokenizer:
-    """Learnt at the first start, kept with the run."""
-    file = options.out / "tokenizer.json"
-    if not file.exists():
-        fresh = file.with_suffix(".unfinished")
-        vocabulary.learn(options.data).save(str(fresh))
-        fresh.rename(file)
-    return Tokenizer.from_file(str(file))
-
-
 def prepare(options: Options, tokenizer: Tokenizer) -> tuple[Stock, Held]:
-    unseen = stock(options.data, tokenizer, train=False)
+    unseen = read_stock(options.data, tokenizer, train=False)
     held = Held(evaluation.cases(unseen, options.samples), evaluation.texts(unseen, options.samples))
-    return stock(options.data, tokenizer, train=True), held
-
-
-def compile_stacks(model: T5ForConditionalGeneration, backend: str = "inductor") -> None:
-    """Four times as many steps a second, after a minute of compiling each of a batch's few shapes."""
-    torch._dynamo.config.recompile_limit = 64
-    for stack in (model.encoder, model.decoder):
-        stack.compile(dynamic=False, backend=backend)
-
-
-def make_optimizer(model: nn.Module, rate: float) -> torch.optim.Optimizer:
-    """No decay on norms and on the table of relative positions."""
-    named = list(model.named_parameters())
-    plain = [p for name, p in named if p.dim() < 2 or "relative_attention_bias" in name]
-    kept = {id(p) for p in plain}
-    decayed = [p for _, p in named if id(p) not in kept]
-    groups = [{"params": decayed, "weight_decay": 0.01}, {"params": plain, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.98), fused=named[0][1].is_cuda)
+    return read_stock(options.data, tokenizer, train=True), held
 
 
 def learning_rate(options: Options, step: int) -> float:
-    """Linear warm-up, then half a cosine down to the floor."""
-    if step < options.warm_up:
-        return options.peak * (step + 1) / options.warm_up
     share = (step - options.warm_up) / max(1, options.plan.steps - options.warm_up)
-    return options.floor + (options.peak - options.floor) * 0.5 * (1 + math.cos(math.pi * share))
-
-
-class Losses:
-    """Mean losses of each source since the last line that was printed; they stay on the device until then."""
-
-    def __init__(self, device: str) -> None:
-        self.sums = torch.zeros(4, len(SOURCES), device=device)
-
-    def add(self, sources: Tensor, each: Tensor, *readers: Tensor) -> None:
-        for row, values in zip(self.sums, (torch.ones_like(each), each, *readers), strict=True):
-            row.index_add_(0, sources, values.detach())
-
-    def line(self) -> str:
-        """A source's loss and, after strokes, what the encoder's last token and its digits have to tell."""
-        count, *rows = self.sums.cpu().clone()
-        self.sums.zero_()
-        seen = [(at, name) for at, name in enumerate(SOURCES) if count[at] > 0]
-        means = [f"{name} " + "/".join(f"{float(row[at] / count[at]):.3f}" for row in rows) for at, name in seen]
-        return f"loss {float(rows[0].sum() / count.sum()):.4f}  " + "  ".join(means)
-
-
-def update(
-    model: Any,
-    halfway: Halfway,
-    optimizer: torch.optim.Optimizer,
-    chunks: list[Chunk],
-    rate: float,
-    options: Options,
-    losses: Losses,
-) -> None:
-    for group in optimizer.param_groups:
-        group["lr"] = rate
-    optimizer.zero_grad(set_to_none=True)
-    for chunk in chunks:
-        with torch.autocast(options.device, dtype=torch.bfloat16, enabled=options.device == "cuda"):
-            total = loss(model, halfway, chunk, options, losses)
-        total.backward()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    optimizer.step()
+    return warm_up_then_cosine(step, options.warm_up, share, options.peak, options.floor)
 
 
 def loss(model: Any, halfway: Halfway, chunk: Chunk, options: Options, losses: Losses) -> Tensor:
-    """A chunk's part of its batch's loss. Each example counts alike: else long continuations drown the digits of retrieval."""
+    """A chunk's part of its batch's loss; with the answer, what the encoder's last token and its digits have to tell."""
     inputs, labels, sources, bound = chunk.to(options.device)
     reader, embedding = model.get_submodule(READER), model.get_input_embeddings().weight
-    tokens, last = evaluation.both_losses(model, inputs, labels)
-    each = tokens.sum(1) / (labels != IGNORED).sum(1)
+    out = teacher_forced(model, inputs, labels)
+    each = example_means(token_losses(out.logits, labels), labels)
     asked = (sources != SOURCES.index("text")).float()  # a novel's continuation cannot be known beforehand
     answers = labels[:, :READ]
-    read = evaluation.token_losses(reader.answer(last, embedding), answers).sum(1) / (answers != IGNORED).sum(1) * asked
+    last = out.encoder_last_hidden_state[torch.arange(len(inputs), device=inputs.device), (inputs != 0).sum(1) - 1]
+    read = example_means(token_losses(reader.answer(last, embedding), answers), answers) * asked
     example, place, *names = bound.unbind(1)
     told = reader.name(halfway.states[example, place], embedding)
-    named = evaluation.token_losses(told, torch.stack(names, 1)).mean(1)
+    named = token_losses(told, torch.stack(names, 1)).mean(1)
     # Each line example counts alike here, too
     share = torch.bincount(example, minlength=len(inputs)).clamp_min(1)
     binding = torch.zeros_like(each).index_add(0, example, named / share[example])
@@ -214,42 +165,10 @@ def loss(model: Any, halfway: Halfway, chunk: Chunk, options: Options, losses: L
 
 
 def examine(model: Any, tokenizer: Tokenizer, held: Held) -> None:
-    # Generation has a new shape at every token
-    with evaluating(model), torch.compiler.set_stance("force_eager"):
+    with examined(model):
         for name, cases in held.cases.items():
             say(f"  held out  {name:15} {evaluation.accuracy(model, tokenizer, cases):5.1f} %  ({len(cases)} cases)")
         say(f"  held out  perplexity of novels {evaluation.perplexity(model, held.texts):.1f}")
-
-
-@contextmanager
-def evaluating(model: Any) -> Iterator[None]:
-    training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(training)
-
-
-def say(text: str) -> None:
-    print(text, flush=True)
-
-
-def read_weights(text: str) -> dict[str, float]:
-    """`line=0.6,text=0.1`: other shares than usual; the rest keep theirs."""
-    changed = {
-        name.replace("_", " "): float(share) for name, _, share in (part.partition("=") for part in text.split(",") if part)
-    }
-    unknown = set(changed) - set(SOURCES)
-    if unknown:
-        raise argparse.ArgumentTypeError(f"there is no source {', '.join(sorted(unknown))}; there are {', '.join(SOURCES)}")
-    return {**mixture.WEIGHTS, **changed}
-
-
-def read_sizes(text: str) -> dict[str, int]:
-    """`num_layers=6,d_kv=64`: fields of T5Config."""
-    pairs = (part.partition("=") for part in text.split(",") if part)
-    return {name: int(size) for name, _, size in pairs}
 
 
 def options_from(arguments: list[str] | None = None) -> Options:
@@ -264,7 +183,8 @@ def options_from(arguments: list[str] | None = None) -> Options:
     parser.add_argument("--many", type=float, default=plan.many, help="share of the records with several questions")
     parser.add_argument("--binding", type=float, default=plan.binding, help="weight of the names that digits must know")
     parser.add_argument("--encoder", type=float, default=plan.encoder, help="weight of the encoder's own answer")
-    parser.add_argument("--weights", type=read_weights, default=plan.weights, help="for example line=0.6,passkey_prose=0.1")
+    shares = partial(read_shares, usual=mixture.WEIGHTS)
+    parser.add_argument("--weights", type=shares, default=plan.weights, help="for example line=0.6,passkey_prose=0.1")
     parser.add_argument("--seed", type=int, default=plan.seed)
     parser.add_argument(
         "--sizes", type=read_sizes, default={}, help="other sizes of the model, for example num_layers=6,d_kv=64"

@@ -13,11 +13,12 @@ import torch
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer, T5ForConditionalGeneration
 
+from experiments.common import bpe
+from experiments.common.export import export
 from experiments.embedded_model import evaluation, held_out, longeval, mixture, vocabulary
 from experiments.embedded_model.example import LONGEST, Stock, stock
-from experiments.embedded_model.export import export
 from experiments.embedded_model.mixture import Plan
-from experiments.embedded_model.model import MOST_PARAMETERS, build, config, stock_weights
+from experiments.embedded_model.model import MOST_BYTES, MOST_PARAMETERS, build, config, stock_weights
 from experiments.embedded_model.model import stock as plain_model
 from experiments.embedded_model.train import Options, train
 from lengthwise.errors import BadInput
@@ -61,7 +62,7 @@ def training(data: Path, tokenizer: Tokenizer) -> Stock:
 
 
 def test_tokenizer_keeps_every_text_and_splits_digits(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    vocabulary.save(tokenizer, tmp_path)
+    bpe.save(tokenizer, tmp_path)
     loaded = AutoTokenizer.from_pretrained(tmp_path)
     for text in ("The pass key is 40961.", "café  \n\n  日本 🙂\ttab", "line a-b: REGISTER_CONTENT is <77>\n"):
         ids = loaded(text).input_ids
@@ -132,8 +133,8 @@ def test_official_frames_are_read_without_their_cases(data: Path) -> None:
 
 def test_a_step_is_the_same_whatever_came_before(training: Stock) -> None:
     plan = Plan(batch=6, chunks=2, steps=5)
-    whole = dict(mixture.Stream(training, plan, 0))
-    resumed = dict(mixture.Stream(training, plan, 3))
+    whole = dict(mixture.stream(training, plan, 0))
+    resumed = dict(mixture.stream(training, plan, 3))
     assert list(whole) == [0, 1, 2, 3, 4]
     assert list(resumed) == [3, 4]
     for mine, other in zip(whole[3], resumed[3], strict=True):
@@ -164,7 +165,7 @@ def test_the_exported_model_is_stock_and_says_the_same(tokenizer: Tokenizer, tmp
         expected = model(**inputs).logits
         # The factor is a power of two, so not a bit may change
         assert torch.equal(plain_model(model).eval()(**inputs).logits, expected)
-    export(model, tokenizer, tmp_path)
+    export(plain_model(model), tokenizer, tmp_path, MOST_BYTES)
     loaded = T5ForConditionalGeneration.from_pretrained(tmp_path)
     assert loaded.dtype == torch.bfloat16
     rounded = {name: weight.bfloat16() for name, weight in stock_weights(model).items()}

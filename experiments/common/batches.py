@@ -1,0 +1,59 @@
+"""Batches of a training, by the number of the step, made by worker processes.
+
+Step s is the same whatever came before it, so a run that stops and resumes sees what an undisturbed run sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+IGNORED = -100
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Examples of like length; int16, because workers hand them over through shared memory, which can be small."""
+
+    inputs: Tensor  # [examples, length], padded with 0
+    labels: Tensor  # [examples, target length], padded with IGNORED
+    sources: Tensor  # [examples], places in the list of sources
+
+    def to(self, device: torch.device | str) -> tuple[Tensor, ...]:
+        """All parts on the device, as indices."""
+        return tuple(part.to(device, non_blocking=True).long() for part in self._parts)
+
+    def pin_memory(self) -> Chunk:
+        return type(self)(*(part.pin_memory() for part in self._parts))
+
+    @property
+    def _parts(self) -> tuple[Tensor, ...]:
+        return tuple(getattr(self, one.name) for one in fields(self))
+
+
+def padded(rows: list[list[int]], multiple: int, value: int) -> Tensor:
+    """To the longest row's length, rounded up to a multiple."""
+    width = -(-max(map(len, rows)) // multiple) * multiple
+    return torch.tensor([row + [value] * (width - len(row)) for row in rows], dtype=torch.int16)
+
+
+class Stream(IterableDataset[tuple[int, Any]]):
+    """The batches of steps `start` to `stop`; worker w of n makes every n-th, and the loader puts them in order."""
+
+    def __init__(self, batch: Callable[[int], Any], start: int, stop: int) -> None:
+        self.batch, self.start, self.stop = batch, start, stop
+
+    def __iter__(self) -> Iterator[tuple[int, Any]]:
+        worker = get_worker_info()
+        first, stride = (worker.id, worker.num_workers) if worker else (0, 1)
+        for step in range(self.start + first, self.stop, stride):
+            yield step, self.batch(step)
+
+
+def loader(stream: Stream, workers: int, pin: bool) -> DataLoader[tuple[int, Any]]:
+    return DataLoader(stream, batch_size=None, num_workers=workers, prefetch_factor=4 if workers else None, pin_memory=pin)

@@ -1,0 +1,259 @@
+"""Trains the larger T5 on one GPU.
+
+    python -m experiments.larger_model.train --data data --nq nq.jsonl.gz --code SITE_PACKAGES/scipy ... \\
+        --out runs/t5 --compile --schedule-minutes 9
+
+The same command again goes on where the last one stopped. The rate falls over --schedule-minutes of training, all calls of the
+command together, or over --steps. At the end, and at every `--evaluate-every` steps, held-out accuracy is printed; OUT/export
+then holds a model that plain transformers loads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+import time
+from dataclasses import asdict, dataclass, field, fields
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+from transformers import T5ForConditionalGeneration
+
+from experiments.common import bpe, checkpoint, scaled_queries
+from experiments.common.batches import Chunk, loader
+from experiments.common.export import export
+from experiments.common.status import exit_status
+from experiments.common.t5_training import (
+    Calls,
+    Every,
+    Losses,
+    compile_stacks,
+    examined,
+    example_means,
+    go_on,
+    make_optimizer,
+    read_shares,
+    read_sizes,
+    say,
+    step_of,
+    teacher_forced,
+    token_losses,
+    warm_up_then_cosine,
+)
+from experiments.larger_model import evaluation, mixture, vocabulary
+from experiments.larger_model.evaluation import Held
+from experiments.larger_model.mixture import SOURCES, Plan
+from experiments.larger_model.model import config
+from experiments.larger_model.stock import Stock, Texts, stock, texts
+from lengthwise.errors import require
+
+MOST_BYTES = 100_000_000
+
+
+@dataclass(frozen=True)
+class Options:
+    """One run."""
+
+    data: Path
+    nq: Path
+    code: tuple[Path, ...]
+    out: Path
+    plan: Plan = field(default_factory=Plan)
+    peak: float = 7e-4  # learning rate after the warm-up
+    floor: float = 5e-5  # learning rate at the end
+    warm_up: int = 400
+    minutes: float = math.inf  # of this process; the checkpoint is written when they are over
+    schedule_minutes: float = math.inf  # of all processes of the run, over which the rate falls; then it ends
+    stop_after: int | None = None  # steps, in total
+    evaluate_every: int = 2500
+    save_every: int = 2500
+    log_every: int = 100
+    samples: int = 128  # of each task, at an evaluation
+    vocabulary: int = vocabulary.SIZE
+    workers: int = 12
+    device: str = "cuda"
+    attention: str = "sdpa"
+    compile: bool = False
+    sizes: dict[str, int] = field(default_factory=dict)  # other sizes of the model than `model.config` has
+
+    def __post_init__(self) -> None:
+        timed = self.schedule_minutes < math.inf
+        require(self.schedule_minutes > 0, f"--schedule-minutes must be above 0, not {self.schedule_minutes}")
+        require(
+            timed or self.plan.steps < Plan().steps,
+            "the learning rate needs an end: give --schedule-minutes M, or --steps N for one that depends on nothing else",
+        )
+
+    def settings(self) -> dict[str, Any]:
+        """What must not change between the parts of a run."""
+        kept = ("peak", "floor", "warm_up", "schedule_minutes", "vocabulary", "sizes")
+        return {**asdict(self.plan), **{name: getattr(self, name) for name in kept}}
+
+
+@dataclass
+class Clock:
+    """Seconds of a run, over all its processes: reading, compiling and examining included."""
+
+    before: float = 0.0  # of the processes before this one
+    warm: float = math.inf  # when the warm-up was over
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def seconds(self) -> float:
+        return self.before + time.monotonic() - self.began
+
+    def share(self, minutes: float) -> float:
+        """The part of the way from the warm-up's end to so many minutes that is done."""
+        return min(1.0, max(0.0, (self.seconds - self.warm) / max(1e-9, 60 * minutes - self.warm)))
+
+
+class Run:
+    """The state of a training."""
+
+    def __init__(self, options: Options) -> None:
+        self.options, self.clock = options, Clock()
+        options.out.mkdir(parents=True, exist_ok=True)
+        read = texts(options.data, options.nq, options.code)
+        self.tokenizer = load_tokenizer(options, read)
+        self.held = evaluation.held(bpe.for_transformers(self.tokenizer), options.data, options.nq, options.samples)
+        self.stock = self._tokenised(read)
+        settings = config(self.tokenizer.get_vocab_size(), **options.sizes)
+        self.model = scaled_queries.build(settings, options.plan.seed, options.attention).to(options.device).train()
+        self.optimizer = make_optimizer(self.model, options.peak)
+        self.done = checkpoint.restore(options.out, self.model, self.optimizer, options.settings())
+        earlier = checkpoint.more(options.out)
+        self.clock.before, self.clock.warm = earlier.get("seconds", 0.0), earlier.get("warm", math.inf)
+        self.last = min(options.plan.steps, options.stop_after or options.plan.steps)
+        self.losses, self.rate = Losses(SOURCES, 1, options.device), 0.0
+
+    def _tokenised(self, read: Texts) -> Stock:
+        made = stock(read, self.tokenizer, max(1, self.options.workers))
+        novels, prose = sum(map(len, made.books.texts)), len(made.prose)
+        say(
+            f"{novels:,} tokens of novels, {len(made.code.tokens):,} of {len(made.code.files):,} files of code with "
+            f"{len(made.code.asked):,} lines to complete, {prose:,} of its prose, {len(made.questions):,} questions, "
+            f"after {self.clock.seconds:.0f} s"
+        )
+        return made
+
+    def train(self) -> None:
+        options = self.options
+        say(f"{sum(p.numel() for p in self.model.parameters()):,} parameters, {self.done} steps done")
+        if options.compile:
+            compile_stacks(self.model)
+        calls = Calls(self._update, self._note, self._save, partial(examine, self.model, self.held), self._over)
+        # A finished run goes straight to its export
+        stream = mixture.stream(self.stock, options.plan, options.plan.steps if self._over(self.done) else self.done)
+        every = Every(options.log_every, options.save_every, options.evaluate_every)
+        self.done = go_on(loader(stream, options.workers, options.device == "cuda"), self.done, every, calls)
+
+    def finish(self) -> None:
+        """Examines the very files that were written; in float32, for not every CPU computes in bf16."""
+        out, device = self.options.out / "export", self.options.device
+        plain = scaled_queries.stock(self.model.config, scaled_queries.stock_weights(self.model))
+        size = export(plain, self.tokenizer, out, MOST_BYTES)
+        say(f"exported after {self.done} steps: {size:,} bytes in {out}")
+        examine(T5ForConditionalGeneration.from_pretrained(out, dtype=torch.float32).to(device), self.held)
+
+    def _update(self, step: int, chunks: list[Chunk]) -> None:
+        options = self.options
+        if step >= options.warm_up:
+            self.clock.warm = min(self.clock.warm, self.clock.seconds)
+        self.rate = warm_up_then_cosine(step, options.warm_up, self._share(step), options.peak, options.floor)
+        # Dropout, too, is a function of the step
+        torch.manual_seed(options.plan.seed * 1_000_003 + step)
+        parts = [partial(loss, self.model, chunk, options, self.losses) for chunk in chunks]
+        step_of(self.model, self.optimizer, self.rate, parts)
+
+    def _share(self, step: int) -> float:
+        options = self.options
+        if options.schedule_minutes < math.inf:
+            return self.clock.share(options.schedule_minutes)
+        return (step - options.warm_up) / max(1, options.plan.steps - options.warm_up)
+
+    def _note(self, done: int, speed: float) -> None:
+        minutes = self.clock.seconds / 60
+        say(f"step {done}  {minutes:.2f} min  rate {self.rate:.1e}  {speed:.2f} steps/s  {self.losses.line()}")
+
+    def _save(self, done: int) -> None:
+        more = {"seconds": self.clock.seconds, **({"warm": self.clock.warm} if self.clock.warm < math.inf else {})}
+        checkpoint.save(self.options.out, done, self.model, self.optimizer, self.options.settings(), more)
+
+    def _over(self, done: int) -> bool:
+        mine = self.clock.seconds - self.clock.before
+        late = mine > 60 * self.options.minutes or self.clock.seconds > 60 * self.options.schedule_minutes
+        return late or done >= self.last
+
+
+def train(options: Options) -> T5ForConditionalGeneration:
+    run = Run(options)
+    run.train()
+    run.finish()
+    return run.model
+
+
+def load_tokenizer(options: Options, read: Texts) -> Tokenizer:
+    """Learnt at the first start, kept with the run."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "true"
+    tokenizer = bpe.kept(options.out / "tokenizer.json", lambda: vocabulary.learn(read.sample(), options.vocabulary))
+    # Forked processes must not meet the tokenizer's own threads
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    return tokenizer
+
+
+def loss(model: Any, chunk: Chunk, options: Options, losses: Losses) -> Tensor:
+    """A chunk's part of its batch's loss."""
+    inputs, labels, sources = chunk.to(options.device)
+    each = example_means(token_losses(teacher_forced(model, inputs, labels).logits, labels), labels)
+    losses.add(sources, each)
+    return each.sum() / options.plan.batch
+
+
+def examine(model: Any, held: Held) -> None:
+    with examined(model):
+        for name, samples in held.samples.items():
+            say(f"  held out  {name:15} {evaluation.accuracy(model, held, name):5.1f} %  ({len(samples)} cases)")
+        say(f"  held out  perplexity of novels {evaluation.perplexity(model, held):.1f}")
+
+
+def options_from(arguments: list[str] | None = None) -> Options:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    plan, usual = Plan(), {one.name: one.default for one in fields(Options)}
+    parser.add_argument("--data", type=Path, required=True, help="folder with gutenberg/*.txt")
+    parser.add_argument("--nq", type=Path, required=True, help="questions with passages: JSON lines, plain or .gz")
+    parser.add_argument("--code", type=Path, nargs="+", required=True, help="folders of installed packages; their .py is read")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the run")
+    parser.add_argument("--steps", type=int, default=plan.steps)
+    parser.add_argument("--batch", type=int, default=plan.batch)
+    parser.add_argument("--short", type=float, default=plan.short, help="share of inputs of at most 256 tokens")
+    shares = partial(read_shares, usual=mixture.WEIGHTS)
+    parser.add_argument("--weights", type=shares, default=plan.weights, help="for example nq=0.2,code_key=0.1")
+    parser.add_argument("--seed", type=int, default=plan.seed)
+    parser.add_argument(
+        "--sizes", type=read_sizes, default={}, help="other sizes of the model, for example num_layers=6,d_kv=64"
+    )
+    for name in ("peak", "floor", "minutes", "schedule_minutes"):
+        parser.add_argument(f"--{name.replace('_', '-')}", type=float, default=usual[name])
+    for name in ("warm_up", "stop_after", "evaluate_every", "save_every", "log_every", "samples", "vocabulary", "workers"):
+        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=usual[name])
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--attention", default=usual["attention"], choices=["sdpa", "eager"])
+    parser.add_argument("--compile", action="store_true")
+    given = vars(parser.parse_args(arguments))
+    own = {one.name: given.pop(one.name) for one in fields(Plan)}
+    return Options(plan=Plan(**own), **{**given, "code": tuple(given["code"])})
+
+
+def main() -> int:
+    torch.set_float32_matmul_precision("high")
+    return exit_status(lambda: train(options_from()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

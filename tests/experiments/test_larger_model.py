@@ -1,0 +1,349 @@
+"""The training of the larger T5, on the shipped prose cut into two novels, the package's own code and made-up questions."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import random
+import re
+import sysconfig
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tokenizers import Tokenizer
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, T5ForConditionalGeneration
+
+import lengthwise
+from experiments.common import bpe
+from experiments.common.batches import IGNORED
+from experiments.common.t5_training import warm_up_then_cosine
+from experiments.larger_model import cloze, code_files, made_up, mixture, natural_questions, vocabulary
+from experiments.larger_model import train as training
+from experiments.larger_model.mixture import LONGEST, SHORT, SOURCES, TARGET, Plan
+from experiments.larger_model.model import config
+from experiments.larger_model.stock import Stock, Texts, stock, texts
+from experiments.larger_model.train import Clock, Options, train
+from lengthwise.errors import BadInput
+from lengthwise.models.load import load
+from lengthwise.tasks import code_key_retrieval, documents, multi_document_qa
+from lengthwise.tasks.code import CodeFile, standard_library
+from lengthwise.tasks.documents import Document
+from lengthwise.text import shipped_prose
+
+SMALL = {"d_model": 32, "d_kv": 16, "d_ff": 32, "num_layers": 1, "num_heads": 2, "num_decoder_layers": 1}
+CODE = Path(lengthwise.__file__).parent / "tasks"
+QUESTIONED = ("made-up qa", "nq", "cloze", "passkey prose")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    (folder / "gutenberg").mkdir()
+    prose = shipped_prose()
+    (folder / "gutenberg" / "novel_1.txt").write_text(prose[:60000])
+    (folder / "gutenberg" / "pride_2.txt").write_text(prose[60000:])
+    lines = []
+    for number, city in enumerate("Abo Bern Calais Delft Essen Fulda Gent Hull Ivrea Jena Kiel Linz".split()):
+        text = (
+            f"It is an old town. The mayor of {city} in 19{number + 10} was Anna Smith{number}, who liked cats. It has a port."
+        )
+        context = {"title": city, "text": text, "isgold": True}
+        lines.append({"question": f"who was mayor of {city}", "answers": [f"Anna Smith{number}", "Queen"], "ctxs": [context]})
+    (folder / "nq.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def read(data: Path) -> Texts:
+    return texts(data, data / "nq.jsonl", [CODE])
+
+
+@pytest.fixture(scope="module")
+def tokenizer(read: Texts) -> Tokenizer:
+    return vocabulary.learn(read.sample(), 2048)
+
+
+@pytest.fixture(scope="module")
+def material(read: Texts, tokenizer: Tokenizer) -> Stock:
+    return stock(read, tokenizer, processes=1)
+
+
+def test_tokenizer_keeps_every_character_and_is_loaded_by_transformers(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    bpe.save(tokenizer, tmp_path)
+    loaded = AutoTokenizer.from_pretrained(tmp_path)
+    for text in (
+        "def f(x):\n\tif x:\n        return [x_1,  'é']\n\n",
+        "café  \r\n  日本 🙂\x0c",
+        "It\u2019s 1,024 'self' .5\n   ",
+    ):
+        ids = loaded(text).input_ids
+        assert ids[-1] == loaded.eos_token_id == 1
+        assert 2 not in ids
+        assert loaded.decode(ids, skip_special_tokens=True) == text
+
+    def split(text: str) -> list[str]:
+        return [loaded.decode([token]) for token in loaded(text, add_special_tokens=False).input_ids]
+
+    assert split("409") == ["4", "0", "9"]
+    assert split("\n\n    \n        ") == ["\n", "\n", "    ", "\n", "        "]
+    assert split("        return")[1:] == split("return")
+
+
+def test_tokens_of_a_file_are_the_tokens_of_its_lines(read: Texts, material: Stock, tokenizer: Tokenizer) -> None:
+    whole = "".join("\n".join(file.lines) + "\n\n" for file in read.files)
+    assert material.code.tokens.tolist() == tokenizer.encode(whole, add_special_tokens=False).ids
+    lines = [line for file in read.files for line in (*file.lines, "")]
+    ends = [*material.code.lines[1:].tolist(), len(material.code.tokens)]
+    for at in random.Random(0).sample(range(len(lines)), 200):
+        assert tokenizer.decode(material.code.tokens[material.code.lines[at] : ends[at]].tolist()) == lines[at] + "\n"
+
+
+def test_special_tokens_within_a_text_are_text(read: Texts, material: Stock) -> None:
+    assert any("</s>" in line for file in read.files for line in file.lines)
+    assert 1 not in material.code.tokens
+
+
+def test_questions_fit_are_tokenised_right_and_answered_by_their_text(material: Stock, tokenizer: Tokenizer) -> None:
+    randomness = random.Random(0)
+    counts = []
+    for source, length in itertools.product(QUESTIONED, (90, 200, 512)):
+        for _ in range(12):
+            one = mixture.MAKERS[source](material, randomness, length)
+            text, answer = (tokenizer.decode(row, skip_special_tokens=True) for row in (one.tokens, one.target))
+            assert one.source == source
+            assert len(one.tokens) <= max(length, 160) + (4 if source == "passkey prose" else 0)
+            assert one.tokens == tokenizer.encode(text).ids
+            assert one.target == tokenizer.encode(answer).ids
+            assert answer in text
+            if source != "passkey prose":
+                documents = re.findall(r"^Document \d+ (.*)$", text, re.M)
+                question = re.search(r"^Question: (.*) Answer:$", text, re.M)
+                assert question
+                assert text == multi_document_qa.prompt_of(question[1], documents)
+                counts.append(len(documents))
+    assert min(counts) == 1
+    assert max(counts) >= 5
+
+
+def test_a_question_stands_over_its_own_passage_only(material: Stock, tokenizer: Tokenizer) -> None:
+    randomness = random.Random(2)
+    for _ in range(20):
+        one = mixture.MAKERS["nq"](material, randomness, 512)
+        text, answer = (tokenizer.decode(row, skip_special_tokens=True) for row in (one.tokens, one.target))
+        told = [line for line in text.splitlines() if line.startswith("Document") and answer in line]
+        city = re.search(r"who was mayor of (\w+)\?", text)
+        assert city
+        assert len(told) == 1
+        assert f"({city[1]})" in told[0]
+
+
+def test_code_completion_asks_for_a_line_of_a_file_behind_what_stands_before_it(material: Stock, read: Texts) -> None:
+    randomness = random.Random(1)
+    decode = material.pieces.tokenizer.decode
+    whole = "".join("\n".join(file.lines) + "\n\n" for file in read.files)
+    for length in (60, 300, 512):
+        for _ in range(10):
+            one = mixture.MAKERS["code completion"](material, randomness, length)
+            prompt, answer = decode(one.tokens), decode(one.target)
+            assert len(one.tokens) == length or whole.startswith(prompt)
+            assert (one.tokens[-1], one.target[-1]) == (1, 1)
+            places = [found.end() for found in re.finditer(re.escape(prompt), whole)]
+            assert any(whole[place:].partition("\n")[0].strip() == answer for place in places)
+            assert 10 <= len(answer) <= 60
+
+
+def test_code_key_has_the_layout_of_the_task(material: Stock, read: Texts) -> None:
+    randomness = random.Random(1)
+    decode = material.pieces.tokenizer.decode
+    whole = "".join("\n".join(file.lines) + "\n\n" for file in read.files)
+    between = 0
+    for length in (80, 256, 512) * 8:
+        one = mixture.MAKERS["code key"](material, randomness, length)
+        prompt, key = decode(one.tokens), decode(one.target)
+        assert length - 1 <= len(one.tokens) <= length
+        assert 1 <= int(key) <= 100
+        head, tail = f"{code_key_retrieval.INTRODUCTION}\n", f"\n{code_key_retrieval.QUESTION}"
+        function = f"\ndef pass_key():\n    return {key}\n\n\n"
+        assert prompt.startswith(head)
+        assert prompt.endswith(tail)
+        assert prompt.count("def pass_key") == 1
+        before, found, after = prompt[len(head) : -len(tail) + 1].partition(function)
+        assert found
+        assert before == "" or before.endswith("\n")
+        # Without the function it is a piece of code; a cut line has got an end
+        assert (before + after).rstrip("\n") in whole
+        between += bool(before) and bool(after)
+    assert between > 12
+
+
+def test_training_never_uses_a_name_that_evaluation_can_make() -> None:
+    randomness = random.Random(3)
+    words = ["barton", "corford", "harbour", "window", "calabury"]
+    names = {made_up.name(randomness, words) for _ in range(4000)}
+    middles = ["", *documents.MIDDLES, *map("".join, itertools.product(documents.MIDDLES, repeat=2))]
+    tasks = {a + b + c for a, b, c in itertools.product(documents.BEGINNINGS, middles, documents.ENDS)}
+    assert {"Barton", "Corford", "Calabury"} <= tasks
+    assert "Harbour" in names
+    assert not names & tasks
+    asked = list(itertools.islice(made_up.questions(random.Random(4), words), 30))
+    for one in asked:
+        assert one.answers[0] in one.gold.text
+        subject = max(re.findall(r"[A-Z]\w+", one.text), key=len)
+        assert sum(subject in other.gold.told for other in asked) == 1
+
+
+def test_pages_of_evaluation_are_not_trained_on(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trained = {one.question.gold.title for one in natural_questions.training(data / "nq.jsonl")}
+    asked = {question.gold.title for question in natural_questions.evaluation(data / "nq.jsonl")}
+    assert not trained & asked
+    assert len(trained | asked) == 12
+    assert asked
+    assert natural_questions.main(["--nq", str(data / "nq.jsonl"), "--out", str(tmp_path / "held.jsonl")]) == 0
+    assert f"{len(asked)} questions" in capsys.readouterr().out
+    written = documents.read_questions(tmp_path / "held.jsonl")
+    assert {question.gold.title for question in written} == asked
+    assert natural_questions.main(["--nq", str(tmp_path / "none.jsonl"), "--out", str(tmp_path / "x")]) == 2
+
+
+def test_a_cut_passage_keeps_its_answer() -> None:
+    text = "One two three four five six Anna Smith, seven eight nine ten."
+    for seed in range(40):
+        cut = natural_questions.window(random.Random(seed), text, "Anna Smith", 6)
+        assert "Anna Smith" in cut
+        assert cut in text
+        assert 2 <= len(cut.split()) <= 8
+
+
+def test_cloze_leaves_out_a_name_or_a_number_of_the_document() -> None:
+    document = Document("T", "Short one. In those days the old king of Spain met Peter Brown in 1702 near the river.")
+    seen = set()
+    for seed in range(60):
+        made = cloze.question(random.Random(seed), document)
+        assert made is not None
+        seen.add(made.answers[0])
+        assert made.answers[0] not in made.text
+        assert "what name" in made.text or "which number" in made.text
+    assert seen == {"Spain", "Peter Brown", "1702"}
+    assert cloze.question(random.Random(0), Document("T", "it is all in small letters and there is nothing at all.")) is None
+
+
+def test_the_standard_library_is_never_trained_on(tmp_path: Path) -> None:
+    library = Path(sysconfig.get_paths()["stdlib"])
+    for folder in (library, library / "json", library.parent):
+        with pytest.raises(BadInput, match="standard library"):
+            code_files.read([folder])
+    copied = next(file for file in standard_library() if file.name == "argparse.py")
+    (tmp_path / "_vendored.py").write_text("\n".join(["# our copy", *copied.lines]))
+    own = "\n".join(f"def number_{at}(value):\n    return compute_something_of_our_own({at}, value)\n" for at in range(30))
+    (tmp_path / "own.py").write_text(own)
+    (tmp_path / "again.py").write_text(own)
+    (tmp_path / "notes.txt").write_text("not code")
+    (kept,) = code_files.read([tmp_path])
+    assert kept.name in ("own.py", "again.py")
+    assert code_files.read([tmp_path], most=len(own))
+    with pytest.raises(BadInput, match="no Python file is left"):
+        code_files.read([tmp_path], most=len(own) // 2)
+
+
+def test_no_folder_has_more_than_its_share_of_the_code(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in "abcd"]
+    for folder in folders:
+        folder.mkdir()
+        for at in range(20 if folder.name == "a" else 3):
+            (folder / f"{at}.py").write_text(f"{folder.name}_{at:02} = {'1' * 93}")
+    kept = code_files.read(folders, most=2000)
+    assert sum(file.lines[0].startswith("a") for file in kept) == 5
+    assert len(kept) == 5 + 3 * 3
+    assert len(code_files.read(folders[:1], most=2000)) == 20
+
+
+def test_prose_is_taken_from_docstrings_and_texts_but_not_tables(tmp_path: Path) -> None:
+    said = "This tells at some length what the function does. " * 5
+    (tmp_path / "README.md").write_text(said.upper())
+    (tmp_path / "table.txt").write_text("1.5 2.5 3.5\n" * 50)
+    file = CodeFile("a.py", ("def f():", f'    """{said}', "", '    More."""', '    """short"""'))
+    assert code_files.prose([tmp_path], [file, file]) == [f"{said}\n\nMore.", said.upper().strip()]
+
+
+def test_a_step_is_the_same_whatever_came_before_and_has_few_shapes(material: Stock) -> None:
+    plan = Plan(batch=16, steps=5)
+    whole, resumed = dict(mixture.stream(material, plan, 0)), dict(mixture.stream(material, plan, 3))
+    assert list(resumed) == [3, 4]
+    for chunks in whole.values():
+        assert [tuple(chunk.inputs.shape) for chunk in chunks] == [(6, SHORT), (10, LONGEST)]
+        assert [tuple(chunk.labels.shape) for chunk in chunks] == [(6, TARGET), (10, TARGET)]
+        lengths = (chunks[1].inputs != 0).sum(1)
+        assert sum(lengths > LONGEST - 30) >= 2
+        assert all((chunk.labels != IGNORED).any(1).all() for chunk in chunks)
+    for mine, other in zip(whole[3], resumed[3], strict=True):
+        assert torch.equal(mine.inputs, other.inputs)
+        assert torch.equal(mine.labels, other.labels)
+    assert not torch.equal(whole[0][1].inputs, whole[1][1].inputs)
+    assert math.isclose(sum(mixture.WEIGHTS.values()), 1)
+    seen = torch.cat([chunk.sources for chunks in whole.values() for chunk in chunks])
+    assert {SOURCES[source] for source in seen} > {"text", "code completion"}
+
+
+def test_the_rate_follows_the_clock_from_the_end_of_the_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter((1000.0, 1030.0, 1090.0, 1150.0, 1300.0, 1500.0))
+    monkeypatch.setattr(training.time, "monotonic", lambda: next(times))
+    clock = Clock(before=30.0, warm=60.0, began=1000.0)
+    shares = [clock.share(3) for _ in range(5)]
+    # 30, 60, 120, 180 and 330 seconds of 60 to 180
+    assert shares == pytest.approx([0, 0, 0.5, 1, 1])
+    assert Clock(began=1000.0).share(3) == 0
+    places = ((0, 0), (3, 0), (4, 0), (9, 1 / 3), (9, 0.5), (9, 1))
+    rates = [warm_up_then_cosine(step, 4, share, 8.0, 2.0) for step, share in places]
+    assert rates == pytest.approx([2.0, 8.0, 8.0, 6.5, 5.0, 2.0])
+
+
+def test_the_model_has_30_to_60_million_parameters() -> None:
+    with torch.device("meta"):
+        model = T5ForConditionalGeneration(config())
+    assert 30e6 < sum(parameter.numel() for parameter in model.parameters()) < 60e6
+
+
+def test_bad_input_ends_with_status_2(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    given = ["train", "--data", str(data), "--nq", str(data / "nq.jsonl"), "--out", str(tmp_path / "out"), "--code", str(CODE)]
+    monkeypatch.setattr("sys.argv", given)
+    assert training.main() == 2
+    assert "give --schedule-minutes" in capsys.readouterr().err
+    monkeypatch.setattr("sys.argv", [*given[:-1], str(tmp_path / "nowhere"), "--steps", "3"])
+    assert training.main() == 2
+    assert "is no folder" in capsys.readouterr().err
+
+
+def test_training_learns_resumes_and_exports_a_stock_t5(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = Plan(batch=4, steps=12, short=1.0)
+    common = {"warm_up": 2, "log_every": 1, "samples": 1, "workers": 0, "device": "cpu", "attention": "eager", "sizes": SMALL}
+    common |= {"vocabulary": 1024, "peak": 3e-2}
+    given = (data, data / "nq.jsonl", (CODE,))
+    whole = train(Options(*given, tmp_path / "whole", plan, **common))
+    undisturbed = _losses(capsys.readouterr().out)
+    train(Options(*given, tmp_path / "parts", plan, stop_after=5, **common))
+    first = _losses(capsys.readouterr().out)
+    parts = train(Options(*given, tmp_path / "parts", plan, **common))
+    assert first + _losses(capsys.readouterr().out) == undisturbed
+    assert float(undisturbed[-1]) < float(undisturbed[0]) - 0.5
+    assert all(torch.equal(mine, other) for mine, other in zip(whole.parameters(), parts.parameters(), strict=True))
+    with pytest.raises(BadInput, match="seed was 0, now 1"):
+        train(Options(*given, tmp_path / "parts", replace(plan, seed=1), **common))
+    _check_export(tmp_path / "parts" / "export", parts)
+
+
+def _check_export(folder: Path, trained: T5ForConditionalGeneration) -> None:
+    loaded = AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=torch.float32).eval()
+    assert loaded.config.n_positions == 512
+    inputs = {"input_ids": torch.randint(3, 1000, (2, 40)), "decoder_input_ids": torch.randint(3, 1000, (2, 5))}
+    with torch.no_grad():
+        torch.testing.assert_close(loaded(**inputs).logits, trained.eval()(**inputs).logits, atol=0.1, rtol=0.05)
+    model, tokenizer = load(str(folder), device="cpu")
+    assert tokenizer("x = 12\n").input_ids[-1] == model.config.eos_token_id == 1
+
+
+def _losses(printed: str) -> list[str]:
+    return re.findall(r"^step \d+ .* loss (\S+)", printed, re.M)
