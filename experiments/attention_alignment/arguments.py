@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import shlex
 import sys
 from collections.abc import Sequence
@@ -15,6 +16,9 @@ from lengthwise.errors import require
 from lengthwise.models.load import DTYPES
 
 LENGTHS = (512, 1024, 2048, 4096, 8192, 15000)
+# Where alignments are solved for all the scripts of one folder; in between they are interpolated
+SOLVED = (1024, 2048, 4096, 8192, 15000, 16000)
+SEVERAL: dict[str, Any] = {"nargs": "+", "action": "extend"}
 
 
 @dataclass(frozen=True)
@@ -23,11 +27,9 @@ class Call:
 
     out: Path
     model: str = "embedded"
-    lengths: tuple[int, ...] = LENGTHS
-    samples: int = 100  # of each task and length
+    samples: int = 100  # of each cell
     methods: tuple[str, ...] = ()  # all of ours when empty
-    tasks: tuple[str, ...] = ()  # all there are when empty
-    data: Path | None = None
+    calibrate: tuple[int, ...] = ()  # lengths at which alignments are solved, where they are not the usual ones
     seed: int = 0
     train_length: int | None = None
     dtype: str = "auto"
@@ -36,20 +38,49 @@ class Call:
 
     def __post_init__(self) -> None:
         require(self.samples >= 1, f"--samples must be at least 1, not {self.samples}")
+
+    @property
+    def solved_at(self) -> tuple[int, ...]:
+        return self.calibrate or SOLVED
+
+
+@dataclass(frozen=True)
+class ByLength(Call):
+    """Retrieval tasks at several lengths."""
+
+    lengths: tuple[int, ...] = LENGTHS
+    tasks: tuple[str, ...] = ()  # all there are when empty
+    data: Path | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         require(min(self.lengths, default=0) >= 1, f"a length must be at least 1 token, not {min(self.lengths, default=None)}")
+
+    @property
+    def solved_at(self) -> tuple[int, ...]:
+        """Lengths of one's own are solved for themselves."""
+        return super().solved_at if self.lengths == LENGTHS else self.calibrate or self.lengths
+
+
+@dataclass(frozen=True)
+class Sharing(Call):
+    """How to go about it where several processes may be at it."""
+
+    batch_tokens: int | None = None
+    minutes: float = math.inf  # of this process
+    prepare: bool = False  # make the samples and stop
+    page: bool = False  # measure nothing, write the page of what there is
 
 
 def parser_of(doc: str | None, samples: int = Call.samples) -> argparse.ArgumentParser:
+    """With the options of every script."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    several: dict[str, Any] = {"nargs": "+", "action": "extend"}
-    ours, tasks = ", ".join(contenders.NAMES), ", ".join(material.NAMES)
+    ours = ", ".join(contenders.NAMES)
     parser.add_argument("model", nargs="?", default="embedded", metavar="MODEL", help="directory, hub name, or embedded")
-    parser.add_argument("--length", dest="lengths", type=int, default=None, help="tokens", **several)
-    parser.add_argument("--method", dest="methods", default=[], help=f"{ours}, or any spec; all of ours if none", **several)
-    parser.add_argument("--task", dest="tasks", default=[], help=f"{tasks}; all there are if none", **several)
-    parser.add_argument("--samples", type=int, default=samples, help="of each task and length")
-    parser.add_argument("--data", type=Path, help="folder with gutenberg/*.txt, for the passkey in held-out novels")
-    parser.add_argument("--out", type=Path, required=True, help="folder of the experiment")
+    parser.add_argument("--method", dest="methods", default=[], help=f"{ours}, or any spec; all of ours if none", **SEVERAL)
+    parser.add_argument("--samples", type=int, default=samples, help="of each cell")
+    parser.add_argument("--calibrate", type=int, default=[], help="lengths at which alignments are solved", **SEVERAL)
+    parser.add_argument("--out", type=Path, required=True, help="folder of the experiment; one a model serves all scripts")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--train-length", type=int, help="the model's own if not given")
     parser.add_argument("--dtype", choices=list(DTYPES), default="auto")
@@ -57,11 +88,29 @@ def parser_of(doc: str | None, samples: int = Call.samples) -> argparse.Argument
     return parser
 
 
+def by_length(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    tasks = ", ".join(material.NAMES)
+    parser.add_argument("--length", dest="lengths", type=int, default=None, help="tokens", **SEVERAL)
+    parser.add_argument("--task", dest="tasks", default=[], help=f"{tasks}; all there are if none", **SEVERAL)
+    parser.add_argument("--data", type=Path, help="folder with gutenberg/*.txt, for the passkey in held-out novels")
+    return parser
+
+
+def sharing(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    parser.add_argument("--batch-tokens", type=int, help="tokens of one batch; by default what suits the device")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so long; the next call goes on")
+    parser.add_argument("--prepare", action="store_true", help="make the samples and stop")
+    parser.add_argument("--page", action="store_true", help="measure nothing, write the page of what there is")
+    return parser
+
+
 def given(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> dict[str, Any]:
     """As keywords; lists as tuples, and what was typed as `command`."""
     typed = sys.argv[1:] if arguments is None else list(arguments)
     found = {key: tuple(value) if isinstance(value, list) else value for key, value in vars(parser.parse_args(typed)).items()}
-    return {**found, "lengths": tuple(sorted(set(found["lengths"] or LENGTHS))), "command": _measuring(typed)}
+    if "lengths" in found:
+        found["lengths"] = tuple(sorted(set(found["lengths"] or LENGTHS)))
+    return {**found, "command": _measuring(typed)}
 
 
 def _measuring(typed: Sequence[str]) -> str:

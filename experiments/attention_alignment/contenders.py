@@ -1,8 +1,8 @@
-"""The methods of the experiment: the paper's, and its alignments also a layer and a head at a time."""
+"""The methods of the experiment: the paper's, its alignments also a layer and a head at a time, and hedged with truncation."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,15 +15,19 @@ from lengthwise.errors import BadInput, require
 from lengthwise.files import write_whole
 from lengthwise.methods.temperature.aligned import SCOPES, STATISTICS
 from lengthwise.methods.temperature.log import Log
+from lengthwise.sweep.contenders import HEDGE
 from lengthwise.text import long_sequences, shipped_prose
 
 ALIGNED = {f"{statistic}-{scope}": (statistic, scope) for scope in SCOPES for statistic in STATISTICS}
+# The alignment, mixed with what truncation reads (lengthwise/hedge.py)
+HEDGED = {f"{HEDGE}-{name}": name for name in ALIGNED}
+# What a user is advised to take
+DEFAULT = "hedge-pmax-layer"
 # The most important first; methods of one stage are run side by side
 STAGES = (
-    ("none", "pmax-model"),
-    ("truncate", "log", "entropy-model"),
-    ("pmax-layer", "pmax-head"),
-    ("entropy-layer", "entropy-head"),
+    ("none", "truncate", "pmax-model", "pmax-layer", "hedge-pmax-model", "hedge-pmax-layer"),
+    ("log", "entropy-model"),
+    ("pmax-head", "entropy-layer", "entropy-head"),
 )
 NAMES = tuple(name for stage in STAGES for name in stage)
 
@@ -37,12 +41,12 @@ def stages(names: Sequence[str]) -> list[list[str]]:
 def calibrated_once(
     model: Any, tokenizer: Any, names: Sequence[str], lengths: Sequence[int], train_length: int, folder: Path
 ) -> list[Once]:
-    """The alignments among `names`, on the package's prose, at all lengths beyond the training length."""
-    wanted = [name for name in names if name in ALIGNED]
+    """The alignments that `names` need, on the package's prose, at all lengths beyond the training length."""
+    wanted = [name for name in dict.fromkeys(map(behind, names)) if name in ALIGNED]
     beyond = sorted(length for length in lengths if length > train_length)
     if not wanted:
         return []
-    require(bool(beyond), f"an alignment needs a length above the training length {train_length}; give --length")
+    require(bool(beyond), f"an alignment needs a length above the training length {train_length}; give --length or --calibrate")
     # Said now, and once: each alignment would be left out for it
     long_sequences(tokenizer, shipped_prose(), beyond[-1], 1, seed=0)
     folder.mkdir(parents=True, exist_ok=True)
@@ -58,28 +62,35 @@ def contenders(names: Sequence[str], lengths: Sequence[int], train_length: int, 
     """What `lengthwise.evaluate` takes: specs, and the alignments in `folder`; those that were left out are missing."""
     found: dict[str, object] = {}
     for name in names:
-        if name not in ALIGNED:
+        if behind(name) not in ALIGNED:
             found[name] = name
-        elif alignment_file(folder, name).exists():
-            found[name] = _covering(alignment_file(folder, name), lengths, train_length)
+        elif (file := alignment_file(folder, behind(name))).exists():
+            alignment = _covering(file, lengths, train_length)
+            found[name] = [HEDGE, alignment] if name in HEDGED else alignment
     return found
 
 
+def behind(name: str) -> str:
+    """The alignment that a hedged one reads the whole with; any other name is its own."""
+    return HEDGED.get(name, name)
+
+
 def temperatures(lengths: Sequence[int], train_length: int, folder: Path) -> dict[str, dict[int, list[float]]]:
-    """tau of the log law at these lengths, of the alignments in `folder` at theirs: one number, one a layer or one a head."""
+    """tau at these lengths of the log law and of the alignments in `folder`: one number, one a layer or one a head."""
     beyond = [length for length in lengths if length > train_length]
     sharpness = Log(train_length).inverse_temperature(torch.tensor(beyond)).tolist()
     found = {"log": {n: [1 / g] for n, g in zip(beyond, sharpness, strict=True)}}
     for name in ALIGNED:
         if (file := alignment_file(folder, name)).exists():
             alignment = lw.Alignment.load(file)
-            found[name] = {entry.length: alignment.tau(entry.length).flatten().tolist() for entry in alignment.temperatures}
+            solved = [n for n in beyond if n <= alignment.temperatures[-1].length]
+            found[name] = {n: alignment.tau(n).flatten().tolist() for n in solved}
     return found
 
 
 def left_out(names: Sequence[str], folder: Path) -> dict[str, str]:
     """Alignments that could not be made, and why."""
-    files = {name: left_out_file(folder, name) for name in names if name in ALIGNED}
+    files = {name: left_out_file(folder, behind(name)) for name in names if behind(name) in ALIGNED}
     return {name: file.read_text().strip() for name, file in files.items() if file.exists()}
 
 
@@ -111,6 +122,10 @@ def _covering(file: Path, lengths: Sequence[int], train_length: int) -> lw.Align
     made = {entry.length for entry in alignment.temperatures}
     lacking = sorted(length for length in set(lengths) - made if length > train_length)
     require(
-        not lacking, f"{file} was calibrated without length {lacking[:1]}; give another --out, or the lengths it was made for"
+        not lacking, f"{file} was calibrated without length {lacking[:1]}; give another --out, or --calibrate {_listed(made)}"
     )
     return alignment
+
+
+def _listed(lengths: Iterable[int]) -> str:
+    return " ".join(map(str, sorted(lengths)))

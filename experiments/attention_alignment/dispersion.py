@@ -19,7 +19,7 @@ from torch import Tensor
 
 import lengthwise as lw
 from experiments.attention_alignment import contenders, material, paper
-from experiments.attention_alignment.arguments import Call, given, parser_of
+from experiments.attention_alignment.arguments import ByLength, by_length, given, parser_of
 from experiments.attention_alignment.facts import facts_of, told
 from experiments.common.markdown import table
 from experiments.common.status import exit_status
@@ -30,7 +30,7 @@ from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.load import load
 
 FORMAT = "lengthwise.experiments.dispersion/1"
-METHODS = tuple(name for name in contenders.NAMES if name != "truncate")
+METHODS = ("none", "log", *contenders.ALIGNED)
 WORDS = {"pmax": "P_max, the mean largest probability of a row", "entropy": "Entropy of a row, mean, in nats"}
 
 
@@ -47,14 +47,16 @@ class Dispersion:
     entropy_by_layer: list[float]
 
 
-def dispersion(call: Call) -> list[Dispersion]:
+def dispersion(call: ByLength) -> list[Dispersion]:
     require("truncate" not in call.methods, "truncate leaves attention as it is; leave it out here")
+    hedged = [name for name in call.methods if name in contenders.HEDGED]
+    require(not hedged, f"{', '.join(hedged)} reads with the attention of the alignment behind it; name that here")
     asked = material.asked(call.tasks, call.data)
     model, tokenizer = load(call.model, call.dtype, call.device)
     train_length = anatomy_of(model, call.train_length).train_length
     names = call.methods or METHODS
-    share_out(contenders.calibrated_once(model, tokenizer, names, call.lengths, train_length, call.out))
-    methods = contenders.contenders(names, call.lengths, train_length, call.out)
+    share_out(contenders.calibrated_once(model, tokenizer, names, call.solved_at, train_length, call.out))
+    methods = contenders.contenders(names, call.solved_at, train_length, call.out)
     found: list[Dispersion] = []
     for one in asked:
         for length in call.lengths:
@@ -82,12 +84,17 @@ def _means(model: Any, ids: Sequence[Tensor], method: Any, train_length: int) ->
 
 
 def _page(found: Sequence[Dispersion], facts: Mapping[str, Any]) -> str:
-    parts = ["# Attention by length", told(facts)]
+    return "\n\n".join(["# Attention by length", told(facts), *sections(found)]) + "\n"
+
+
+def sections(found: Sequence[Dispersion]) -> list[str]:
+    """Table 1, ours and the paper's."""
+    parts = []
     for statistic, words in WORDS.items():
         parts += [f"## {words}", _paper(statistic)]
         for task in dict.fromkeys(cell.task for cell in found):
             parts.append(_ours([cell for cell in found if cell.task == task], statistic))
-    return "\n\n".join(parts) + "\n"
+    return parts
 
 
 def _paper(statistic: str) -> str:
@@ -104,7 +111,7 @@ def _ours(cells: Sequence[Dispersion], statistic: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    return exit_status(lambda: dispersion(Call(**given(parser_of(__doc__, samples=4), arguments))))
+    return exit_status(lambda: dispersion(ByLength(**given(by_length(parser_of(__doc__, samples=4)), arguments))))
 
 
 if __name__ == "__main__":

@@ -1,134 +1,130 @@
-"""Perplexity by length: the paper's Table 3, for any encoder-decoder or decoder.
+"""Perplexity by length: the paper's Tables 3 and 8, for any encoder-decoder or decoder.
 
     python -m experiments.attention_alignment.language_modelling embedded --no-sentinel --text novel.txt \
-        --method none log @alignment.json --length 512 4096 --out runs/language_modelling
+        --length 512 4096 --out runs/embedded
 
 The same continuations at every length and under every method, so that a column over the training length's is a ratio on the
 same tokens; the training length's own column is also what truncation gives at any length beyond. A perplexity has no place
-among the records of `lengthwise evaluate`, whose scores run from 0 to 1, so it has this command of its own. OUT then holds
-language_modelling.json and language_modelling.md.
+among the records of `lengthwise evaluate`, whose scores run from 0 to 1, so what every token cost is kept by itself; truncation
+and hedged methods are computed from it. Several of one command share the work, and the same command goes on where the last one
+stopped. OUT then holds language_modelling.json and .md, and the likelihoods in language_modelling/.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import shlex
+import hashlib
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from pathlib import Path
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from experiments.attention_alignment import paper
-from experiments.common.markdown import table
+from experiments.attention_alignment.arguments import LENGTHS, SEVERAL, Sharing, given, parser_of, sharing
+from experiments.attention_alignment.contenders import NAMES, left_out, stages
+from experiments.attention_alignment.facts import facts_of
+from experiments.attention_alignment.language_modelling_page import write_outcome
+from experiments.attention_alignment.likelihoods import FOLDER, Likelihoods, begun, measured_as
+from experiments.attention_alignment.subject import Subject
 from experiments.common.status import exit_status
+from experiments.common.together import share_out, work_for
+from experiments.rope_methods.cells import Cells
 from lengthwise.errors import require
-from lengthwise.files import write_whole
-from lengthwise.likelihood import language_modelling
-from lengthwise.models.anatomy import anatomy_of
+from lengthwise.likelihood import continuation_nll
+from lengthwise.models.anatomy import anatomy_of, unwrapped
 from lengthwise.models.fingerprint import fingerprint_of
-from lengthwise.models.load import DTYPES, load
-from lengthwise.sweep.settings import dtype_of, made_with
-from lengthwise.tasks.language_modelling import scores
-from lengthwise.tasks.perplexity import Ratio, compared
-from lengthwise.text import read_texts, shipped_prose
-
-FORMAT = "lengthwise.experiments.language_modelling/1"
-NAME = "language_modelling"
-Found = dict[str, dict[int, Tensor]]  # method -> length -> [cases, continuation]
+from lengthwise.sweep.settings import dtype_of, made_with, parameters_digest, tokenizer_digest
+from lengthwise.tasks.language_modelling import frame_of, framed, passages
+from lengthwise.text import given_text
 
 
-def measured(call: argparse.Namespace, typed: str) -> Found:
-    require(call.cases >= 2, f"--cases must be at least 2, for intervals, not {call.cases}")
-    text = read_texts(call.text) if call.text else shipped_prose()
-    device = call.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    model, tokenizer = load(call.model, call.dtype, device)
-    anatomy = anatomy_of(model, call.train_length)
-    options = {"cases": call.cases, "continuation": call.continuation, "sentinel": call.sentinel, "seed": call.seed}
-    lengths = sorted({anatomy.train_length, *call.length})
-    found: Found = {}
-    for method in dict.fromkeys(call.method):
-        print(f"{method}, {', '.join(f'{n:,}' for n in lengths)} tokens", file=sys.stderr, flush=True)
-        found[method] = language_modelling(
-            model, tokenizer, text, lengths, **options, method=method, train_length=call.train_length
-        )
-        facts = {
-            "command": f"python -m experiments.attention_alignment.{NAME} {typed}",
-            "model": {**fingerprint_of(anatomy), "name": call.model},
-            "made_with": made_with(device),
-            "dtype": dtype_of(model),
-            "train_length": anatomy.train_length,
-            "text": [Path(path).name for path in call.text] or "shipped prose",
-            **options,
-        }
-        write(found, facts, call.out)
-    print((call.out / f"{NAME}.md").read_text(encoding="utf-8"))
+@dataclass(frozen=True)
+class Options(Sharing):
+    lengths: tuple[int, ...] = LENGTHS
+    text: tuple[str, ...] = ()  # files; the package's prose when empty
+    continuation: int = 64  # tokens told at each place
+    sentinel: bool = True
+
+    def __post_init__(self) -> None:
+        require(self.samples >= 2, f"--cases must be at least 2, for intervals, not {self.samples}")
+        require(min(self.lengths, default=0) >= 1, f"a length must be at least 1 token, not {min(self.lengths, default=None)}")
+
+
+def language_modelling(options: Options) -> Likelihoods:
+    """Measures as much as there is time for, and writes the page of what has been measured so far, by any process."""
+    subject = Subject.of(options)
+    lengths = sorted({subject.train_length, *options.lengths})
+    source, text = given_text(None, options.text)
+    names = options.methods or NAMES
+    begun(options.out, _config(options, subject, text, lengths[-1]))
+    # Places in the text are found in seconds: nothing is to be prepared
+    if not (options.page or options.prepare):
+        work_for(options.minutes, partial(_measure, options, subject, text, lengths))
+    found = Likelihoods.read(options.out)
+    if found.cells:
+        facts = facts_of("language_modelling", options, subject.model, names, {})
+        facts |= {"text": source, "cases": options.samples, "continuation": options.continuation, "sentinel": options.sentinel}
+        facts |= {"made_with": found.made_with, "missing": _missing(options, found, names, lengths)}
+        print(write_outcome(options.out, found, facts, names))
     return found
 
 
-def write(found: Found, facts: Mapping[str, Any], out: Path) -> None:
-    """After every method, so that what was measured is kept."""
-    train = facts["train_length"]
-    cells = []
-    for method, nll in found.items():
-        for score in scores(nll):
-            ratio = compared(nll[score.length], nll[train])
-            cells.append({"method": method, **asdict(score), "ratio": asdict(ratio), "nll": nll[score.length].mean(1).tolist()})
-    write_whole(out / f"{NAME}.json", json.dumps({"format": FORMAT, **facts, "cells": cells}, indent=1) + "\n")
-    write_whole(out / f"{NAME}.md", page(found, facts))
+def _missing(options: Options, found: Likelihoods, names: Sequence[str], lengths: Sequence[int]) -> int:
+    """Cells that were asked for and are not there yet."""
+    left = left_out(names, options.out)
+    return sum(found.nll(name, length) is None for name in names if name not in left for length in lengths)
 
 
-def page(found: Found, facts: Mapping[str, Any]) -> str:
-    train = facts["train_length"]
-    lengths = list(next(iter(found.values())))
-    head = [f"{n:,}" for n in lengths]
-    ours = [[method, *(_interval(s.perplexity, s.low, s.high) for s in scores(nll))] for method, nll in found.items()]
-    ratios = [[method, *(_ratio(compared(nll[n], nll[train])) for n in lengths)] for method, nll in found.items()]
-    paper_rows = [[f"{model}, {method}", *values] for (model, method), values in paper.TABLE_3.items()]
-    asked = f"{facts['cases']} continuations of {facts['continuation']} tokens, the same in every cell"
-    parts = [
-        "# Language modelling by length",
-        f"{facts['model']['name']}, trained on {train:,} tokens; {asked}. Brackets are 95 % bootstrap intervals over cases.",
-        f"Made by `{facts['command']}`.",
-        table(["perplexity", *head], ours),
-        table([f"over that at {train:,} tokens, which truncation gives", *head], ratios),
-        table(["paper, Table 3", *(f"{n:,}" for n in paper.TABLE_3_LENGTHS)], paper_rows),
-    ]
-    return "\n\n".join(parts) + "\n"
+def _config(options: Options, subject: Subject, text: str, longest: int) -> dict[str, Any]:
+    """What likelihoods depend on; places in the text follow from the longest prefix."""
+    settings = {
+        "train_length": subject.train_length,
+        "longest": longest,
+        "cases": options.samples,
+        "continuation": options.continuation,
+        "sentinel": options.sentinel,
+        "seed": options.seed,
+        "text": hashlib.sha256(text.encode()).hexdigest()[:16],
+        "dtype": dtype_of(subject.model),
+        "tokenizer": tokenizer_digest(subject.tokenizer),
+        "parameters": parameters_digest(subject.model),
+    }
+    fingerprint = fingerprint_of(anatomy_of(subject.model, options.train_length))
+    device = next(subject.model.parameters()).device.type
+    return {"model": {**fingerprint, "name": options.model}, "settings": settings, "made_with": made_with(device)}
 
 
-def _interval(value: float, low: float, high: float) -> str:
-    return f"{value:.4g} [{low:.4g}, {high:.4g}]"
+def _measure(options: Options, subject: Subject, text: str, lengths: Sequence[int]) -> None:
+    frame = frame_of(subject.tokenizer, bool(unwrapped(subject.model).config.is_encoder_decoder), options.sentinel)
+    prefix = frame.prefix_tokens(lengths[-1], options.continuation)
+    places = passages(subject.tokenizer, text, prefix, options.continuation, options.samples, options.seed)
+    names = measured_as(options.methods or NAMES)
+    subject.calibrate(names)
+    known, cells = subject.contenders(names), Cells(options.out / FOLDER)
 
+    def measured(name: str, length: int) -> tuple[Tensor, float]:
+        print(f"{name} at {length:,} tokens", file=sys.stderr, flush=True)
+        start = time.perf_counter()
+        read = framed(frame, places, length, options.continuation)
+        how: Any = {"skipped": len(frame.lead), "method": known[name], "train_length": options.train_length}
+        return continuation_nll(subject.model, *read, **how), time.perf_counter() - start
 
-def _ratio(found: Ratio) -> str:
-    return _interval(found.ratio, found.low, found.high)
-
-
-def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("model", nargs="?", default="embedded", metavar="MODEL", help="directory, hub name, or embedded")
-    made.add_argument("--text", nargs="+", action="extend", default=[], help="files; by default the package's prose")
-    made.add_argument("--length", nargs="+", action="extend", type=int, default=[], help="tokens, beside the training length")
-    made.add_argument("--method", nargs="+", action="extend", required=True, help="specs")
-    made.add_argument("--cases", type=int, default=100, help="places in the text")
-    made.add_argument("--continuation", type=int, default=64, help="tokens told at each place")
-    made.add_argument("--no-sentinel", dest="sentinel", action="store_false", help="for models trained to go on with a prefix")
-    made.add_argument("--out", type=Path, required=True, help="folder of the experiment")
-    made.add_argument("--seed", type=int, default=0)
-    made.add_argument("--train-length", type=int, help="the model's own if not given")
-    made.add_argument("--dtype", choices=list(DTYPES), default="auto")
-    made.add_argument("--device", help="cuda where there is one")
-    return made
+    order = [(name, length) for stage in stages(names) for length in lengths for name in stage if name in known]
+    share_out([cells.once(name, name, length, partial(measured, name, length)) for name, length in order])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    typed = sys.argv[1:] if arguments is None else list(arguments)
-    return exit_status(lambda: measured(parser().parse_args(typed), shlex.join(typed)))
+    parser = sharing(parser_of(__doc__))
+    parser.add_argument("--text", default=[], help="files; by default the package's prose", **SEVERAL)
+    parser.add_argument("--length", dest="lengths", type=int, default=None, help="beside the training length", **SEVERAL)
+    parser.add_argument("--cases", dest="samples", type=int, default=Sharing.samples, help="places in the text")
+    parser.add_argument("--continuation", type=int, default=Options.continuation, help="tokens told at each place")
+    parser.add_argument(
+        "--no-sentinel", dest="sentinel", action="store_false", help="for models trained to go on with a prefix"
+    )
+    return exit_status(lambda: language_modelling(Options(**given(parser, arguments))))
 
 
 if __name__ == "__main__":

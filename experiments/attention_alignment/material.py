@@ -47,12 +47,22 @@ class Asked:
         what = f"{self.material} {tokenizer_digest(tokenizer)} {n} {seed}"
         return folder / f"{self.name}-{length}-{_digest(what)}.jsonl.gz"
 
-    def in_files(self, folder: Path) -> Task:
-        """The catalogue's task with these samples, read from their files where they have been made."""
+    def once(self, folder: Path, tokenizer: Any, length: int, n: int, seed: int) -> Once:
+        """The making of these samples, by one process for all."""
+        path = self.kept(folder, tokenizer, length, n, seed)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        make = partial(_write, path, self, tokenizer, length, n, seed)
+        return Once(path.with_name(f".claim-{path.name}"), path.exists, make)
+
+    def in_files(self, folder: Path, made: int | None = None) -> Task:
+        """The catalogue's task with these samples, read from their files where they have been made.
+
+        Where `made` is given files hold so many, and fewer are the first of them.
+        """
 
         def samples(tokenizer: Any, length: int, n: int, seed: int) -> list[Sample]:
-            path = self.kept(folder, tokenizer, length, n, seed)
-            return _read(path) if path.exists() else self.make(tokenizer, length, n, seed)
+            path = self.kept(folder, tokenizer, length, max(n, made or 0), seed)
+            return _read(path)[:n] if path.exists() else self.make(tokenizer, length, n, seed)
 
         return replace(TASKS[self.task], samples=samples, material=self.material)
 
@@ -69,17 +79,7 @@ def asked(names: Sequence[str], data: Path | None) -> list[Asked]:
 
 def made_once(some: Sequence[Asked], tokenizer: Any, lengths: Sequence[int], n: int, seed: int, folder: Path) -> list[Once]:
     """Long ones first, so that several processes end together."""
-    return [
-        _once(one, tokenizer, length, n, seed, one.kept(folder, tokenizer, length, n, seed))
-        for length in sorted(lengths, reverse=True)
-        for one in some
-    ]
-
-
-def _once(one: Asked, tokenizer: Any, length: int, n: int, seed: int, path: Path) -> Once:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    make = partial(_write, path, one, tokenizer, length, n, seed)
-    return Once(path.with_name(f".claim-{path.name}"), path.exists, make)
+    return [one.once(folder, tokenizer, length, n, seed) for length in sorted(lengths, reverse=True) for one in some]
 
 
 def _all(data: Path | None) -> list[Asked]:

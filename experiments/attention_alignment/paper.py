@@ -38,6 +38,20 @@ TABLE_3: dict[tuple[str, str], tuple[float | str, ...]] = {
     ("T5-XXL-LM", "log"): (27.1, 36.1, 33.9, 246, 43.8),
 }
 
+# Table 8: temperatures of language modelling at the lengths of Table 3; the log law's do not depend on the model
+TABLE_8: dict[tuple[str, str], tuple[float, ...]] = {
+    ("T5-Large-LM", "pmax"): (0.9, 0.85, 0.8, 0.75, 0.7),
+    ("T5-Large-LM", "entropy"): (0.8, 0.7, 0.6, 0.5, 0.5),
+    ("T5-XL-LM", "pmax"): (0.9, 0.85, 0.75, 0.7, 0.6),
+    ("T5-XL-LM", "entropy"): (0.85, 0.7, 0.55, 0.5, 0.5),
+    ("T5-XXL-LM", "pmax"): (0.9, 0.85, 0.65, 0.55, 0.5),
+    ("T5-XXL-LM", "entropy"): (0.85, 0.7, 0.7, 0.55, 0.5),
+    ("any", "log"): (0.9, 0.82, 0.75, 0.69, 0.65),
+}
+
+# Table 7: largest entry of the sorted, averaged logits of Flan-T5-XL's first layer, (512 tokens, 15k tokens)
+TABLE_7: Row = {"topic": (8.61, 8.8), "line": (8.71, 8.97), "passkey": (8.75, 8.85)}
+
 # Table 4: percent right, (model, method) by task and size; none, P_max-aligned, entropy-aligned, the log law
 TABLE_4: dict[tuple[str, str], Row] = {
     ("Flan-T5-Large", "none"): {

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from experiments.attention_alignment.contenders import NAMES as METHODS
 from experiments.attention_alignment.material import NAMES, RUNS
+from lengthwise.errors import BadInput
 from lengthwise.records import Cell, CellKey, Record, read_lines, summarise
+from lengthwise.records.config import Config
 from lengthwise.records.directory import CONFIG, RECORDS, read_config
 
 
@@ -34,7 +36,9 @@ class Results:
 
     @property
     def tasks(self) -> list[str]:
-        return [name for name in NAMES if any(cell.task == name and not cell.data for cell in self.cells)]
+        """In the order of importance, others last."""
+        found = dict.fromkeys(cell.task for cell in self.cells if not cell.data)
+        return [*(name for name in NAMES if name in found), *(name for name in found if name not in NAMES)]
 
     @property
     def lengths(self) -> list[int]:
@@ -63,22 +67,36 @@ class Results:
         }
 
 
-def read_results(folder: Path, train_length: int) -> Results:
+# Run directories of one experiment, and what their tasks are called in our tables, where that differs
+Runs = Mapping[str, Mapping[str, str]]
+
+
+def read_results(folder: Path, train_length: int, runs: Runs = RUNS) -> Results:
     records: list[Record] = []
-    for run, names in RUNS.items():
+    for run, names in runs.items():
         found = read_lines(folder / run / RECORDS, Record)
         records += [replace(record, task=names.get(record.task, record.task)) for record in found]
     return Results(records, train_length)
 
 
-def made_with(folder: Path) -> dict[str, str]:
+def made_with(folder: Path, runs: Runs = RUNS) -> dict[str, str]:
     """With what the first of the run directories was made: its records tell of that machine, not of this one."""
-    configs = [folder / run / CONFIG for run in RUNS]
-    return next((dict(read_config(path)["made_with"]) for path in configs if path.exists()), {})
+    return next((dict(config["made_with"]) for config in _configs(folder, runs).values()), {})
 
 
-def materials(folder: Path) -> dict[str, str]:
+def materials(folder: Path, runs: Runs = RUNS) -> dict[str, str]:
     """What the samples of each task are made of, as the run directories tell."""
-    configs = {run: folder / run / CONFIG for run in RUNS}
-    found = {run: read_config(path).get("tasks", {}) for run, path in configs.items() if path.exists()}
-    return {RUNS[run].get(task, task): str(material) for run, tasks in found.items() for task, material in tasks.items()}
+    found = {run: config.get("tasks", {}) for run, config in _configs(folder, runs).items()}
+    return {runs[run].get(task, task): str(material) for run, tasks in found.items() for task, material in tasks.items()}
+
+
+def trained_on(folder: Path, runs: Runs) -> int:
+    """The training length that the run directories were begun with."""
+    for config in _configs(folder, runs).values():
+        return int(config["settings"]["train_length"])
+    raise BadInput(f"{folder} holds no run directory of this experiment yet; run the script that measures it first")
+
+
+def _configs(folder: Path, runs: Runs) -> dict[str, Config]:
+    paths = {run: folder / run / CONFIG for run in runs}
+    return {run: read_config(path) for run, path in paths.items() if path.exists()}

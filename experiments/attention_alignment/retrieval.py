@@ -10,7 +10,6 @@ run directories.
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from typing import Any
 
 import lengthwise as lw
 from experiments.attention_alignment import material
-from experiments.attention_alignment.arguments import Call, given, parser_of
+from experiments.attention_alignment.arguments import ByLength, Sharing, by_length, given, parser_of, sharing
 from experiments.attention_alignment.contenders import calibrated_once, contenders, left_out, stages, temperatures
 from experiments.attention_alignment.facts import facts_of
 from experiments.attention_alignment.material import Asked, made_once
@@ -35,14 +34,10 @@ from lengthwise.records import CellKey
 
 
 @dataclass(frozen=True)
-class Options(Call):
+class Options(ByLength, Sharing):
     """What was asked for, and how to go about it."""
 
     longeval: tuple[Path, ...] = ()  # official files
-    batch_tokens: int | None = None
-    minutes: float = math.inf  # of this process
-    prepare: bool = False  # make the samples and stop
-    page: bool = False  # measure nothing, write the page of what there is
 
 
 @dataclass(frozen=True)
@@ -61,7 +56,7 @@ class Run:
         return [name for stage in stages(self.options.methods) for name in stage]
 
     def contenders(self, names: Sequence[str]) -> dict[str, object]:
-        return contenders(names, self.options.lengths, self.train_length, self.options.out)
+        return contenders(names, self.options.solved_at, self.train_length, self.options.out)
 
 
 def retrieval(options: Options) -> Results:
@@ -89,7 +84,7 @@ def _measure(run: Run) -> None:
     share_out(made_once(run.asked, run.tokenizer, options.lengths, options.samples, options.seed, options.out / "samples"))
     if options.prepare:
         return
-    share_out(calibrated_once(run.model, run.tokenizer, run.methods, options.lengths, run.train_length, options.out))
+    share_out(calibrated_once(run.model, run.tokenizer, run.methods, options.solved_at, run.train_length, options.out))
     for stage in stages(options.methods):
         if methods := run.contenders(stage):
             _evaluate(run, methods)
@@ -131,14 +126,10 @@ def _missing(run: Run, results: Results) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = parser_of(__doc__)
+    parser = sharing(by_length(parser_of(__doc__)))
     parser.add_argument(
         "--longeval", type=Path, nargs="+", action="extend", default=[], help="official files, scored as they are"
     )
-    parser.add_argument("--batch-tokens", type=int, help="tokens of one batch; by default what suits the device")
-    parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so long; the next call goes on")
-    parser.add_argument("--prepare", action="store_true", help="make the samples and stop")
-    parser.add_argument("--page", action="store_true", help="measure nothing, write the page of what there is")
     return exit_status(lambda: retrieval(Options(**given(parser, arguments))))
 
 

@@ -87,3 +87,26 @@ def test_a_prompt_never_has_more_tokens_than_asked_for(pieces: Any) -> None:
 def test_a_length_without_room_is_refused() -> None:
     with pytest.raises(BadInput, match="a prompt of 3 tokens has no room for the question, which takes 6"):
         filled(TOKENIZER, 3, itertools.repeat("x"), lambda kept: "ask: " + "".join(kept))
+
+
+def test_few_whole_prompts_are_counted_however_uneven_the_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a length of 15,000 tokens each count costs as much as making the prompt should."""
+    from lengthwise.tasks import code
+
+    counted = 0
+
+    def count(tokenizer: Any, text: str) -> int:
+        nonlocal counted
+        counted += 1
+        return len(text)
+
+    monkeypatch.setattr(code, "token_count", count)
+    randomness = random.Random(0)
+    for length in (400, 5000, 20000):
+        lines = ["x" * randomness.choice([0, 0, 3, 30, 200]) for _ in range(5000)]
+        counted = 0
+        kept = filled(None, length, iter(lines), "\n".join)
+        assert counted <= 16
+        # One letter more would be one too many, unless only the line break is left
+        assert length - 1 <= len("\n".join(kept)) <= length
+        assert kept[:-1] == lines[: len(kept) - 1]

@@ -1,0 +1,98 @@
+"""What every token of every continuation cost, by method and length: measured, or computed from what was.
+
+truncate at any length beyond       = none at the training length: the same case, read from its end
+hedge-X at a length beyond          = X there, mixed by Bayes with that (lengthwise/hedge.py)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from experiments.attention_alignment.contenders import HEDGED, behind
+from experiments.common.together import Once, share_out
+from experiments.rope_methods.cells import Cell, read_cells, read_nll
+from lengthwise.errors import BadInput
+from lengthwise.files import write_whole
+from lengthwise.hedge import mixed_nll
+from lengthwise.records.config import check_same
+from lengthwise.sweep.contenders import TRUNCATE
+
+FOLDER = "language_modelling"
+CONFIG = "config.json"
+PLAIN = "none"
+
+
+def measured_as(names: Sequence[str]) -> list[str]:
+    """The methods that must be measured for those named."""
+    computed = [name for name in names if name in HEDGED or name == TRUNCATE]
+    found = [PLAIN] if computed else []
+    return list(dict.fromkeys([*found, *(behind(name) for name in names if name != TRUNCATE)]))
+
+
+def begun(out: Path, config: dict[str, Any]) -> None:
+    """Notes what the likelihoods of a folder depend on, or refuses to mix others with them."""
+    folder = out / FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / CONFIG
+    share_out([Once(folder / ".claim-config", file.exists, lambda: write_whole(file, json.dumps(config, indent=1) + "\n"))])
+    check_same(_config(out), config, folder)
+
+
+@dataclass(frozen=True)
+class Likelihoods:
+    """Of one folder, as far as they have been measured."""
+
+    out: Path
+    cells: dict[tuple[str, int], Cell]  # by method and length, as measured
+    train_length: int
+    made_with: dict[str, str]
+
+    @classmethod
+    def read(cls, out: Path) -> Likelihoods:
+        config = _config(out)
+        cells = {cell.key: cell for cell in read_cells(out / FOLDER)}
+        return cls(out, cells, int(config["settings"]["train_length"]), dict(config["made_with"]))
+
+    @property
+    def lengths(self) -> list[int]:
+        return sorted({length for _, length in self.cells})
+
+    def nll(self, method: str, length: int) -> Tensor | None:  # [cases, continuation]
+        """None where it has not been measured."""
+        if method == TRUNCATE:
+            return self._of(PLAIN, min(length, self.train_length))
+        if method not in HEDGED or length <= self.train_length:
+            return self._of(behind(method), length)
+        whole, end = self._of(behind(method), length), self._of(PLAIN, self.train_length)
+        return None if whole is None or end is None else mixed_nll(whole, end)
+
+    def _of(self, method: str, length: int) -> Tensor | None:
+        cell = self.cells.get((method, length))
+        if cell is None:
+            return None
+        if cell.nll not in self._read:
+            self._read[cell.nll] = torch.from_numpy(read_nll(self.out / FOLDER, cell))
+        return self._read[cell.nll]
+
+    @cached_property
+    def _read(self) -> dict[str, Tensor]:
+        return {}
+
+
+def _config(out: Path) -> dict[str, Any]:
+    path = out / FOLDER / CONFIG
+    try:
+        config = json.loads(path.read_text())
+        if not all(isinstance(config[key], dict) for key in ("model", "settings", "made_with")):
+            raise TypeError
+    except (OSError, ValueError, KeyError, TypeError):
+        raise BadInput(f"{path} does not say what was measured; give another --out") from None
+    return dict(config)
