@@ -65,6 +65,12 @@ def test_a_method_is_applied_beyond_its_training_length_only() -> None:
     assert torch.allclose(token_nll(model, ids, method="log", train_length=80), plain, atol=1e-6)
 
 
+def test_a_model_that_has_diverged_is_told_by_its_likelihoods() -> None:
+    model = make("llama")
+    model.lm_head.weight.data[:] = torch.nan
+    assert bool(token_nll(model, tokens(20)).isnan().all())
+
+
 @pytest.mark.parametrize("window", [1, 7, TRAIN_LENGTH])
 def test_reencoding_equals_a_loop_over_tokens(window: int) -> None:
     model, ids = make("llama"), tokens(50, batch=2)

@@ -112,6 +112,22 @@ def test_every_adjustment_learns_and_leaves_a_model_that_loads(
     assert kept["shifted_sparse"] == (adjustment == "longqlora")
 
 
+def test_callbacks_go_along_and_change_nothing(
+    whole: Callable[[str], lw.Trained], model: Path, text: Path, tmp_path: Path
+) -> None:
+    seen: dict[int, torch.Tensor] = {}
+
+    class Watching(tf.TrainerCallback):  # type: ignore[misc]
+        def on_step_end(self, args: Any, state: Any, control: Any, model: Any, **_: Any) -> None:
+            seen[state.global_step] = model.lm_head.weight.detach().clone()
+
+    trained = lw.train(str(model), tmp_path / "run", data=[str(text)], callbacks=[Watching()], **SMALL)
+    assert list(seen) == [1, 2, 3, 4, 5]
+    assert trained.losses == whole("none").losses
+    assert torch.equal(seen[5], load(trained.model, device="cpu")[0].lm_head.weight)
+    assert not torch.equal(seen[4], seen[5])
+
+
 def test_the_merged_model_is_the_base_with_the_adapter(whole: Callable[[str], lw.Trained], model: Path) -> None:
     from peft import PeftModel
 

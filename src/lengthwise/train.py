@@ -11,7 +11,7 @@ train` spreads the rows of a step over processes.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -67,12 +67,13 @@ class Run:
         return spec if self.methods.learnt is None else spec_with(spec, self.directory.learnt)
 
 
-def train(model: str, out: str | Path, *, show_progress: bool = True, **options: Any) -> Trained:
-    """Train and save; `options` are the fields of training/settings.py."""
-    return train_with(settings_of({"model": model, "out": str(out), **options}), show_progress=show_progress)
+def train(model: str, out: str | Path, *, show_progress: bool = True, callbacks: Sequence[Any] = (), **options: Any) -> Trained:
+    """Train and save; `options` are the fields of training/settings.py, `callbacks` transformers' TrainerCallbacks."""
+    settings = settings_of({"model": model, "out": str(out), **options})
+    return train_with(settings, show_progress=show_progress, callbacks=callbacks)
 
 
-def train_with(settings: Settings, *, show_progress: bool = True) -> Trained:
+def train_with(settings: Settings, *, show_progress: bool = True, callbacks: Sequence[Any] = ()) -> Trained:
     for package in ("accelerate", "peft"):
         if importlib.util.find_spec(package) is None:
             raise BadInput(f"training needs the package {package}; pip install 'lengthwise[train]'")
@@ -83,7 +84,7 @@ def train_with(settings: Settings, *, show_progress: bool = True) -> Trained:
             ours = stack.enter_context(claim(run.directory.path / CLAIM))
             require(ours, f"another process is training in {settings.out}; wait for it, or give another --out")
         if not run.directory.method.exists():
-            _trained(run, rows, show_progress and run.arguments.process_index == 0)
+            _trained(run, rows, show_progress and run.arguments.process_index == 0, callbacks)
     return Trained(str(run.directory.model), run.directory.method.read_text().strip(), run.directory.read_losses())
 
 
@@ -146,7 +147,7 @@ def _config(run: Run, rows: Tensor) -> dict[str, Any]:
     }
 
 
-def _trained(run: Run, rows: Tensor, shown: bool) -> None:
+def _trained(run: Run, rows: Tensor, shown: bool, callbacks: Sequence[Any]) -> None:
     from lengthwise.output_alignment.trainer import MisalignmentTrainer
 
     settings, directory = run.settings, run.directory
@@ -160,6 +161,7 @@ def _trained(run: Run, rows: Tensor, shown: bool) -> None:
         model=model,
         args=run.arguments,
         train_dataset=Rows(rows),
+        callbacks=list(callbacks),
         train_length=settings.train_length or 0,
         alpha=settings.alpha,
         sampling=settings.sampling,
