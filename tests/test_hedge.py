@@ -112,7 +112,7 @@ def test_scores_of_an_answer_are_its_probability_under_the_mixture(family: str, 
             **options,
         )
         answer = out.sequences[:, -NEW:]
-        whole, end = (_log_probabilities(model, given, answer) for given in (ids, _ends(model, ids)))
+        whole, end = (_log_probabilities(model, read, answer) for read in (ids, _ends(model, ids)))
     wanted = torch.logaddexp(whole.sum(1), end.sum(1)) - math.log(2)
     if beams > 1:
         found = out.sequences_scores
@@ -127,10 +127,10 @@ def test_greedy_takes_the_likeliest_token_of_the_mixture(tokenizer: ByT5Tokenize
     told = torch.zeros(1, 0, dtype=torch.long)
     for _ in range(NEW):
         spread = []
-        for given in (ids, ids[:, -TRAIN_LENGTH:]):
+        for read in (ids, ids[:, -TRAIN_LENGTH:]):
             start = torch.cat([torch.zeros(1, 1, dtype=torch.long), told], 1)
             with torch.no_grad():
-                spread.append(model(input_ids=given, decoder_input_ids=start).logits.log_softmax(-1))
+                spread.append(model(input_ids=read, decoder_input_ids=start).logits.log_softmax(-1))
         so_far = [one[0, :-1].gather(-1, told[0, :, None]).sum() for one in spread]
         mixture = torch.logaddexp(so_far[0] + spread[0][0, -1], so_far[1] + spread[1][0, -1])
         # T5's generation never begins with the end here: the test asks for NEW tokens
