@@ -8,7 +8,7 @@ import multiprocessing
 import os
 import random
 import time
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +107,24 @@ def test_a_reader_leaves_a_torn_line_alone(tmp_path: Path) -> None:
     assert len(read_lines(path, Record)) == 1
     assert path.read_bytes() == torn
     assert read_lines(tmp_path / "none.jsonl", Record) == []
+
+
+def test_a_field_with_a_default_may_be_missing_from_older_lines(tmp_path: Path) -> None:
+    @dataclass(frozen=True)
+    class Later:
+        name: str
+        mood: str = "calm"
+
+        @property
+        def key(self) -> str:
+            return self.name
+
+    path = tmp_path / "lines.jsonl"
+    path.write_text('{"name": "a"}\n{"name": "b", "mood": "wild"}\n')
+    assert read_lines(path, Later) == [Later("a"), Later("b", "wild")]
+    path.write_text('{"mood": "wild"}\n')
+    with pytest.raises(BadInput, match="it has no 'name'"):
+        read_lines(path, Later)
 
 
 @pytest.mark.parametrize(

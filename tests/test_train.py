@@ -277,6 +277,7 @@ def test_the_command_prints_the_ends_of_the_curve(
     ("flags", "message"),
     [
         (("--alpha", -1), "alpha must be a number from 0 on, not -1.0; the paper takes 0.1 to 0.3"),
+        (("--compare", "l2"), "compare must be one of sce, kl, not 'l2'"),
         (("--adjustment", "clexx"), "no method 'clexx' in 'clexx'; did you mean 'clex'?"),
         (("--adjustment", "yarn"), "method 'yarn' needs factor; write yarn:factor=..."),
         (("--train-length", 3000), "the text has 4001 tokens, and one row takes 4500; give more text"),
@@ -326,6 +327,7 @@ def test_a_directory_of_another_run_is_left_as_it_is(
     for flags, message in (
         (["--alpha", 0.3, "--data", text], f"{out} was begun with another alpha: 0.1 then, 0.3 now; give another --out"),
         (["--adjustment", "eabf", "--data", text], f"{out} was begun with another adjustment: none then, eabf now"),
+        (["--compare", "kl", "--data", text], f"{out} was begun with another compare: sce then, kl now"),
         (["--data", other], f"{out} was begun with other text or another tokenizer; give another --out"),
     ):
         said = lengthwise("train", model, *same, *flags)

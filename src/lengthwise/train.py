@@ -166,6 +166,7 @@ def _trained(run: Run, rows: Tensor, shown: bool, callbacks: Sequence[Any]) -> N
         alpha=settings.alpha,
         sampling=settings.sampling,
         overlap=settings.overlap,
+        compare=settings.compare,
     )
     with _watched(trainer, run, checkpoint, shown), extend(model, run.methods.installed):
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))

@@ -49,6 +49,36 @@ def test_the_loss_is_a_loop_over_tokens(name: str, overlap: str, least: int, ext
     assert loss == pytest.approx(by_hand(model, rows, rows, extra, 0.3, least), rel=1e-9)
 
 
+def directly(model: Any, ids: torch.Tensor, extra: int, alpha: float) -> torch.Tensor:
+    """L* by the symmetric KL, left to autograd: two forwards, and KL as torch has it, both ways."""
+    one, other = (model(input_ids=ids[:, start : start + L]).logits.log_softmax(-1) for start in (0, extra))
+    crossed = [
+        torch.nn.functional.cross_entropy(reading[:, :-1].flatten(0, 1), ids[:, start + 1 : start + L].flatten())
+        for reading, start in ((one, 0), (other, extra))
+    ]
+    one, other = one[:, extra:].flatten(0, 1), other[:, : L - extra].flatten(0, 1)
+    apart = sum(
+        torch.nn.functional.kl_div(a, b, log_target=True, reduction="batchmean") for a, b in ((one, other), (other, one))
+    )
+    return sum(crossed) / 2 + alpha * apart
+
+
+@pytest.mark.parametrize("extra", [1, 4, L // 2])
+def test_compared_by_kl_the_loss_and_every_gradient_are_autograds(extra: int) -> None:
+    model, ids = make("llama").double(), tokens(L + L // 2, batch=3)
+    # Surer of some words than of others, or there is nothing to compare
+    model.lm_head.weight.data *= 20
+    loss = regularised_loss(model, {"input_ids": ids}, Regulariser(L, alpha=3.0, compare="kl"), extra)
+    expected, plain = (directly(model, ids, extra, alpha) for alpha in (3.0, 0.0))
+    assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-12)
+    assert float(expected.detach()) > 1.01 * float(plain.detach())
+    weights = list(model.parameters())
+    for name, found, wanted in zip(
+        dict(model.named_parameters()), *(torch.autograd.grad(one, weights) for one in (loss, expected)), strict=True
+    ):
+        assert torch.allclose(found, wanted, rtol=1e-8, atol=1e-12), name
+
+
 def test_padding_and_labels_that_are_no_targets_count_nowhere() -> None:
     model, ids = make("llama").double(), tokens(L + 3, batch=2)
     mask, labels = torch.ones_like(ids), ids.clone()
@@ -108,6 +138,7 @@ def test_rows_hold_both_readings_for_any_e_of_the_range() -> None:
         (lambda: Regulariser(16, alpha=math.nan), "not nan"),
         (lambda: Regulariser(16, sampling="1..L", overlap="half"), "no position in common"),
         (lambda: Regulariser(1), "no e in 1..L/2"),
+        (lambda: Regulariser(16, compare="KL"), "compare must be one of sce, kl, not 'KL'"),
         (lambda: TwoReadings.of({"input_ids": tokens(17)}, Regulariser(16).views(2)), "17 tokens are too short .* at least 18"),
         (
             lambda: TwoReadings.of({"input_ids": tokens(18), "position_ids": tokens(18)}, Regulariser(16).views(2)),

@@ -61,6 +61,25 @@ def test_accumulated_parts_give_the_loss_of_the_whole(whole: dict[str, Any], tmp
     assert_same(found(trainer), whole)
 
 
+def test_compared_by_kl_parts_give_the_loss_of_the_whole_too(whole: dict[str, Any], tmp_path: Path) -> None:
+    runs = []
+    for batch, parts in ((8, 1), (4, 2)):
+        options = {"per_device_train_batch_size": batch, "gradient_accumulation_steps": parts}
+        trainer = trainer_of(tmp_path, compare="kl", alpha=3.0, **options)
+        trainer.train()
+        runs.append(found(trainer))
+    assert_same(runs[1], runs[0])
+    # Rows and weights before the first step are the same, and L_SCE is the larger by two entropies
+    assert runs[0]["cross_entropy"][0] == whole["cross_entropy"][0]
+    assert 0 < runs[0]["misalignment"][0] < whole["misalignment"][0]
+    batch = next(iter(trainer_of(tmp_path).get_train_dataloader()))
+    with torch.no_grad():
+        by_function = regularised_loss(
+            decided(), batch, Regulariser(LENGTH, 3.0, compare="kl"), drawn_extra("1..L/2", LENGTH, 7, 0)
+        )
+    assert runs[0]["loss"][0] == pytest.approx(float(by_function), rel=1e-5)
+
+
 def test_two_processes_give_the_loss_of_one(whole: dict[str, Any], tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.output_alignment.training", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=Path(__file__).parents[2])
@@ -128,13 +147,15 @@ def test_one_e_a_step_moves_with_the_steps_and_the_seed(tmp_path: Path, monkeypa
     assert read == [drawn_extra("1..L/2", LENGTH, 11, step) for step in range(STEPS) for _ in range(4)]
 
 
-def test_evaluation_is_the_plain_function_at_the_middle_of_the_range(tmp_path: Path) -> None:
+@pytest.mark.parametrize("compare", ["sce", "kl"])
+def test_evaluation_is_the_plain_function_at_the_middle_of_the_range(tmp_path: Path, compare: str) -> None:
     data = [{"input_ids": one["input_ids"]} for one in rows(4)]
-    trainer = trainer_of(tmp_path, eval_dataset=data, per_device_eval_batch_size=2)
+    trainer = trainer_of(tmp_path, eval_dataset=data, per_device_eval_batch_size=2, compare=compare)
     model = decided()
     with torch.no_grad():
         batch = {"input_ids": torch.tensor([one["input_ids"] for one in data])}
-        expected = float(regularised_loss(model, batch, Regulariser(LENGTH, 0.3), (1 + LENGTH // 2) // 2))
+        regulariser = Regulariser(LENGTH, 0.3, compare=compare)
+        expected = float(regularised_loss(model, batch, regulariser, (1 + LENGTH // 2) // 2))
     assert trainer.evaluate()["eval_loss"] == pytest.approx(expected, rel=1e-5)
 
 
@@ -161,6 +182,7 @@ def test_training_without_accelerate_says_what_to_install(monkeypatch: pytest.Mo
     ("options", "message"),
     [
         ({"alpha": -1}, "alpha must be a number from 0 on, not -1"),
+        ({"compare": "js"}, "compare must be one of sce, kl, not 'js'"),
         ({"train_length": 18}, "rows of 24 tokens are too short: training at length 18 .* give rows of 27 tokens"),
         ({"label_smoothing_factor": 0.1}, "its own loss; leave compute_loss_func and label_smoothing_factor out"),
         ({"model": "t5"}, "T5ForConditionalGeneration reads its input with an encoder"),

@@ -23,6 +23,7 @@ import lengthwise as lw
 from tests.conftest import make, tokens
 
 LENGTH, STEPS, ROWS = 16, 3, 24
+OWN = ("train_length", "alpha", "sampling", "overlap", "compare", "eval_dataset")
 
 
 def decided() -> Any:
@@ -41,7 +42,7 @@ def rows(count: int = ROWS) -> list[dict[str, Any]]:
 
 def trainer_of(folder: Path, *, model: Any = None, trainer: Any = None, callbacks: Any = None, **options: Any) -> Any:
     """Options of MisalignmentTrainer and of TrainingArguments, over what suits a few steps on a CPU."""
-    own = {key: options.pop(key) for key in ("train_length", "alpha", "sampling", "overlap", "eval_dataset") if key in options}
+    own = {key: options.pop(key) for key in OWN if key in options}
     arguments: dict[str, Any] = {
         "output_dir": str(folder),
         "per_device_train_batch_size": 8,

@@ -37,6 +37,14 @@ def test_the_same_run_agrees_and_another_is_refused(tmp_path: Path) -> None:
     assert (directory.path / "config.json").read_bytes() == kept
 
 
+def test_a_run_begun_before_a_setting_was_there_had_its_only_value(tmp_path: Path) -> None:
+    directory = Directory(tmp_path / "run")
+    directory.agree(CONFIG)
+    directory.agree({**CONFIG, "settings": {**CONFIG["settings"], "compare": "sce"}})
+    with pytest.raises(BadInput, match="was begun with another compare: sce then, kl now; give another --out, or compare sce"):
+        directory.agree({**CONFIG, "settings": {**CONFIG["settings"], "compare": "kl"}})
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [

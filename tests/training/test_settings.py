@@ -17,10 +17,12 @@ def test_yaml_values_become_what_the_fields_are(tmp_path: Path) -> None:
     file = tmp_path / "settings.yaml"
     # YAML 1.1 reads 2e-5 as a word
     file.write_text(
-        "model: m\nout: o\ndata: a.txt\nlearning-rate: 2e-5\nsteps: 7\nalpha: 1\nshifted_sparse: true\nlora_rank: null\n"
+        "model: m\nout: o\ndata: a.txt\nlearning-rate: 2e-5\nsteps: 7\nalpha: 1\ncompare: kl\nshifted_sparse: true\n"
+        "lora_rank: null\n"
     )
     found = settings_of(read_yaml(file))
-    expected = Settings(model="m", out="o", data=("a.txt",), learning_rate=2e-5, steps=7, alpha=1.0, shifted_sparse=True)
+    given: dict[str, Any] = {"learning_rate": 2e-5, "steps": 7, "alpha": 1.0, "compare": "kl", "shifted_sparse": True}
+    expected = Settings(model="m", out="o", data=("a.txt",), **given)
     assert found == expected
     assert isinstance(found.alpha, float)
 
@@ -44,6 +46,7 @@ def test_yaml_values_become_what_the_fields_are(tmp_path: Path) -> None:
         ({"dtype": "float16"}, "--dtype must be one of float32, bfloat16, not 'float16'"),
         ({"device": "tpu"}, "--device must be cpu or cuda, not 'tpu'"),
         ({"sampling": "2..L"}, r"sampling must be one of 1\.\.L/2, .* not '2\.\.L'"),
+        ({"compare": "cosine"}, "compare must be one of sce, kl, not 'cosine'"),
         ({"train_length": 0}, "at length 0 there is no e"),
         ({"dataset": "d"}, "and not both"),
         ({"learningrate": 1}, "training has no setting 'learningrate'; did you mean learning_rate?"),

@@ -25,6 +25,9 @@ def train(
         str | None, typer.Option(help="1..L/2, 1..L/4, L/4..L/2 or 1..L: how far apart readings start.")
     ] = None,
     overlap: Annotated[str | None, typer.Option(help="whole or half: which positions of both readings count.")] = None,
+    compare: Annotated[
+        str | None, typer.Option(help="sce or kl: by cross-entropy, as the paper, or by the symmetric KL. [sce]")
+    ] = None,
     data: Annotated[list[str] | None, typer.Option(help="Text file, one document.")] = None,
     dataset: Annotated[str | None, typer.Option(help="Hub dataset, directory or file for the package datasets.")] = None,
     dataset_config: Annotated[str | None, typer.Option(help="Configuration of the dataset.")] = None,

@@ -4,7 +4,8 @@
 
 Both readings of a row (views.py) give cross-entropies; L_train is the mean of all of them, L_misalign the mean L_SCE over their
 overlap. The two readings run as one batch of twice the rows, which costs what two forwards cost and suits wrappers that expect
-one forward a step. The paper finds alpha from 0.1 to 0.3 best; 1.0 and an e of up to L break training (Tables 4, 5).
+one forward a step. The paper finds alpha from 0.1 to 0.3 best; 1.0 and an e of up to L break training (Tables 4, 5). Not in the
+paper: with `compare` kl the mean symmetric KL takes the place of L_misalign.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from lengthwise.errors import BadInput, require
-from lengthwise.output_alignment.fused import IGNORED, weighted_sums
+from lengthwise.output_alignment.fused import COMPARISONS, IGNORED, SCE, weighted_sums
 from lengthwise.output_alignment.views import Views, drawn_extra, extra_range
 
 READ = ("input_ids", "attention_mask", "labels")
@@ -31,10 +32,13 @@ class Regulariser:
     alpha: float = 0.1
     sampling: str = "1..L/2"  # where e comes from, a range of Table 5
     overlap: str = "whole"  # which positions count: views.py
+    compare: str = SCE  # what the readings are compared by: sce, or kl, which leaves their entropies out
 
     def __post_init__(self) -> None:
         possible = math.isfinite(self.alpha) and self.alpha >= 0
         require(possible, f"alpha must be a number from 0 on, not {self.alpha}; the paper takes 0.1 to 0.3")
+        known = self.compare in COMPARISONS
+        require(known, f"compare must be one of {', '.join(COMPARISONS)}, not {self.compare!r}")
         self.views(self.largest)
 
     @property
@@ -89,19 +93,19 @@ class TwoReadings:
         """Targets of both readings, and positions of the overlap."""
         return torch.stack([(self.targets != IGNORED).sum(), self.counted.sum()])
 
-    def loss(self, logits: Tensor, alpha: float, counts: Tensor) -> tuple[Tensor, Tensor]:
+    def loss(self, logits: Tensor, alpha: float, counts: Tensor, compare: str = SCE) -> tuple[Tensor, Tensor]:
         """L*, and without their gradients the two means it is made of; `counts` is what they are means over."""
         counts = counts.clamp_min(1)
         kind = torch.promote_types(logits.dtype, torch.float32)
         weights = torch.tensor([1.0, alpha], dtype=kind, device=counts.device) / counts
-        loss, sums = weighted_sums(logits, self.targets, self.counted, self.views, weights)
+        loss, sums = weighted_sums(logits, self.targets, self.counted, self.views, weights, compare)
         return loss, sums / counts
 
 
 def regularised_loss(model: nn.Module, batch: Mapping[str, Tensor], regulariser: Regulariser, extra: int) -> Tensor:
     """L* of a batch of rows (input_ids; attention_mask and labels where there are some) under a causal language model."""
     readings = TwoReadings.of(batch, regulariser.views(extra))
-    loss, _ = readings.loss(model(**readings.inputs).logits, regulariser.alpha, readings.counts)
+    loss, _ = readings.loss(model(**readings.inputs).logits, regulariser.alpha, readings.counts, regulariser.compare)
     return loss
 
 

@@ -6,7 +6,8 @@
 Rows hold at least L + the largest e tokens (`trainer.regulariser.tokens`). A step's loss is the mean over all targets and all
 overlaps of its whole batch, accumulated parts and processes together, so it does not depend on how the batch is split. e is
 drawn once a step, from the seed and the step's number: every process draws the same, and so does a run killed and resumed.
-Logs carry `cross_entropy` and `misalignment` beside the loss. Evaluation takes the middle of e's range, so that it compares.
+Logs carry `cross_entropy` and `misalignment`, the mean L_SCE or KL, beside the loss. Evaluation takes the middle of e's range,
+so that it compares.
 """
 
 from __future__ import annotations
@@ -35,10 +36,11 @@ class MisalignmentTrainer(Trainer):  # type: ignore[misc]
         alpha: float = 0.1,
         sampling: str = "1..L/2",
         overlap: str = "whole",
+        compare: str = "sce",
         **kwargs: Any,
     ) -> None:
-        """`train_length` is L, `sampling` a range of Table 5, `overlap` whole or half; all else is Trainer's."""
-        self.regulariser = Regulariser(train_length, alpha, sampling, overlap)
+        """`train_length`, which is L, and all down to `compare` are Regulariser's; all else is Trainer's."""
+        self.regulariser = Regulariser(train_length, alpha, sampling, overlap, compare)
         super().__init__(*args, **kwargs)
         if self.compute_loss_func is not None or self.label_smoother is not None:
             raise BadInput("MisalignmentTrainer has its own loss; leave compute_loss_func and label_smoothing_factor out")
@@ -68,7 +70,7 @@ class MisalignmentTrainer(Trainer):  # type: ignore[misc]
             raise BadInput("MisalignmentTrainer's loss is a share of a whole step's; call train() or evaluate()")
         readings = self._readings(inputs, self._views)
         outputs = model(**readings.inputs)
-        loss, means = readings.loss(outputs.logits, self.regulariser.alpha, num_items_in_batch)
+        loss, means = self._loss(readings, outputs.logits, num_items_in_batch)
         self._means = self._means.to(means.device) + means
         # Gradients are averaged over processes, where these shares have to add up
         loss = loss * self.accelerator.num_processes
@@ -80,7 +82,7 @@ class MisalignmentTrainer(Trainer):  # type: ignore[misc]
         low, high = extra_range(self.regulariser.sampling, self.regulariser.train_length)
         readings = self._readings(self._prepare_inputs(inputs), self.regulariser.views((low + high) // 2))
         with torch.no_grad(), self.compute_loss_context_manager():
-            loss, _ = readings.loss(model(**readings.inputs).logits, self.regulariser.alpha, readings.counts)
+            loss, _ = self._loss(readings, model(**readings.inputs).logits, readings.counts)
         return loss, None, None
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
@@ -96,6 +98,9 @@ class MisalignmentTrainer(Trainer):  # type: ignore[misc]
     @property
     def _seed(self) -> int:
         return int(self.args.seed if self.args.data_seed is None else self.args.data_seed)
+
+    def _loss(self, readings: TwoReadings, logits: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+        return readings.loss(logits, self.regulariser.alpha, counts, self.regulariser.compare)
 
     def _readings(self, batch: dict[str, Any], views: Views) -> TwoReadings:
         tokens, needed = batch["input_ids"].shape[1], self.regulariser.tokens

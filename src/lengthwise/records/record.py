@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any, NamedTuple, TypeVar
 
 Line = TypeVar("Line")
@@ -65,11 +65,11 @@ def to_json(line: Any) -> dict[str, Any]:
 
 
 def from_json(kind: type[Line], document: Any) -> Line:
-    """Refuses, as a ValueError, what is not exactly such a line."""
+    """Refuses, as a ValueError, what is not exactly such a line; older ones may lack a field that has a default."""
     if not isinstance(document, dict):
         raise ValueError("it is not a JSON object")
-    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
-    if missing := [name for name in names if name not in document]:
+    names = {field.name: field.default is MISSING for field in fields(kind)}  # type: ignore[arg-type]
+    if missing := [name for name, needed in names.items() if needed and name not in document]:
         raise ValueError(f"it has no {missing[0]!r}")
     if unknown := [name for name in document if name not in names]:
         raise ValueError(f"it has an unknown key {unknown[0]!r}")

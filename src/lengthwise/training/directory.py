@@ -31,6 +31,8 @@ CLAIM = ".claim-training"
 ANOTHER = "give another --out"
 # The name is for people: the same model may stand in another directory today
 COMPARED = ("family", "layers", "heads", "key_size", "weights")
+# Settings that runs begun earlier do not name, and what they were
+SINCE = {"compare": "sce"}
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,7 @@ def _same(old: dict[str, Any], new: dict[str, Any], path: Path) -> None:
         if was != now:
             raise BadInput(f"{path} trains another model: its {key} is {was}, this model's is {now}; {ANOTHER}")
     for key, now in new["settings"].items():
-        was = old["settings"].get(key)
+        was = old["settings"].get(key, SINCE.get(key))
         if was != now:
             raise BadInput(f"{path} was begun with another {key}: {was} then, {now} now; {ANOTHER}, or {key} {was}")
     if old.get("rows") != new["rows"]:

@@ -28,6 +28,7 @@ class Settings:
     train_length: int | None = None  # L, tokens of one reading; by default the length the model was trained on
     sampling: str = "1..L/2"  # where e comes from
     overlap: str = "whole"  # which positions of both readings count
+    compare: str = "sce"  # what they are compared by: the paper's symmetric cross-entropy, or kl, the symmetric KL
     data: tuple[str, ...] = ()  # text files, one document each
     dataset: str | None = None  # instead of files: a hub dataset, a directory or a file that `datasets` reads
     dataset_config: str | None = None  # which of the dataset's configurations
@@ -62,7 +63,7 @@ class Settings:
         self.regulariser(SOME_LENGTH if self.train_length is None else self.train_length)
 
     def regulariser(self, train_length: int) -> Regulariser:
-        return Regulariser(train_length, self.alpha, self.sampling, self.overlap)
+        return Regulariser(train_length, self.alpha, self.sampling, self.overlap, self.compare)
 
 
 def settings_of(options: Mapping[str, Any]) -> Settings:
