@@ -10,12 +10,14 @@ import math
 import time
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from experiments.output_alignment.bits_configurations import TEST_LENGTH, Configuration, Curve
 from lengthwise.errors import require
@@ -111,10 +113,19 @@ class Together:
         self._answer = torch.vmap(answer)
 
     def __call__(self, tokens: Tensor, ends: Tensor) -> Tensor:  # [models, batch]
-        with warnings.catch_warnings():
-            # Attention is done model by model, which is a small part of the work
+        with warnings.catch_warnings(), kernels(self.parameters[0].device):
+            # On a CPU attention is done model by model, which is a small part of the work
             warnings.filterwarnings("ignore", message=".*batching rule.*")
             return self._answer(self._weights, self._buffers, tokens, ends)
+
+
+def kernels(device: torch.device) -> AbstractContextManager[None]:
+    """Of attention, to choose from while it lasts.
+
+    vmap hides that its tensors need gradients, and a GPU's fused kernels then keep nothing for their backward ("LSE is not
+    correctly aligned"). The one that is written out has no such choice to make, and takes all models at once.
+    """
+    return nullcontext() if device.type == "cpu" else sdpa_kernel(SDPBackend.MATH)
 
 
 def _rate(step: int, settings: Settings) -> float:

@@ -73,6 +73,11 @@ class Point:
     alpha: float
     steps: int
 
+    @property
+    def without(self) -> Point:
+        """The same with alpha 0."""
+        return Point(self.setting.without, 0.0, self.steps)
+
 
 class Outcome:
     """All results, by what they are of."""

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from experiments.output_alignment import fine_tuning_answers as answered
 from experiments.output_alignment.fine_tuning_compared import HARMS, HELPS, LONG, UNDECIDED, Mean, Outcome, Point, Ratio
 from experiments.output_alignment.fine_tuning_cost import Cost
-from experiments.output_alignment.fine_tuning_grid import ALPHAS, MODERATE, RANGES, SAMPLING, Setting, cheaper
+from experiments.output_alignment.fine_tuning_grid import ALPHAS, KL_ALPHAS, MODERATE, RANGES, SAMPLING, Setting, cheaper
 from experiments.output_alignment.fine_tuning_paper import TABLE_4, TABLE_5
 from experiments.output_alignment.fine_tuning_records import Answers, Found
+from lengthwise.output_alignment.fused import KL, SCE
 
 NONE = "none"  # is no adjustment
 ENOUGH = 2  # adjustments on which it must help
+WEIGHTS = {SCE: MODERATE, KL: KL_ALPHAS[1:]}  # alphas that the answer is of
 
 
 @dataclass(frozen=True)
@@ -25,46 +27,75 @@ class Findings:
 
     def said(self) -> list[str]:
         """Sentences, the answer first; none of what has not been measured."""
-        words = [f"**{self._answer()}**"]
-        words += [self._by_alpha(alpha, equal) for equal in (False, True) for alpha in MODERATE]
+        told = [SCE, *([KL] if any(one.compare == KL for one in self.outcome.settings) else [])]
+        words = [f"**{self._answer(compare)}**" for compare in told]
+        words += [one for one in (self._entropy(compare) for compare in told) if one]
+        words += [
+            self._by_alpha(alpha, equal, compare) for compare in told for equal in (False, True) for alpha in WEIGHTS[compare]
+        ]
         others = (self._at_twice(), self._larger(), self._loss(), self._ranges(), self._alone(), self._babilong(), self._cost())
         return [*words, *(one for one in others if one)]
 
-    def compared(self, alpha: float, equal_compute: bool, factors: Sequence[int] = LONG) -> dict[Setting, Ratio]:
+    def compared(
+        self, alpha: float, equal_compute: bool, factors: Sequence[int] = LONG, compare: str = SCE
+    ) -> dict[Setting, Ratio]:
         """With the loss against without, after the last step, of all settings that have both."""
         found = {}
-        for setting in self.outcome.settings:
+        for setting in self._settings(compare):
             steps = cheaper(self.steps) if equal_compute else self.steps
-            ratio = self.outcome.ratio(Point(setting, alpha, steps), Point(setting, 0.0, self.steps), factors)
-            if setting.sampling == SAMPLING and ratio is not None:
+            ratio = self.outcome.ratio(Point(setting, alpha, steps), Point(setting, alpha, self.steps).without, factors)
+            if ratio is not None:
                 found[setting] = ratio
         return found
 
-    def _answer(self) -> str:
-        improved = {alpha: self._helped(alpha) for alpha in MODERATE}
-        best = max(MODERATE, key=lambda alpha: len(improved[alpha]))
+    def _settings(self, compare: str) -> list[Setting]:
+        """Without those of Table 5."""
+        return [one for one in self.outcome.settings if (one.sampling, one.compare) == (SAMPLING, compare)]
+
+    def _answer(self, compare: str) -> str:
+        alphas = WEIGHTS[compare]
+        improved = {alpha: self._helped(alpha, compare) for alpha in alphas}
+        best = max(alphas, key=lambda alpha: len(improved[alpha]))
         enough = len(improved[best]) >= ENOUGH
-        told = "; ".join(f"alpha {alpha:g}: {_listed(sorted(names)) or 'none'}" for alpha, names in improved.items())
+        told = "; ".join(f"alpha {alpha:g}: {_listed(sorted(names)) or 'no adjustment'}" for alpha, names in improved.items())
+        how = "With" if compare == SCE else "Not in the paper: compared by the symmetric KL, with"
         return (
-            f"With alpha 0.1 to 0.3, long perplexity {'improves' if enough else 'does not improve'} over alpha 0 at equal "
-            f"compute on at least two adjustments. Adjustments on which it does for certain: {told}."
+            f"{how} alpha {alphas[0]:g} to {alphas[-1]:g}, long perplexity {'improves' if enough else 'does not improve'} over "
+            f"alpha 0 at equal compute on at least two adjustments. Adjustments on which it does for certain: {told}."
         )
 
-    def _helped(self, alpha: float) -> set[str]:
+    def _helped(self, alpha: float, compare: str) -> set[str]:
         """Adjustments that it helps at a length trained at, and harms at none."""
-        found = {one: ratio.verdict for one, ratio in self.compared(alpha, True).items() if one.adjustment != NONE}
+        ratios = self.compared(alpha, True, compare=compare)
+        found = {one: ratio.verdict for one, ratio in ratios.items() if one.adjustment != NONE}
         harmed = {one.adjustment for one, verdict in found.items() if verdict == HARMS}
         return {one.adjustment for one, verdict in found.items() if verdict == HELPS} - harmed
 
-    def _by_alpha(self, alpha: float, equal: bool) -> str:
-        found = self.compared(alpha, equal)
+    def _entropy(self, compare: str) -> str | None:
+        """What of L_misalign the loss takes away: how far readings are apart, or how unsure they are."""
+        parts = []
+        for alpha in WEIGHTS[compare][: 1 if compare == SCE else None]:
+            found = []
+            for setting in self._settings(compare):
+                point = Point(setting, alpha, self.steps)
+                sce, kl = (self.outcome.difference(point, point.without, name) for name in ("sce", "kl"))
+                if sce is not None and kl is not None:
+                    sure = sce.value - kl.value
+                    found.append(f"{setting.label} {sce.value:+.3f}, of which KL is {kl.value:+.4f} and entropy {sure:+.3f}")
+            if found:
+                parts.append(f"alpha {alpha:g}: {'; '.join(found)}")
+        how = "What the loss does to L_misalign = KL + H(y) + H(y')" if compare == SCE else "What KL in its place does to it"
+        return f"{how} on novels held out, change against alpha 0 in nats: {'. '.join(parts)}." if parts else None
+
+    def _by_alpha(self, alpha: float, equal: bool, compare: str) -> str:
+        found = self.compared(alpha, equal, compare=compare)
         parts = [f"{setting.label} {told(ratio)}" for setting, ratio in found.items()]
         after = f"{cheaper(self.steps)} steps against {self.steps} (equal compute)" if equal else f"{self.steps} steps both"
         tally = ", ".join(f"{word} {sum(one.verdict == word for one in found.values())}" for word in (HELPS, HARMS, UNDECIDED))
         words = (
             f"{tally} of {len(found)}. Perplexity over 2 x to 8 x of that with alpha 0: {'; '.join(parts) or 'not measured'}"
         )
-        return f"Alpha {alpha:g}, {after}: {words}."
+        return f"{'Alpha' if compare == SCE else 'By KL, alpha'} {alpha:g}, {after}: {words}."
 
     def _at_twice(self) -> str | None:
         """The length of the paper's perplexities."""
@@ -87,11 +118,11 @@ class Findings:
     def _loss(self) -> str | None:
         """Whether what is trained away is gone on other text."""
         parts = []
-        for setting in self.outcome.settings:
-            points = [Point(setting, alpha, self.steps) for alpha in (0.0, MODERATE[0])]
-            less = [self.outcome.difference(points[1], points[0], name) for name in ("sce", "kl")]
-            before = [self.outcome.measure(points[0], name) for name in ("sce", "kl")]
-            if setting.sampling == SAMPLING and None not in less:
+        for setting in self._settings(SCE):
+            point = Point(setting, MODERATE[0], self.steps)
+            less = [self.outcome.difference(point, point.without, name) for name in ("sce", "kl")]
+            before = [self.outcome.measure(point.without, name) for name in ("sce", "kl")]
+            if None not in less:
                 words = ", ".join(
                     f"{name} {value:.3f} {signed(one, 3)} ({_way(one)})"
                     for name, value, one in zip(("L_misalign", "KL"), before, less, strict=True)

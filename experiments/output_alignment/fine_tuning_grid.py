@@ -6,9 +6,12 @@ alpha does can be told on the same text; `factor` is the length trained at in th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from lengthwise.output_alignment.fused import KL, SCE
 
 ALPHAS = (0.0, 0.1, 0.3, 0.5, 1.0)  # Table 4
+KL_ALPHAS = (0.0, 0.1, 1.0, 10.0)  # of the symmetric KL, a far smaller number than L_SCE
 MODERATE = (0.1, 0.3)  # what the paper advises
 SAMPLING = "1..L/2"
 RANGES = (SAMPLING, "1..L/4", "L/4..L/2", "1..L")  # Table 5
@@ -19,6 +22,7 @@ STAGES = (
     "Table 11: none at twice the length",
     "Table 5: ranges of e, longqlora at twice the length",
     "Table 4 with longqlora and none at the model's own length",
+    "what is not in the paper: clex and eabf at the model's own length, compared by the symmetric KL",
 )
 
 
@@ -29,10 +33,21 @@ class Setting:
     adjustment: str
     factor: int
     sampling: str = SAMPLING
+    compare: str = SCE  # what readings are compared by; the paper has L_SCE
 
     @property
     def label(self) -> str:
-        return f"{self.adjustment} at {self.factor} x" + ("" if self.sampling == SAMPLING else f", e from {self.sampling}")
+        drawn = "" if self.sampling == SAMPLING else f", e from {self.sampling}"
+        return f"{self.adjustment} at {self.factor} x{drawn}" + ("" if self.compare == SCE else ", by KL")
+
+    @property
+    def alphas(self) -> tuple[float, ...]:
+        return ALPHAS if self.compare == SCE else KL_ALPHAS
+
+    @property
+    def without(self) -> Setting:
+        """The setting whose runs with alpha 0 serve this one: they compare nothing."""
+        return replace(self, compare=SCE)
 
 
 @dataclass(frozen=True)
@@ -45,7 +60,8 @@ class Run:
     def name(self) -> str:
         """A folder's as well."""
         one = self.setting
-        return f"{one.adjustment}-{one.factor}x-{one.sampling.replace('/', '_')}-alpha{self.alpha:g}-seed{self.seed}"
+        compared = "" if one.compare == SCE else f"-{one.compare}"
+        return f"{one.adjustment}-{one.factor}x-{one.sampling.replace('/', '_')}{compared}-alpha{self.alpha:g}-seed{self.seed}"
 
     @property
     def answers(self) -> bool:
@@ -61,6 +77,7 @@ def stages(seeds: int) -> list[list[Run]]:
         [(Setting("none", 2), alpha) for alpha in ALPHAS[:3]],
         [(Setting("longqlora", 2, sampling), MODERATE[0]) for sampling in RANGES[1:]],
         [(Setting(name, 1), alpha) for alpha in ALPHAS for name in ("longqlora", "none")],
+        [(Setting(name, 1, compare=KL), alpha) for alpha in KL_ALPHAS[1:] for name in ("clex", "eabf")],
     ]
     return [[Run(setting, alpha, seed) for setting, alpha in stage for seed in range(seeds)] for stage in wanted]
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.output_alignment.fine_tuning_grid import Run, Setting
+from lengthwise.output_alignment.fused import SCE
 from lengthwise.records.append_only import AppendOnly, read_lines
 
 TRIALS, RESULTS, ANSWERS = "trials.jsonl", "results.jsonl", "answers.jsonl"
@@ -45,10 +46,11 @@ class Result:
     sce: float | None  # L_misalign at the length trained at, of the last step only
     kl: float | None  # its symmetric KL
     seconds: float  # of the whole run
+    compare: str = SCE  # lines that do not say are of before there was another
 
     @property
     def run(self) -> Run:
-        return Run(Setting(self.adjustment, self.factor, self.sampling), self.alpha, self.seed)
+        return Run(Setting(self.adjustment, self.factor, self.sampling, self.compare), self.alpha, self.seed)
 
     @property
     def key(self) -> tuple[str, int]:

@@ -10,8 +10,9 @@ from experiments.output_alignment import fine_tuning_answers as answered
 from experiments.output_alignment import fine_tuning_paper as paper
 from experiments.output_alignment.fine_tuning_compared import LONG, Outcome, Point, Ratio
 from experiments.output_alignment.fine_tuning_findings import signed
-from experiments.output_alignment.fine_tuning_grid import ALPHAS, LENGTHS, MODERATE, RANGES, SAMPLING, Setting, cheaper, marks
+from experiments.output_alignment.fine_tuning_grid import LENGTHS, MODERATE, RANGES, SAMPLING, Setting, cheaper, marks
 from experiments.output_alignment.fine_tuning_records import Answers, Trial
+from lengthwise.output_alignment.fused import KL, SCE
 
 HEAD = [
     "adjustment",
@@ -36,17 +37,15 @@ class Tables:
 
     def by_alpha(self, factor: int, equal_compute: bool) -> list[Line]:
         """Tables 2 and 4 at the model's own length, 3 at twice; 9 and 10 at equal compute. Each against alpha 0."""
-        lines: list[Line] = []
-        wanted = [one for one in self.outcome.settings if (one.factor, one.sampling) == (factor, SAMPLING)]
-        printed = _own_length(equal_compute) if factor == 1 else _twice(equal_compute)
-        for setting in wanted:
-            for alpha in ALPHAS[equal_compute:]:
-                for at, mark in enumerate(marks(self.steps)):
-                    steps = cheaper(mark) if equal_compute and alpha else mark
-                    one, other = Point(setting, alpha, steps), Point(setting, 0.0, mark)
-                    beside = _paper(printed(setting, alpha), printed(setting, 0.0), at)
-                    lines += self._line([setting.adjustment, f"{alpha:g}"], one, other, beside)
-        return lines
+        wanted = [one for one in self.outcome.settings if (one.factor, one.sampling, one.compare) == (factor, SAMPLING, SCE)]
+        return self._against_alpha_0(
+            wanted, equal_compute, _own_length(equal_compute) if factor == 1 else _twice(equal_compute)
+        )
+
+    def by_kl(self, equal_compute: bool) -> list[Line]:
+        """The same of runs compared by the symmetric KL, which the paper does not have."""
+        wanted = [one for one in self.outcome.settings if one.compare == KL]
+        return self._against_alpha_0(wanted, equal_compute, lambda setting, alpha: {})
 
     def before(self) -> list[Line]:
         """Without a step of training."""
@@ -82,14 +81,25 @@ class Tables:
         """L_misalign and KL after the last step, and less those of alpha 0."""
         lines: list[Line] = []
         for setting in self.outcome.settings:
-            for alpha in ALPHAS:
-                point, base = Point(setting, alpha, self.steps), Point(setting, 0.0, self.steps)
+            for alpha in setting.alphas:
+                point = Point(setting, alpha, self.steps)
                 values = [self.outcome.measure(point, name) for name in ("sce", "kl")]
                 if None in values:
                     continue
-                less = [self.outcome.difference(point, base, name) for name in ("sce", "kl")]
+                less = [self.outcome.difference(point, point.without, name) for name in ("sce", "kl")]
                 cells = [signed(one, 3) if one and alpha else "" for one in less]
                 lines.append([setting.label, f"{alpha:g}", *(_number(value, 3) for value in values), *cells])
+        return lines
+
+    def _against_alpha_0(self, wanted: Sequence[Setting], equal_compute: bool, printed: Printed) -> list[Line]:
+        lines: list[Line] = []
+        for setting in wanted:
+            for alpha in setting.alphas[equal_compute:]:
+                for at, mark in enumerate(marks(self.steps)):
+                    other = Point(setting, alpha, mark).without
+                    one = Point(setting, alpha, cheaper(mark) if equal_compute else mark) if alpha else other
+                    beside = _paper(printed(setting, alpha), printed(setting, 0.0), at)
+                    lines += self._line([setting.adjustment, f"{alpha:g}"], one, other, beside)
         return lines
 
     def _line(self, label: list[object], one: Point, other: Point, beside: str) -> list[Line]:

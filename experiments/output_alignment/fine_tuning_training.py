@@ -41,6 +41,7 @@ class Recipe:
             "adjustment": one.adjustment,
             "alpha": run.alpha,
             "sampling": one.sampling,
+            "compare": one.compare,
             "train_length": one.factor * self.train_length,
             "steps": self.steps,
             "batch": max(1, self.batch // one.factor),

@@ -126,6 +126,7 @@ def _result(subject: Subject, run: Run, rate: float, snapshot: Snapshot, is_last
         "adjustment": one.adjustment,
         "factor": one.factor,
         "sampling": one.sampling,
+        "compare": one.compare,
         "alpha": run.alpha,
         "seed": run.seed,
         "steps": snapshot.steps,

@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import random
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
-from experiments.output_alignment import bits_page, bits_verdicts, linear_attention, synthetic
+from experiments.output_alignment import bits_page, bits_training, bits_verdicts, linear_attention, synthetic
 from experiments.output_alignment.bits_configurations import FIGURES, SEEDS, Configuration, Curve
 from experiments.output_alignment.bits_findings import by_configuration, continuation, excursion, flatness, holds_to, loss_at
 from experiments.output_alignment.bits_training import Settings, Together, train
@@ -131,6 +132,38 @@ def test_models_side_by_side_answer_what_each_answers_alone() -> None:
     found = Together(models)(tokens, ends)
     for model, own, row in zip(models, tokens, found, strict=True):
         torch.testing.assert_close(row, model(own, ends[0]).logits)
+
+
+@pytest.mark.parametrize("positions", ["learned", "alibi", "rope", "nope"])
+def test_on_a_gpu_attention_is_written_out_and_gradients_are_those_of_each_alone(
+    positions: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With 9 tokens, of which fused kernels would keep nothing under vmap; here the GPU's choice is made on a CPU."""
+    left: list[tuple[bool, ...]] = []
+    switches = torch.backends.cuda.flash_sdp_enabled, torch.backends.cuda.mem_efficient_sdp_enabled
+    attend = torch.nn.functional.scaled_dot_product_attention
+
+    def watched(*args: object, **kwargs: object) -> torch.Tensor:
+        left.append(tuple(switch() for switch in switches))
+        return attend(*args, **kwargs)
+
+    real = bits_training.kernels
+    assert isinstance(real(torch.device("cpu")), nullcontext)
+    monkeypatch.setattr(bits_training, "kernels", lambda device: real(torch.device("cuda")))
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", watched)
+    models = [SMALL.model(Configuration("sum", positions), seed) for seed in range(3)]
+    tokens, ends = torch.randint(0, 5, (3, 4, 9)), torch.tensor([[3, 8, 5, 2]] * 3)
+    together = Together(models)
+    found = together(tokens, ends)
+    assert set(left) == {(False, False)}
+    assert all(switch() for switch in switches)
+    slopes = torch.autograd.grad(found.square().sum(), together.parameters)
+    for at, (model, own) in enumerate(zip(models, tokens, strict=True)):
+        alone = model(own, ends[0]).logits
+        torch.testing.assert_close(found[at], alone)
+        wanted = torch.autograd.grad(alone.square().sum(), list(model.parameters()))
+        for slope, one in zip(slopes, wanted, strict=True):
+            torch.testing.assert_close(slope[at], one)
 
 
 def test_training_learns_the_mean() -> None:

@@ -22,11 +22,12 @@ from experiments.output_alignment import fine_tuning_paper as paper
 from experiments.output_alignment import fine_tuning_tables as tables
 from experiments.output_alignment import fine_tuning_text as texts
 from experiments.output_alignment.fine_tuning_answers import by_length, share
+from experiments.output_alignment.fine_tuning_chart import chart
 from experiments.output_alignment.fine_tuning_compared import HARMS, HELPS, LONG, UNDECIDED, Outcome, Point, mean_of
 from experiments.output_alignment.fine_tuning_findings import Findings
 from experiments.output_alignment.fine_tuning_grid import Run, Setting
 from experiments.output_alignment.fine_tuning_measures import Reader
-from experiments.output_alignment.fine_tuning_records import Answers, Found, Result, Trial
+from experiments.output_alignment.fine_tuning_records import Answers, Found, Records, Result, Trial
 from experiments.output_alignment.fine_tuning_subject import Settings
 from experiments.output_alignment.fine_tuning_training import Recipe, Snapshot, trained
 from lengthwise.models.load import load
@@ -34,6 +35,7 @@ from tests.answering import answering, saved
 
 STEPS = 4
 CLEX, EABF, LORA = Setting("clex", 1), Setting("eabf", 1), Setting("longqlora", 2)
+BY_KL = Setting("clex", 1, compare="kl")
 PLACES = ("bath", "garden", "office")
 
 
@@ -62,7 +64,7 @@ def asked(model: str, library: dict[str, Path], **changes: Any) -> Settings:
 
 def few(seeds: int) -> list[list[Run]]:
     """A grid that takes seconds."""
-    wanted = [[(CLEX, 0.0), (CLEX, 0.1)], [(LORA, 0.0)], [], [], []]
+    wanted = [[(CLEX, 0.0), (CLEX, 0.1)], [(LORA, 0.0)], [], [], [], [(BY_KL, 10.0)]]
     return [[Run(setting, alpha, seed) for setting, alpha in stage for seed in range(seeds)] for stage in wanted]
 
 
@@ -84,9 +86,10 @@ def finished(model: str, library: dict[str, Path], tmp_path_factory: pytest.Temp
 
 def test_the_grid_has_the_papers_settings_and_steps() -> None:
     stages = grid.stages(3)
-    assert [len(stage) for stage in stages] == [30, 36, 9, 9, 30]
+    assert [len(stage) for stage in stages] == [30, 36, 9, 9, 30, 18]
+    assert len(stages) == len(grid.STAGES)
     runs = [run for stage in stages for run in stage]
-    assert len({run.name for run in runs}) == len(set(runs)) == 114
+    assert len({run.name for run in runs}) == len(set(runs)) == 132
     assert not any(sign in run.name for run in runs for sign in "+,/")
     assert (grid.marks(200), tuple(map(grid.cheaper, paper.STEPS))) == (paper.STEPS, paper.CHEAPER)
     assert grid.measured_at(runs[0], 200) == (0, 50, 100, 200)
@@ -94,6 +97,10 @@ def test_the_grid_has_the_papers_settings_and_steps() -> None:
     assert [run.name for run in runs if run.answers] == [
         f"clex-1x-1..L_2-alpha{alpha}-seed{seed}" for alpha in ("0", "0.1") for seed in range(3)
     ]
+    assert {(run.setting, run.alpha) for run in stages[5]} == {
+        (Setting(name, 1, compare="kl"), alpha) for name in ("clex", "eabf") for alpha in (0.1, 1, 10)
+    }
+    assert stages[5][0].name == "clex-1x-1..L_2-kl-alpha0.1-seed0"
     table_4 = {run.alpha for run in stages[0] if run.setting == CLEX}
     assert table_4 == set(paper.TABLE_4)
     assert {run.setting.sampling for run in stages[3]} | {grid.SAMPLING} == set(paper.TABLE_5)
@@ -226,7 +233,7 @@ def result(setting: Setting, alpha: float, seed: int, steps: int, long: list[flo
     """The same two streams at every long length."""
     nll = [[1.0, 1.0], long, long, long]
     given = {"rate": 1e-3, "sce": 2.0 - alpha, "kl": 0.5 + 0.01 * seed * alpha, "seconds": 1.0, "nll": nll, **changes}
-    return Result(setting.adjustment, setting.factor, setting.sampling, alpha, seed, steps, **given)
+    return Result(setting.adjustment, setting.factor, setting.sampling, alpha, seed, steps, compare=setting.compare, **given)
 
 
 def test_ratios_are_paired_over_seeds() -> None:
@@ -292,7 +299,7 @@ TWICE = Setting("eabf", 2)
     [
         ({CLEX: -0.05, EABF: -0.02}, 0.001, "improves", "clex, eabf"),
         ({CLEX: -0.05, EABF: 0.02}, 0.001, "does not improve", "clex"),
-        ({CLEX: -0.05, EABF: -0.02}, 0.05, "does not improve", "none"),
+        ({CLEX: -0.05, EABF: -0.02}, 0.05, "does not improve", "no adjustment"),
         # Plain fine-tuning is no adjustment, and what helps at one length and harms at another does not count
         ({CLEX: -0.05, Setting("none", 2): -0.05}, 0.001, "does not improve", "clex"),
         ({CLEX: -0.05, EABF: -0.05, TWICE: 0.05}, 0.001, "does not improve", "clex"),
@@ -312,6 +319,84 @@ def test_equal_compute_takes_the_runs_of_fewer_steps() -> None:
     assert same[CLEX].value == pytest.approx(math.exp(-0.05))
     assert (equal[CLEX].verdict, equal[EABF].verdict) == (HELPS, HARMS)
     assert "Alpha 0.1, 190 steps against 200 (equal compute): helps 1, harms 1, undecided 0 of 2. " in " ".join(found.said())
+
+
+def by_kl(changes: dict[str, float], alpha: float = 10.0) -> list[Result]:
+    """Runs compared by KL, after all steps and after 190 of them; those with alpha 0 are there anyway."""
+    return [
+        result(Setting(name, 1, compare="kl"), alpha, seed, steps, [3.0 + seed + moved, 4.0 + moved], sce=2.0, kl=0.2)
+        for name, change in changes.items()
+        for seed in range(3)
+        for steps in (200, 190)
+        for moved in [change + 0.001 * (seed - 1)]
+    ]
+
+
+def test_runs_compared_by_kl_are_told_apart_and_share_those_without_alpha() -> None:
+    plain = findings({CLEX: 0.05, EABF: 0.05})
+    assert not any("KL, with alpha" in words for words in plain.said())
+    results = [*plain.found.results, *by_kl({"clex": -0.05, "eabf": -0.02})]
+    found = Findings(Found([], results, []), Outcome(results), 200, None)
+    said = found.said()
+    assert said[0] == plain.said()[0]
+    assert said[1].startswith(
+        "**Not in the paper: compared by the symmetric KL, with alpha 0.1 to 10, long perplexity improves "
+    )
+    assert "alpha 0.1: no adjustment; alpha 1: no adjustment; alpha 10: clex, eabf." in said[1]
+    ratio = found.compared(10.0, True, compare="kl")[BY_KL]
+    assert (ratio.value, ratio.verdict) == (pytest.approx(math.exp(-0.05)), HELPS)
+    assert set(found.compared(0.1, True)) == {CLEX, EABF}
+    made = tables.Tables(found.outcome, 200)
+    assert [(line[0], line[1], line[2]) for line in made.by_kl(False)] == [
+        (name, alpha, 200) for name in ("clex", "eabf") for alpha in ("0", "10")
+    ]
+    assert [(line[1], line[2], line[-2]) for line in made.by_kl(True)] == [("10", 190, HELPS)] * 2
+    assert {line[1] for line in made.by_alpha(1, False)} == {"0", "0.1", "0.3"}
+    assert tables.Tables(plain.outcome, 200).by_kl(False) == []
+
+
+def test_the_fall_of_the_loss_is_taken_apart_into_kl_and_entropy() -> None:
+    """By hand: with alpha 0.1 L_misalign is 1.9 instead of 2, and KL 0.501 in the mean of three seeds instead of 0.5."""
+    results = [*findings({CLEX: 0.05}).found.results, *by_kl({"clex": 0.0})]
+    said = Findings(Found([], results, []), Outcome(results), 200, None).said()
+    change = "on novels held out, change against alpha 0 in nats: alpha"
+    assert said[2] == (
+        f"What the loss does to L_misalign = KL + H(y) + H(y') {change} 0.1: clex at 1 x -0.100, "
+        "of which KL is +0.0010 and entropy -0.101."
+    )
+    # KL 0.2 instead of 0.5, all else the same
+    assert said[3] == (
+        f"What KL in its place does to it {change} 10: clex at 1 x, by KL +0.000, of which KL is -0.3000 and entropy +0.300."
+    )
+
+
+def test_lines_of_before_there_was_a_choice_are_of_the_papers_comparison(finished: Path, tmp_path: Path) -> None:
+    lines = [json.loads(line) for line in (finished / "results.jsonl").read_text().splitlines()]
+    old = [{key: value for key, value in line.items() if key != "compare"} for line in lines if line["compare"] == "sce"]
+    assert 0 < len(old) < len(lines)
+    (tmp_path / "results.jsonl").write_text("".join(json.dumps(line) + "\n" for line in old))
+    assert Found.in_(tmp_path).results == [one for one in Found.in_(finished).results if one.compare == "sce"]
+    records = Records(tmp_path)
+    assert records.has(Run(CLEX, 0.1, 0), STEPS)
+    assert not records.has(Run(BY_KL, 10.0, 0), STEPS)
+
+
+def test_all_panels_share_a_logarithmic_axis_and_name_their_alphas() -> None:
+    pytest.importorskip("matplotlib")
+    twice = {Setting(name, factor): 2.0 for name in ("clex", "eabf", "none") for factor in (1, 2)}
+    results = [*findings(twice).found.results, *by_kl({"clex": 0.0})]
+    figure = chart(Outcome(results), 200)
+    figure.draw_without_rendering()
+    panels = [axes for axes in figure.axes if axes.get_visible()]
+    assert [axes.get_title() for axes in panels[:2]] == ["clex at 1 x", "eabf at 1 x"]
+    assert panels[-1].get_title() == "clex at 1 x, by KL"
+    assert {(axes.get_yscale(), axes.get_ylim()) for axes in panels} == {("log", panels[0].get_ylim())}
+    low, high = panels[0].get_ylim()
+    assert low < 1 < math.exp(2.0) < high
+    for axes in panels:
+        shown = [label.get_text() for label in axes.get_xticklabels() if label.get_visible()]
+        assert shown == (["0.1", "1", "10"] if axes is panels[-1] else ["0.1", "0.3", "0.5", "1"])
+        assert all(tick.tick1line.get_visible() and tick.label1.get_visible() for tick in axes.xaxis.get_major_ticks())
 
 
 def test_the_papers_changes_stand_beside_ours() -> None:
@@ -383,8 +468,8 @@ def test_every_run_is_measured_and_no_weights_are_left(finished: Path) -> None:
 
 def test_alpha_changes_what_is_learnt_and_seeds_differ(finished: Path) -> None:
     found = {(one.run.name, one.steps): one.nll for one in Found.in_(finished).results}
-    names = [f"clex-1x-1..L_2-alpha{alpha}-seed{seed}" for alpha in ("0", "0.1") for seed in (0, 1)]
-    assert len({json.dumps(found[name, STEPS]) for name in names}) == 4
+    names = [f"clex-1x-1..L_2-{alpha}-seed{seed}" for alpha in ("alpha0", "alpha0.1", "kl-alpha10") for seed in (0, 1)]
+    assert len({json.dumps(found[name, STEPS]) for name in names}) == 6
     assert found[names[0], 0] == found[names[1], 0]
 
 
@@ -404,6 +489,8 @@ def test_the_page_tells_of_all_of_it(finished: Path) -> None:
         "Table 7",
         "Table 9",
         "Table 11",
+        "Not in the paper: compared by the symmetric KL, trained at 1 x, equal steps",
+        "Not in the paper: compared by the symmetric KL, trained at 1 x, equal compute",
     ):
         assert f"\n## {title}" in page
     assert "RedPajama-Book 5.88 (-3.9 %); PG19 7.3 (-2.0 %)" in page
@@ -466,7 +553,7 @@ def test_what_is_missing_is_told_and_the_page_needs_no_model(
         (["MODEL", "--babi", ".", "--books", "a"], "error: give novels to measure on: --held-out FILE ..."),
         (["MODEL", "--babi", ".", "--books", "a", "b", "--held-out", "b"], "error: "),
         (["MODEL", "--babi", ".", "--books", "a", "--held-out", "b", "--steps", "3"], "error: --steps must be at least 4"),
-        (["MODEL", "--babi", ".", "--books", "a", "--held-out", "b", "--stages", "6"], "error: --stages must be from 1 to 5"),
+        (["MODEL", "--babi", ".", "--books", "a", "--held-out", "b", "--stages", "7"], "error: --stages must be from 1 to 6"),
         (["MODEL", "--babi", ".", "--books", "a", "--held-out", "b", "--rates", "0"], "error: --rates must be above 0"),
         (["MODEL", "--babi", ".", "--books", "a", "--held-out", "b"], "error: cannot read the text file a: No such file"),
         (["no/such/model", "--babi", ".", "--books", "a", "--held-out", "b"], "error: "),
