@@ -23,6 +23,7 @@ class Chunk:
     inputs: Tensor  # [examples, length], padded with 0
     labels: Tensor  # [examples, target length], padded with IGNORED
     sources: Tensor  # [examples], places in the list of sources
+    bound: Tensor  # [tokens that belong to a name, 6]: example, place, four tokens of the name (reader.py)
 
     def to(self, device: torch.device | str) -> tuple[Tensor, ...]:
         """All parts on the device, as indices."""

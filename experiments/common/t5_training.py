@@ -183,7 +183,9 @@ def read_sizes(text: str) -> dict[str, int]:
 def read_shares(text: str, usual: Mapping[str, float]) -> dict[str, float]:
     """`line=0.6,passkey_prose=0.1`: other shares of the sources than usual; the rest keep theirs."""
     parts = (part.partition("=") for part in text.split(",") if part)
-    changed = {name.replace("_", " "): float(share) for name, _, share in parts}
+    names = {name.replace("-", " "): name for name in usual}
+    plain = ((name.replace("_", " ").replace("-", " "), share) for name, _, share in parts)
+    changed = {names.get(name, name): float(share) for name, share in plain}
     unknown = set(changed) - set(usual)
     if unknown:
         raise argparse.ArgumentTypeError(f"there is no source {', '.join(sorted(unknown))}; there are {', '.join(usual)}")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.common.pieces import Pieces
+from experiments.common.reader import Bound
 from experiments.embedded_model import books, held_out, longeval, wordings
 from experiments.embedded_model.books import Books
 from experiments.embedded_model.longeval import LongEval
@@ -16,14 +17,6 @@ from experiments.embedded_model.pieces import SPLIT
 from lengthwise.tasks import line
 
 LONGEST = 512
-
-
-@dataclass(frozen=True)
-class Bound:
-    """A token that belongs to a name: a digit to that of its line, the input's end to the one asked for."""
-
-    at: int
-    name: tuple[int, int, int, int]  # the two tokens the name starts with and the two it ends with
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,9 @@ import random
 from dataclasses import dataclass, replace
 
 from experiments.common.pieces import Pieces
+from experiments.common.reader import Bound, ends
 from experiments.embedded_model import wordings
-from experiments.embedded_model.example import Bound, Example, Stock, Words, number
+from experiments.embedded_model.example import Example, Stock, Words, number
 from experiments.embedded_model.wordings import Lines
 
 
@@ -91,15 +92,10 @@ def _bound(
     start = pieces.size(layout.introduction)
     for name, entry, value in zip(names, entries, numbers, strict=False):
         digit = start + len(pieces.tokens(entry[: entry.rindex(value)]))
-        ends = _ends(pieces, name)
-        bound += [Bound(digit, ends), Bound(digit + len(value) - 1, ends)]
+        told = ends(pieces.tokens(f" {name}"))
+        bound += [Bound(digit, told), Bound(digit + len(value) - 1, told)]
         start += len(pieces.tokens(entry))
-    return (*bound, Bound(length - 1, _ends(pieces, names[asked[0]])))
-
-
-def _ends(pieces: Pieces, name: str) -> tuple[int, int, int, int]:
-    tokens = pieces.tokens(f" {name}")
-    return tokens[0], tokens[1], tokens[-2], tokens[-1]
+    return (*bound, Bound(length - 1, ends(pieces.tokens(f" {names[asked[0]]}"))))
 
 
 def _question(layout: Lines, names: list[str]) -> str:

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import torch
-from torch import Tensor
 
-from experiments.common import batches
-from experiments.common.batches import IGNORED, padded
+from experiments.common import reader
+from experiments.common.batches import IGNORED, Chunk, Stream, padded
 from experiments.embedded_model import lines, passkey, topics
 from experiments.embedded_model.example import LONGEST, Example, Stock
 from experiments.embedded_model.lines import Difficulty
@@ -35,13 +34,6 @@ class Plan:
     encoder: float = 0.5  # weight of the encoder's own answer
     binding: float = 0.5  # weight of the names that the digits of lines must know
     weights: dict[str, float] = field(default_factory=lambda: dict(WEIGHTS))
-
-
-@dataclass(frozen=True)
-class Chunk(batches.Chunk):
-    """Inputs are padded to a multiple of 128, labels to one of 32."""
-
-    bound: Tensor  # [tokens that belong to a name, 6]: example, place, four tokens of the name
 
 
 def example(stock: Stock, plan: Plan, randomness: random.Random, step: int) -> Example:
@@ -98,20 +90,16 @@ def batch(stock: Stock, plan: Plan, step: int) -> list[Chunk]:
 
 
 def collate(examples: list[Example]) -> Chunk:
+    """Inputs padded to a multiple of 128, labels to one of 32."""
     # Evaluation has names of its own, which are not counted
     places = [SOURCES.index(one.source) if one.source in SOURCES else -1 for one in examples]
     return Chunk(
         inputs=padded([one.tokens for one in examples], 128, 0),
         labels=padded([one.target for one in examples], 32, IGNORED),
         sources=torch.tensor(places, dtype=torch.int16),
-        bound=_bound(examples),
+        bound=reader.rows(one.bound for one in examples),
     )
 
 
-def _bound(examples: list[Example]) -> Tensor:
-    rows = [(at, one.at, *one.name) for at, example in enumerate(examples) for one in example.bound]
-    return torch.tensor(rows, dtype=torch.int16).reshape(-1, 6)
-
-
-def stream(stock: Stock, plan: Plan, start: int) -> batches.Stream:
-    return batches.Stream(partial(batch, stock, plan), start, plan.steps)
+def stream(stock: Stock, plan: Plan, start: int) -> Stream:
+    return Stream(partial(batch, stock, plan), start, plan.steps)

@@ -25,31 +25,29 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from transformers import T5ForConditionalGeneration
 
-from experiments.common import bpe, checkpoint
-from experiments.common.batches import loader
+from experiments.common import bpe, checkpoint, reader
+from experiments.common.batches import Chunk, loader
 from experiments.common.export import export
+from experiments.common.reader import Halfway
 from experiments.common.t5_training import (
     Calls,
     Every,
     Losses,
     compile_stacks,
     examined,
-    example_means,
     go_on,
     make_optimizer,
     read_shares,
     read_sizes,
     say,
     step_of,
-    teacher_forced,
-    token_losses,
     warm_up_then_cosine,
 )
 from experiments.embedded_model import evaluation, mixture, vocabulary
 from experiments.embedded_model.example import Example, Stock
 from experiments.embedded_model.example import stock as read_stock
-from experiments.embedded_model.mixture import SOURCES, Chunk, Plan
-from experiments.embedded_model.model import MOST_BYTES, READ, READER, Halfway, build, config, stock
+from experiments.embedded_model.mixture import SOURCES, Plan
+from experiments.embedded_model.model import MOST_BYTES, build, config, stock
 
 
 @dataclass(frozen=True)
@@ -146,19 +144,8 @@ def learning_rate(options: Options, step: int) -> float:
 def loss(model: Any, halfway: Halfway, chunk: Chunk, options: Options, losses: Losses) -> Tensor:
     """A chunk's part of its batch's loss; with the answer, what the encoder's last token and its digits have to tell."""
     inputs, labels, sources, bound = chunk.to(options.device)
-    reader, embedding = model.get_submodule(READER), model.get_input_embeddings().weight
-    out = teacher_forced(model, inputs, labels)
-    each = example_means(token_losses(out.logits, labels), labels)
-    asked = (sources != SOURCES.index("text")).float()  # a novel's continuation cannot be known beforehand
-    answers = labels[:, :READ]
-    last = out.encoder_last_hidden_state[torch.arange(len(inputs), device=inputs.device), (inputs != 0).sum(1) - 1]
-    read = example_means(token_losses(reader.answer(last, embedding), answers), answers) * asked
-    example, place, *names = bound.unbind(1)
-    told = reader.name(halfway.states[example, place], embedding)
-    named = token_losses(told, torch.stack(names, 1)).mean(1)
-    # Each line example counts alike here, too
-    share = torch.bincount(example, minlength=len(inputs)).clamp_min(1)
-    binding = torch.zeros_like(each).index_add(0, example, named / share[example])
+    asked = sources != SOURCES.index("text")  # a novel's continuation cannot be known beforehand
+    each, read, binding = reader.losses(model, halfway, inputs, labels, bound, asked)
     losses.add(sources, each, read, binding)
     plan = options.plan
     return (each + plan.encoder * read + plan.binding * binding).sum() / plan.batch

@@ -39,6 +39,17 @@ class Form:
     fact: str
     question: str
     answer: str
+    name: str = "{place}"  # what the question finds the document by
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A question, and where in its document the answer stands."""
+
+    question: Question
+    sentence: str  # of the document, with the answer and the name
+    at: int  # letters of the sentence before the answer
+    name: str
 
 
 OWN = Form(
@@ -50,12 +61,18 @@ OWN = Form(
 FORMS = (
     Form("{place}", "{person} is the mayor of {place}.", "Who is the mayor of {place}?", "{person}"),
     Form("{place}", "{place} has {number} inhabitants.", "How many inhabitants does {place} have?", "{number}"),
-    Form("{person}", "{person} was born in {place}.", "Where was {person} born?", "{place}"),
-    Form("{person}", "{person} was born in {place} in {year}.", "In which year was {person} born?", "{year}"),
+    Form("{person}", "{person} was born in {place}.", "Where was {person} born?", "{place}", "{person}"),
+    Form("{person}", "{person} was born in {place} in {year}.", "In which year was {person} born?", "{year}", "{person}"),
     Form("{place}", "The {thing} of {place} was {verb} in {year}.", "When was the {thing} of {place} {verb}?", "{year}"),
     Form("{place}", "The {thing} in {place} is {colour}.", "Which colour is the {thing} in {place}?", "{colour}"),
     Form("{place}", "In {place} the market is on {day}.", "On which day is the market in {place}?", "{day}"),
-    Form("{person}", "{person}, the writer, spent every {month} in {place}.", "When was {person} in {place}?", "{month}"),
+    Form(
+        "{person}",
+        "{person}, the writer, spent every {month} in {place}.",
+        "When was {person} in {place}?",
+        "{month}",
+        "{person}",
+    ),
     Form("{person}", "{person} wrote a book on the {thing} of {place}.", "who wrote about the {thing} of {place}?", "{person}"),
     Form(
         "History of {place}",
@@ -66,12 +83,12 @@ FORMS = (
 )
 
 
-def questions(randomness: random.Random, words: Sequence[str]) -> Iterator[Question]:
+def facts(randomness: random.Random, words: Sequence[str]) -> Iterator[Fact]:
     """Without end; no name stands in two of them. `words` are words of novels."""
     names = _names(randomness, words)
     form = OWN if randomness.random() < 0.5 else randomness.choice(FORMS)
     while True:
-        yield _question(randomness, form, next(names), next(names))
+        yield _fact(randomness, form, next(names), next(names))
         # Around a question stand mostly facts of its own kind, else the kind alone would tell the document
         if randomness.random() < 0.2:
             form = OWN if randomness.random() < 0.5 else randomness.choice(FORMS)
@@ -96,15 +113,18 @@ def _names(randomness: random.Random, words: Sequence[str]) -> Iterator[str]:
             yield made
 
 
-def _question(randomness: random.Random, form: Form, place: str, surname: str) -> Question:
+def _fact(randomness: random.Random, form: Form, place: str, surname: str) -> Fact:
     thing, verb = randomness.choice(THINGS).split()
     person = f"{randomness.choice(GIVEN_NAMES)} {surname}"
     values = {"thing": thing, "verb": verb, "place": place, "person": person, **_values(randomness)}
-    told = [part.format(**values) for part in (form.title, form.fact, form.question, form.answer)]
+    title, sentence, asked, answer, name = (
+        part.format(**values) for part in (form.title, form.fact, form.question, form.answer, form.name)
+    )
     details = [detail.format(**_values(randomness)) for detail in randomness.sample(DETAILS, randomness.randint(0, 4))]
     # Mostly the fact stands first, as in the task
-    details.insert(0 if randomness.random() < 0.7 else randomness.randint(0, len(details)), told[1])
-    return Question(told[2], (told[3],), Document(told[0], " ".join(details)))
+    details.insert(0 if randomness.random() < 0.7 else randomness.randint(0, len(details)), sentence)
+    question = Question(asked, (answer,), Document(title, " ".join(details)))
+    return Fact(question, sentence, len(form.fact.partition(form.answer)[0].format(**values)), name)
 
 
 def _values(randomness: random.Random) -> dict[str, str]:

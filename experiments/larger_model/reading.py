@@ -5,26 +5,30 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 from experiments.common.pieces import Pieces
 from experiments.larger_model import cloze, made_up, natural_questions
+from experiments.larger_model.binding import bound
 from experiments.larger_model.stock import Example, Stock
 from lengthwise.tasks.documents import Document, Question
 from lengthwise.tasks.multi_document_qa import INTRODUCTION, QUESTION
 
-MOST_MADE_UP, MOST_PASSAGES = 12, 5  # documents
+MOST_PASSAGES = 5  # of more documents than these only made-up ones
 LEAST = 12  # tokens of a document that is worth its line
 FEWEST_WORDS = 12  # of a passage that is cut
 
 
-def made_up_question(stock: Stock, randomness: random.Random, length: int) -> Example:
-    source = made_up.questions(randomness, stock.books.words)
-    asked = next(source)
-    around = (one.gold for one in source)
-    return laid_out(stock, "made-up qa", randomness, length, asked, around, _count(randomness, MOST_MADE_UP))
+def made_up_question(stock: Stock, randomness: random.Random, length: int, most: int) -> Example:
+    """Over at most so many documents."""
+    count = _count(randomness, most)
+    facts = list(itertools.islice(made_up.facts(randomness, stock.books.words), count))
+    around = (one.question.gold for one in facts[1:])
+    made = laid_out(stock, "made-up qa", randomness, length, facts[0].question, around, count)
+    return replace(made, bound=bound(stock.pieces, made.tokens, facts))
 
 
-def natural_question(stock: Stock, randomness: random.Random, length: int) -> Example:
+def natural_question(stock: Stock, randomness: random.Random, length: int, most: int) -> Example:
     asked = randomness.choice(stock.questions)
     answer, gold = randomness.choice(asked.standing), asked.question.gold
     # Cut passages leave room for others, and let one question be read in many ways
@@ -32,16 +36,17 @@ def natural_question(stock: Stock, randomness: random.Random, length: int) -> Ex
         gold = Document(gold.title, natural_questions.window(randomness, gold.text, answer, randomness.randint(20, 70)))
     around = natural_questions.others(randomness, asked, stock.questions)
     question = Question(asked.question.text, (answer,), gold)
-    return laid_out(stock, "nq", randomness, length, question, around, _count(randomness, MOST_PASSAGES))
+    return laid_out(stock, "nq", randomness, length, question, around, _count(randomness, min(most, MOST_PASSAGES)))
 
 
-def cloze_question(stock: Stock, randomness: random.Random, length: int) -> Example:
+def cloze_question(stock: Stock, randomness: random.Random, length: int, most: int) -> Example:
     while True:
         document = _document(stock, randomness)
         question = cloze.question(randomness, document)
         if question is not None:
             around = iter(lambda: _document(stock, randomness), None)
-            return laid_out(stock, "cloze", randomness, length, question, around, _count(randomness, MOST_PASSAGES))
+            count = _count(randomness, min(most, MOST_PASSAGES))
+            return laid_out(stock, "cloze", randomness, length, question, around, count)
 
 
 def _count(randomness: random.Random, most: int) -> int:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.common.pieces import Pieces
+from experiments.common.reader import Bound
 from experiments.embedded_model import books
 from experiments.embedded_model.books import Books
 from experiments.larger_model import code_files, code_tokens, natural_questions
@@ -33,6 +34,7 @@ class Example:
     source: str
     tokens: list[int]
     target: list[int]
+    bound: tuple[Bound, ...] = ()  # what the encoder must know at some of the tokens
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@
 
 The same command again goes on where the last one stopped. The rate falls over --schedule-minutes of training, all calls of the
 command together, or over --steps. At the end, and at every `--evaluate-every` steps, held-out accuracy is printed; OUT/export
-then holds a model that plain transformers loads.
+then holds a model that plain transformers loads, and that another run may --start-from.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from transformers import T5ForConditionalGeneration
 
-from experiments.common import bpe, checkpoint, scaled_queries
+from experiments.common import bpe, checkpoint, reader, scaled_queries
 from experiments.common.batches import Chunk, loader
 from experiments.common.export import export
+from experiments.common.reader import Halfway
 from experiments.common.status import exit_status
 from experiments.common.t5_training import (
     Calls,
@@ -35,20 +36,17 @@ from experiments.common.t5_training import (
     Losses,
     compile_stacks,
     examined,
-    example_means,
     go_on,
     make_optimizer,
     read_shares,
     read_sizes,
     say,
     step_of,
-    teacher_forced,
-    token_losses,
     warm_up_then_cosine,
 )
-from experiments.larger_model import evaluation, mixture, vocabulary
+from experiments.larger_model import evaluation, mixture, start, vocabulary
 from experiments.larger_model.evaluation import Held
-from experiments.larger_model.mixture import SOURCES, Plan
+from experiments.larger_model.mixture import CONTINUED, SOURCES, Plan
 from experiments.larger_model.model import config
 from experiments.larger_model.stock import Stock, Texts, stock, texts
 from lengthwise.errors import require
@@ -67,11 +65,12 @@ class Options:
     plan: Plan = field(default_factory=Plan)
     peak: float = 7e-4  # learning rate after the warm-up
     floor: float = 5e-5  # learning rate at the end
-    warm_up: int = 400
+    warm_up: int = 300
+    dropout: float = 0.0
     minutes: float = math.inf  # of this process; the checkpoint is written when they are over
     schedule_minutes: float = math.inf  # of all processes of the run, over which the rate falls; then it ends
     stop_after: int | None = None  # steps, in total
-    evaluate_every: int = 2500
+    evaluate_every: int = 5000
     save_every: int = 2500
     log_every: int = 100
     samples: int = 128  # of each task, at an evaluation
@@ -81,10 +80,14 @@ class Options:
     attention: str = "sdpa"
     compile: bool = False
     sizes: dict[str, int] = field(default_factory=dict)  # other sizes of the model than `model.config` has
+    start_from: Path | None = None  # an export whose weights and vocabulary the run begins with
 
     def __post_init__(self) -> None:
         timed = self.schedule_minutes < math.inf
         require(self.schedule_minutes > 0, f"--schedule-minutes must be above 0, not {self.schedule_minutes}")
+        require(0 <= self.dropout < 1, f"--dropout must be at least 0 and below 1, not {self.dropout}")
+        if self.start_from:
+            start.check(self.start_from)
         require(
             timed or self.plan.steps < Plan().steps,
             "the learning rate needs an end: give --schedule-minutes M, or --steps N for one that depends on nothing else",
@@ -92,8 +95,9 @@ class Options:
 
     def settings(self) -> dict[str, Any]:
         """What must not change between the parts of a run."""
-        kept = ("peak", "floor", "warm_up", "schedule_minutes", "vocabulary", "sizes")
-        return {**asdict(self.plan), **{name: getattr(self, name) for name in kept}}
+        kept = ("peak", "floor", "warm_up", "dropout", "schedule_minutes", "vocabulary", "sizes")
+        begun = str(self.start_from) if self.start_from else None
+        return {**asdict(self.plan), **{name: getattr(self, name) for name in kept}, "start_from": begun}
 
 
 @dataclass
@@ -123,14 +127,14 @@ class Run:
         self.tokenizer = load_tokenizer(options, read)
         self.held = evaluation.held(bpe.for_transformers(self.tokenizer), options.data, options.nq, options.samples)
         self.stock = self._tokenised(read)
-        settings = config(self.tokenizer.get_vocab_size(), **options.sizes)
-        self.model = scaled_queries.build(settings, options.plan.seed, options.attention).to(options.device).train()
+        self.model = build(options, self.tokenizer.get_vocab_size())
+        self.halfway = Halfway(self.model)
         self.optimizer = make_optimizer(self.model, options.peak)
         self.done = checkpoint.restore(options.out, self.model, self.optimizer, options.settings())
         earlier = checkpoint.more(options.out)
         self.clock.before, self.clock.warm = earlier.get("seconds", 0.0), earlier.get("warm", math.inf)
         self.last = min(options.plan.steps, options.stop_after or options.plan.steps)
-        self.losses, self.rate = Losses(SOURCES, 1, options.device), 0.0
+        self.losses, self.rate = Losses(SOURCES, 3, options.device), 0.0
 
     def _tokenised(self, read: Texts) -> Stock:
         made = stock(read, self.tokenizer, max(1, self.options.workers))
@@ -156,7 +160,7 @@ class Run:
     def finish(self) -> None:
         """Examines the very files that were written; in float32, for not every CPU computes in bf16."""
         out, device = self.options.out / "export", self.options.device
-        plain = scaled_queries.stock(self.model.config, scaled_queries.stock_weights(self.model))
+        plain = scaled_queries.stock(self.model.config, reader.left_out(scaled_queries.stock_weights(self.model)))
         size = export(plain, self.tokenizer, out, MOST_BYTES)
         say(f"exported after {self.done} steps: {size:,} bytes in {out}")
         examine(T5ForConditionalGeneration.from_pretrained(out, dtype=torch.float32).to(device), self.held)
@@ -168,7 +172,8 @@ class Run:
         self.rate = warm_up_then_cosine(step, options.warm_up, self._share(step), options.peak, options.floor)
         # Dropout, too, is a function of the step
         torch.manual_seed(options.plan.seed * 1_000_003 + step)
-        parts = [partial(loss, self.model, chunk, options, self.losses) for chunk in chunks]
+        examples = sum(len(chunk.inputs) for chunk in chunks)
+        parts = [partial(loss, self.model, self.halfway, chunk, examples, options, self.losses) for chunk in chunks]
         step_of(self.model, self.optimizer, self.rate, parts)
 
     def _share(self, step: int) -> float:
@@ -198,21 +203,36 @@ def train(options: Options) -> T5ForConditionalGeneration:
     return run.model
 
 
+def build(options: Options, tokens: int) -> T5ForConditionalGeneration:
+    """A model for training with its reader, its weights new or of the export that the run begins with."""
+    settings = config(tokens, options.dropout, **options.sizes)
+    model = reader.add(scaled_queries.build(settings, options.plan.seed, options.attention))
+    if options.start_from:
+        start.put_weights(options.start_from, model)
+    return model.to(options.device).train()
+
+
 def load_tokenizer(options: Options, read: Texts) -> Tokenizer:
-    """Learnt at the first start, kept with the run."""
+    """Learnt at the first start or taken from the export that the run begins with; kept with the run."""
     os.environ["TOKENIZERS_PARALLELISM"] = "true"
-    tokenizer = bpe.kept(options.out / "tokenizer.json", lambda: vocabulary.learn(read.sample(), options.vocabulary))
+    begun = options.start_from
+    tokenizer = bpe.kept(
+        options.out / "tokenizer.json",
+        lambda: start.tokenizer(begun) if begun else vocabulary.learn(read.sample(), options.vocabulary),
+    )
+    if begun:
+        start.check_vocabulary(begun, tokenizer, options.out)
     # Forked processes must not meet the tokenizer's own threads
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     return tokenizer
 
 
-def loss(model: Any, chunk: Chunk, options: Options, losses: Losses) -> Tensor:
-    """A chunk's part of its batch's loss."""
-    inputs, labels, sources = chunk.to(options.device)
-    each = example_means(token_losses(teacher_forced(model, inputs, labels).logits, labels), labels)
-    losses.add(sources, each)
-    return each.sum() / options.plan.batch
+def loss(model: Any, halfway: Halfway, chunk: Chunk, examples: int, options: Options, losses: Losses) -> Tensor:
+    """A chunk's part of its batch's loss, the batch having so many examples; with the answer, what the encoder has to tell."""
+    inputs, labels, sources, bound = chunk.to(options.device)
+    each, read, binding = reader.losses(model, halfway, inputs, labels, bound, asked=sources >= len(CONTINUED))
+    losses.add(sources, each, read, binding)
+    return (each + options.plan.encoder * read + options.plan.binding * binding).sum() / examples
 
 
 def examine(model: Any, held: Held) -> None:
@@ -232,13 +252,19 @@ def options_from(arguments: list[str] | None = None) -> Options:
     parser.add_argument("--steps", type=int, default=plan.steps)
     parser.add_argument("--batch", type=int, default=plan.batch)
     parser.add_argument("--short", type=float, default=plan.short, help="share of inputs of at most 256 tokens")
-    shares = partial(read_shares, usual=mixture.WEIGHTS)
-    parser.add_argument("--weights", type=shares, default=plan.weights, help="for example nq=0.2,code_key=0.1")
+    parser.add_argument("--curriculum", type=int, default=plan.curriculum, help="steps of short inputs, mostly retrieval")
+    for name in ("early", "weights"):
+        shares = partial(read_shares, usual=getattr(plan, name))
+        when = "in the curriculum" if name == "early" else "afterwards"
+        parser.add_argument(f"--{name}", type=shares, default=getattr(plan, name), help=f"shares {when}: nq=0.2,code_key=0.1")
+    parser.add_argument("--encoder", type=float, default=plan.encoder, help="weight of the encoder's own answer")
+    parser.add_argument("--binding", type=float, default=plan.binding, help="weight of the names that answers must know")
     parser.add_argument("--seed", type=int, default=plan.seed)
     parser.add_argument(
         "--sizes", type=read_sizes, default={}, help="other sizes of the model, for example num_layers=6,d_kv=64"
     )
-    for name in ("peak", "floor", "minutes", "schedule_minutes"):
+    parser.add_argument("--start-from", type=Path, help="an export: begin with its weights and its vocabulary")
+    for name in ("peak", "floor", "dropout", "minutes", "schedule_minutes"):
         parser.add_argument(f"--{name.replace('_', '-')}", type=float, default=usual[name])
     for name in ("warm_up", "stop_after", "evaluate_every", "save_every", "log_every", "samples", "vocabulary", "workers"):
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=usual[name])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import itertools
 import json
-import math
 import random
 import re
+import shutil
 import sysconfig
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +22,14 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, T5ForConditionalG
 import lengthwise
 from experiments.common import bpe
 from experiments.common.batches import IGNORED
-from experiments.common.t5_training import warm_up_then_cosine
-from experiments.larger_model import cloze, code_files, made_up, mixture, natural_questions, vocabulary
+from experiments.common.reader import Halfway
+from experiments.common.t5_training import Losses, warm_up_then_cosine
+from experiments.larger_model import cloze, code_files, curriculum, made_up, mixture, natural_questions, vocabulary
 from experiments.larger_model import train as training
 from experiments.larger_model.mixture import LONGEST, SHORT, SOURCES, TARGET, Plan
 from experiments.larger_model.model import config
 from experiments.larger_model.stock import Stock, Texts, stock, texts
-from experiments.larger_model.train import Clock, Options, train
+from experiments.larger_model.train import Clock, Options, Run, train
 from lengthwise.errors import BadInput
 from lengthwise.models.load import load
 from lengthwise.tasks import code_key_retrieval, documents, multi_document_qa
@@ -112,7 +115,7 @@ def test_questions_fit_are_tokenised_right_and_answered_by_their_text(material: 
     counts = []
     for source, length in itertools.product(QUESTIONED, (90, 200, 512)):
         for _ in range(12):
-            one = mixture.MAKERS[source](material, randomness, length)
+            one = mixture.make(material, source, randomness, length, documents=12)
             text, answer = (tokenizer.decode(row, skip_special_tokens=True) for row in (one.tokens, one.target))
             assert one.source == source
             assert len(one.tokens) <= max(length, 160) + (4 if source == "passkey prose" else 0)
@@ -132,7 +135,7 @@ def test_questions_fit_are_tokenised_right_and_answered_by_their_text(material: 
 def test_a_question_stands_over_its_own_passage_only(material: Stock, tokenizer: Tokenizer) -> None:
     randomness = random.Random(2)
     for _ in range(20):
-        one = mixture.MAKERS["nq"](material, randomness, 512)
+        one = mixture.make(material, "nq", randomness, 512, documents=12)
         text, answer = (tokenizer.decode(row, skip_special_tokens=True) for row in (one.tokens, one.target))
         told = [line for line in text.splitlines() if line.startswith("Document") and answer in line]
         city = re.search(r"who was mayor of (\w+)\?", text)
@@ -147,7 +150,7 @@ def test_code_completion_asks_for_a_line_of_a_file_behind_what_stands_before_it(
     whole = "".join("\n".join(file.lines) + "\n\n" for file in read.files)
     for length in (60, 300, 512):
         for _ in range(10):
-            one = mixture.MAKERS["code completion"](material, randomness, length)
+            one = mixture.make(material, "code completion", randomness, length, documents=12)
             prompt, answer = decode(one.tokens), decode(one.target)
             assert len(one.tokens) == length or whole.startswith(prompt)
             assert (one.tokens[-1], one.target[-1]) == (1, 1)
@@ -162,7 +165,7 @@ def test_code_key_has_the_layout_of_the_task(material: Stock, read: Texts) -> No
     whole = "".join("\n".join(file.lines) + "\n\n" for file in read.files)
     between = 0
     for length in (80, 256, 512) * 8:
-        one = mixture.MAKERS["code key"](material, randomness, length)
+        one = mixture.make(material, "code key", randomness, length, documents=12)
         prompt, key = decode(one.tokens), decode(one.target)
         assert length - 1 <= len(one.tokens) <= length
         assert 1 <= int(key) <= 100
@@ -189,11 +192,11 @@ def test_training_never_uses_a_name_that_evaluation_can_make() -> None:
     assert {"Barton", "Corford", "Calabury"} <= tasks
     assert "Harbour" in names
     assert not names & tasks
-    asked = list(itertools.islice(made_up.questions(random.Random(4), words), 30))
-    for one in asked:
-        assert one.answers[0] in one.gold.text
-        subject = max(re.findall(r"[A-Z]\w+", one.text), key=len)
-        assert sum(subject in other.gold.told for other in asked) == 1
+    facts = list(itertools.islice(made_up.facts(random.Random(4), words), 30))
+    for one in facts:
+        assert one.question.answers[0] in one.question.gold.text
+        subject = max(re.findall(r"[A-Z]\w+", one.question.text), key=len)
+        assert sum(subject in other.question.gold.told for other in facts) == 1
 
 
 def test_pages_of_evaluation_are_not_trained_on(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -269,23 +272,114 @@ def test_prose_is_taken_from_docstrings_and_texts_but_not_tables(tmp_path: Path)
     assert code_files.prose([tmp_path], [file, file]) == [f"{said}\n\nMore.", said.upper().strip()]
 
 
+def test_a_fact_tells_where_its_answer_stands_and_what_it_is_found_by() -> None:
+    randomness = random.Random(5)
+    facts = [one for _ in range(80) for one in itertools.islice(made_up.facts(randomness, ["window", "mayor"]), 3)]
+    for one in facts:
+        assert one.sentence in one.question.gold.text
+        assert one.sentence[one.at :].startswith(one.question.answers[0])
+        assert one.name in one.sentence
+        assert one.name in one.question.text
+        assert one.name not in one.question.answers[0]
+    forms = {re.sub(r"[A-Z]\w+|\d+", "", one.question.text) for one in facts}
+    assert len(forms) > len(made_up.FORMS)
+
+
+def test_answers_in_made_up_documents_are_bound_to_their_places(material: Stock, tokenizer: Tokenizer) -> None:
+    randomness = random.Random(6)
+    sentence = re.compile(r"The (\w+) of (\w+) was \w+ by ([A-Z]\w+ [A-Z]\w+)\.")
+    bound, cut = 0, 0
+    for length in (90, 200, 512) * 12:
+        one = mixture.make(material, "made-up qa", randomness, length, documents=6)
+        text = tokenizer.decode(one.tokens, skip_special_tokens=True)
+        *inside, last = one.bound
+        spans = [
+            (tokenizer.decode(one.tokens[first.at : end.at + 1]), first.name)
+            for first, end in zip(inside[::2], inside[1::2], strict=True)
+            if first.name == end.name
+        ]
+        assert len(spans) == len(inside) // 2
+        for _, place, person in sentence.findall(text):
+            assert spans.count((f" {person}", _ends(tokenizer, place))) == 1
+            bound += 1
+        cut += len(spans) < len(re.findall("^Document", text, re.M))
+        assert last.at == len(one.tokens) - 1
+        asked = re.search(r"Question: Who \w+ the \w+ of (\w+)\?", text)
+        if asked:
+            assert last.name == _ends(tokenizer, asked[1])
+    assert bound > 30
+    assert cut > 3
+
+
+def _ends(tokenizer: Tokenizer, name: str) -> tuple[int, ...]:
+    ids = tokenizer.encode(f" {name}", add_special_tokens=False).ids
+    return (*(ids * 2)[:2], *(ids * 2)[-2:]) if len(ids) == 1 else (*ids[:2], *ids[-2:])
+
+
+def test_the_curriculum_begins_with_one_document_and_ends_with_all() -> None:
+    stages = [curriculum.stage(step, 80) for step in (0, 9, 10, 29, 30, 79, 80, 100, 120, 160, 999)]
+    assert [one.documents for one in stages] == [1, 1, 2, 3, 4, 4, 4, 6, 8, 12, 12]
+    assert [one.early for one in stages] == [True] * 6 + [False] * 5
+    assert [one.grown for one in stages] == [0, 0, 0, 0, 0, 0, 0, 0.25, 0.5, 1, 1]
+    assert curriculum.stage(0, 0) == curriculum.Stage(early=False, documents=12, grown=1.0)
+    half = curriculum.mixed(mixture.EARLY, mixture.WEIGHTS, 0.5)
+    assert half["passkey prose"] == pytest.approx(0.13)
+    assert half["made-up qa"] == pytest.approx(0.24)
+    for shares in (mixture.EARLY, half, mixture.WEIGHTS):
+        assert sum(shares.values()) == pytest.approx(1)
+
+
+def test_early_batches_are_short_and_mostly_retrieval(material: Stock, tokenizer: Tokenizer) -> None:
+    plan = Plan(batch=64, curriculum=8, steps=5)
+    sources = []
+    for step, chunks in mixture.stream(material, plan, 0):
+        assert [tuple(chunk.inputs.shape) for chunk in chunks] == [(24, SHORT)] * 3
+        for row in torch.cat([chunk.inputs for chunk in chunks]).tolist():
+            documents = re.findall(r"^Document \d", tokenizer.decode(row), re.M)
+            assert len(documents) <= min(4, 1 + step)
+        sources += [SOURCES[source] for chunk in chunks for source in chunk.sources]
+    counts = {name: sources.count(name) / len(sources) for name in SOURCES}
+    assert counts == pytest.approx(mixture.EARLY, abs=0.08)
+    assert counts["prose of code"] == 0
+
+
 def test_a_step_is_the_same_whatever_came_before_and_has_few_shapes(material: Stock) -> None:
-    plan = Plan(batch=16, steps=5)
-    whole, resumed = dict(mixture.stream(material, plan, 0)), dict(mixture.stream(material, plan, 3))
-    assert list(resumed) == [3, 4]
-    for chunks in whole.values():
-        assert [tuple(chunk.inputs.shape) for chunk in chunks] == [(6, SHORT), (10, LONGEST)]
-        assert [tuple(chunk.labels.shape) for chunk in chunks] == [(6, TARGET), (10, TARGET)]
-        lengths = (chunks[1].inputs != 0).sum(1)
-        assert sum(lengths > LONGEST - 30) >= 2
+    plan = Plan(batch=16, steps=7, curriculum=2)
+    whole, resumed = dict(mixture.stream(material, plan, 0)), dict(mixture.stream(material, plan, 5))
+    assert list(resumed) == [5, 6]
+    for step, chunks in whole.items():
+        shapes = [(6, SHORT)] * 3 if step < 2 else [(6, SHORT), (10, LONGEST)]
+        assert [tuple(chunk.inputs.shape) for chunk in chunks] == shapes
+        assert [tuple(chunk.labels.shape) for chunk in chunks] == [(rows, TARGET) for rows, _ in shapes]
+        assert step < 2 or sum((chunks[1].inputs != 0).sum(1) > LONGEST - 30) >= 2
         assert all((chunk.labels != IGNORED).any(1).all() for chunk in chunks)
-    for mine, other in zip(whole[3], resumed[3], strict=True):
+    for mine, other in zip(whole[5], resumed[5], strict=True):
         assert torch.equal(mine.inputs, other.inputs)
         assert torch.equal(mine.labels, other.labels)
+        assert torch.equal(mine.bound, other.bound)
     assert not torch.equal(whole[0][1].inputs, whole[1][1].inputs)
-    assert math.isclose(sum(mixture.WEIGHTS.values()), 1)
     seen = torch.cat([chunk.sources for chunks in whole.values() for chunk in chunks])
     assert {SOURCES[source] for source in seen} > {"text", "code completion"}
+
+
+def test_every_example_of_a_step_counts_alike(data: Path, material: Stock, tmp_path: Path) -> None:
+    plan = Plan(batch=8, steps=5, curriculum=1, encoder=0.0, binding=0.0)
+    options = Options(data, data / "nq.jsonl", (CODE,), tmp_path, plan, device="cpu", attention="eager", sizes=SMALL)
+    model = training.build(options, 2048).eval()
+    for step in (0, 3):
+        chunks = mixture.batch(material, plan, step)
+        examples = sum(len(chunk.inputs) for chunk in chunks)
+        assert examples == (9 if step == 0 else 8)
+        seen = Losses(SOURCES, 3, "cpu")
+        with torch.no_grad():
+            total = sum(training.loss(model, Halfway(model), chunk, examples, options, seen) for chunk in chunks)
+            alone = [_alone(model, *pair) for chunk in chunks for pair in zip(chunk.inputs, chunk.labels, strict=True)]
+        assert float(total) == pytest.approx(sum(alone) / len(alone), rel=1e-5)
+
+
+def _alone(model: T5ForConditionalGeneration, inputs: torch.Tensor, labels: torch.Tensor) -> float:
+    given = {"input_ids": inputs[inputs != 0][None].long(), "labels": labels[labels != IGNORED][None].long()}
+    return float(model(**given).loss)
 
 
 def test_the_rate_follows_the_clock_from_the_end_of_the_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,6 +401,16 @@ def test_the_model_has_30_to_60_million_parameters() -> None:
     assert 30e6 < sum(parameter.numel() for parameter in model.parameters()) < 60e6
 
 
+def test_shares_are_given_by_name() -> None:
+    given = ["--data", ".", "--nq", "nq.jsonl", "--out", "out", "--code", ".", "--steps", "3"]
+    plan = training.options_from([*given, "--early", "made_up_qa=0.5,code_key=0", "--weights", "made-up_qa=0.25"]).plan
+    assert plan.early == {**mixture.EARLY, "made-up qa": 0.5, "code key": 0}
+    assert plan.weights == {**mixture.WEIGHTS, "made-up qa": 0.25}
+    assert (plan.curriculum, plan.encoder, plan.binding) == (2000, 0.5, 0.5)
+    with pytest.raises(SystemExit):
+        training.options_from([*given, "--early", "made_up=0.5"])
+
+
 def test_bad_input_ends_with_status_2(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     given = ["train", "--data", str(data), "--nq", str(data / "nq.jsonl"), "--out", str(tmp_path / "out"), "--code", str(CODE)]
     monkeypatch.setattr("sys.argv", given)
@@ -315,24 +419,77 @@ def test_bad_input_ends_with_status_2(data: Path, tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("sys.argv", [*given[:-1], str(tmp_path / "nowhere"), "--steps", "3"])
     assert training.main() == 2
     assert "is no folder" in capsys.readouterr().err
+    for more, said in (
+        (("--start-from", str(tmp_path)), "has no model.safetensors and no tokenizer.json"),
+        (("--short", "0"), "leaves no short example"),
+        (("--curriculum", "-1"), "--curriculum must be 0 or more steps, not -1"),
+        (("--dropout", "1"), "--dropout must be at least 0 and below 1"),
+    ):
+        monkeypatch.setattr("sys.argv", [*given, "--steps", "3", *more])
+        assert training.main() == 2
+        assert said in capsys.readouterr().err
+    assert not (tmp_path / "out" / "tokenizer.json").exists()
 
 
-def test_training_learns_resumes_and_exports_a_stock_t5(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    plan = Plan(batch=4, steps=12, short=1.0)
-    common = {"warm_up": 2, "log_every": 1, "samples": 1, "workers": 0, "device": "cpu", "attention": "eager", "sizes": SMALL}
-    common |= {"vocabulary": 1024, "peak": 3e-2}
-    given = (data, data / "nq.jsonl", (CODE,))
-    whole = train(Options(*given, tmp_path / "whole", plan, **common))
-    undisturbed = _losses(capsys.readouterr().out)
-    train(Options(*given, tmp_path / "parts", plan, stop_after=5, **common))
-    first = _losses(capsys.readouterr().out)
-    parts = train(Options(*given, tmp_path / "parts", plan, **common))
-    assert first + _losses(capsys.readouterr().out) == undisturbed
+PLAN = Plan(batch=4, steps=12, short=1.0, curriculum=4)
+COMMON: dict[str, Any] = {"warm_up": 2, "log_every": 1, "samples": 1, "workers": 0, "device": "cpu", "attention": "eager"}
+COMMON |= {"sizes": SMALL, "vocabulary": 1024, "peak": 3e-2}
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A run from beginning to end."""
+
+    out: Path
+    model: T5ForConditionalGeneration
+    printed: str
+
+
+@pytest.fixture(scope="module")
+def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    out, printed = tmp_path_factory.mktemp("whole"), io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        model = train(Options(data, data / "nq.jsonl", (CODE,), out, PLAN, **COMMON))
+    return Whole(out, model, printed.getvalue())
+
+
+def test_training_learns_resumes_and_exports_a_stock_t5(
+    data: Path, whole: Whole, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    undisturbed = _losses(whole.printed)
     assert float(undisturbed[-1]) < float(undisturbed[0]) - 0.5
-    assert all(torch.equal(mine, other) for mine, other in zip(whole.parameters(), parts.parameters(), strict=True))
+    # The answer, what the encoder's last token knows of it, and the names
+    assert re.search(r"  text \d\S+/0\.000/0\.000  ", whole.printed)
+    assert re.search(r"  code key [1-9]\S+/[1-9]\S+/0\.000  ", whole.printed)
+    assert re.search(r"  made-up qa [1-9]\S+/[1-9]\S+/[1-9]\S+", whole.printed)
+    given = (data, data / "nq.jsonl", (CODE,), tmp_path)
+    train(Options(*given, PLAN, stop_after=5, **COMMON))
+    first = _losses(capsys.readouterr().out)
+    parts = train(Options(*given, PLAN, **COMMON))
+    assert first + _losses(capsys.readouterr().out) == undisturbed
+    assert all(torch.equal(mine, other) for mine, other in zip(whole.model.parameters(), parts.parameters(), strict=True))
     with pytest.raises(BadInput, match="seed was 0, now 1"):
-        train(Options(*given, tmp_path / "parts", replace(plan, seed=1), **common))
-    _check_export(tmp_path / "parts" / "export", parts)
+        train(Options(*given, replace(PLAN, seed=1), **COMMON))
+    _check_export(tmp_path / "export", parts)
+
+
+def test_a_run_begins_with_an_export(data: Path, whole: Whole, read: Texts, tmp_path: Path) -> None:
+    given, export = (data, data / "nq.jsonl", (CODE,)), whole.out / "export"
+    options = Options(*given, tmp_path / "next", replace(PLAN, seed=3), **COMMON, start_from=export)
+    assert options.settings()["start_from"] == str(export)
+    begun = Run(options)
+    said = "def f(x):\n    return 12"
+    assert begun.tokenizer.encode(said).ids == AutoTokenizer.from_pretrained(export)(said).input_ids
+    loaded = AutoModelForSeq2SeqLM.from_pretrained(export, dtype=torch.float32, attn_implementation="eager").eval()
+    inputs = {"input_ids": torch.randint(3, 1000, (2, 40)), "decoder_input_ids": torch.randint(3, 1000, (2, 5))}
+    with torch.no_grad():
+        assert torch.equal(begun.model.eval()(**inputs).logits, loaded(**inputs).logits)
+    with pytest.raises(BadInput, match=r"other sizes .* give the --sizes"):
+        training.build(replace(options, sizes={**SMALL, "num_layers": 2}), 1024)
+    shutil.copytree(export, tmp_path / "other")
+    vocabulary.learn(read.sample(), 1024 + 64).save(str(tmp_path / "other" / "tokenizer.json"))
+    with pytest.raises(BadInput, match="vocabulary of its own"):
+        training.load_tokenizer(replace(options, start_from=tmp_path / "other"), read)
 
 
 def _check_export(folder: Path, trained: T5ForConditionalGeneration) -> None:

@@ -1,0 +1,106 @@
+"""What an encoder must tell by itself while it is trained; the export leaves it out.
+
+    loss of an example = answer + encoder * read + binding * bound
+
+`read` asks the encoder's last token for the first tokens of the answer: that makes the encoder's own attention do the finding,
+and this is the attention whose temperature lengthwise sets. `bound` asks, half-way up, tokens that belong to a name for that
+name: the digits of a line for the line's name, the input's end for the name asked for; two things that attention can then
+compare. Without this the embedded model did not learn to match names in 6,896 steps (docs/log.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import T5ForConditionalGeneration
+
+from experiments.common.t5_training import example_means, teacher_forced, token_losses
+
+READER = "reader"
+READ = 6  # tokens of an answer that the encoder's last token must know
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A token that belongs to a name."""
+
+    at: int
+    name: tuple[int, int, int, int]  # the two tokens the name starts with and the two it ends with
+
+
+def ends(name: Sequence[int]) -> tuple[int, int, int, int]:
+    """The tokens of a name that are asked for; a name of one token says it four times."""
+    second, last_but_one = (1, -2) if len(name) > 1 else (0, 0)
+    return name[0], name[second], name[last_but_one], name[-1]
+
+
+def rows(examples: Iterable[Sequence[Bound]]) -> Tensor:  # [tokens that belong to a name, 6]
+    """What a chunk carries: example, place, four tokens of the name."""
+    found = [(number, one.at, *one.name) for number, bound in enumerate(examples) for one in bound]
+    return torch.tensor(found, dtype=torch.int16).reshape(-1, 6)
+
+
+class Reader(nn.Module):
+    """What the encoder's states must tell, through the model's own embedding."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.answer_parts = nn.Linear(width, READ * width, bias=False)
+        self.name_parts = nn.Linear(width, 4 * width, bias=False)
+
+    def answer(self, last: Tensor, embedding: Tensor) -> Tensor:  # [examples, width] -> [examples, READ, vocabulary]
+        return self._tokens(self.answer_parts(last), embedding)
+
+    def name(self, states: Tensor, embedding: Tensor) -> Tensor:  # [places, width] -> [places, 4, vocabulary]
+        return self._tokens(self.name_parts(F.rms_norm(states, states.shape[-1:])), embedding)
+
+    def _tokens(self, parts: Tensor, embedding: Tensor) -> Tensor:
+        width = embedding.shape[1]
+        return F.linear(parts.unflatten(-1, (-1, width)) * width**-0.5, embedding)
+
+
+class Halfway:
+    """Keeps the states in the middle of the encoder, those of its last forward."""
+
+    states: Tensor  # [examples, length, width]
+
+    def __init__(self, model: T5ForConditionalGeneration) -> None:
+        block = model.encoder.block[len(model.encoder.block) // 2 - 1]
+        block.register_forward_hook(self._keep)
+
+    def _keep(self, _: nn.Module, __: object, out: Tensor | tuple[Tensor, ...]) -> None:
+        self.states = out[0] if isinstance(out, tuple) else out
+
+
+def add(model: T5ForConditionalGeneration) -> T5ForConditionalGeneration:
+    model.add_module(READER, Reader(model.config.d_model))
+    return model
+
+
+def left_out(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The weights without the reader's."""
+    return {name: weight for name, weight in weights.items() if not name.startswith(f"{READER}.")}
+
+
+def losses(
+    model: Any, halfway: Halfway, inputs: Tensor, labels: Tensor, bound: Tensor, asked: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:  # [examples] each
+    """Of the answer, of what the last token tells of it, of the names; `asked` says whose answers can be known beforehand."""
+    reader, embedding = model.get_submodule(READER), model.get_input_embeddings().weight
+    out = teacher_forced(model, inputs, labels)
+    each = example_means(token_losses(out.logits, labels), labels)
+    answers = labels[:, :READ]
+    last = out.encoder_last_hidden_state[torch.arange(len(inputs), device=inputs.device), (inputs != 0).sum(1) - 1]
+    read = example_means(token_losses(reader.answer(last, embedding), answers), answers) * asked.float()
+    example, place, *names = bound.unbind(1)
+    told = reader.name(halfway.states[example, place], embedding)
+    named = token_losses(told, torch.stack(names, 1)).mean(1)
+    # Each example counts alike, however many of its tokens are bound; bincount would make the GPU wait
+    share = torch.zeros_like(each).index_add(0, example, torch.ones_like(named))
+    binding = torch.zeros_like(each).index_add(0, example, named / share[example])
+    return each, read, binding
