@@ -90,9 +90,11 @@ def main() -> None:
     trainer.train()
     result = {**found(trainer), "processes": trainer.accelerator.num_processes, "early": early}
     trainer.accelerator.end_training()
-    if child:
-        assert os.waitpid(child, 0)[1] == 0
-        (folder / "found.json").write_text(json.dumps(result))
+    if not child:
+        # A fork has not the threads it was forked from, and to end in order would wait for them now and then
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    (folder / "found.json").write_text(json.dumps(result))
 
 
 if __name__ == "__main__":

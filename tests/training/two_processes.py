@@ -27,9 +27,12 @@ def main() -> None:
     command = f"train {model} --data {text} --out {folder}/run --adjustment clex --lora-rank 4 --batch 1 --save-every 2"
     command += " --train-length 64 --steps 5 --warmup 1 --learning-rate 0.01 --device cpu"
     status = run(command.split())
-    if child:
-        status = status or os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    sys.exit(status)
+    if not child:
+        # A fork has not the threads it was forked from, and to end in order would wait for them now and then
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    sys.exit(status or os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 if __name__ == "__main__":
