@@ -16,6 +16,7 @@ tokens, whatever the text. The end costs one more read of the training length, a
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -119,8 +120,8 @@ class _Step:
         return torch.where(odds.isinf() | learnt.isnan(), odds, odds + learnt)
 
 
-class _Reading:
-    """The end's own generation: `next` gives log-probabilities of the next token, [rows, words]."""
+class _Reading(ABC):
+    """The end's own generation."""
 
     def __init__(self, hedge: Hedge, input_ids: Tensor) -> None:
         self.model = hedge.model
@@ -135,8 +136,9 @@ class _Reading:
         self.ids, self.mask = ids.to(input_ids.device), mask.to(input_ids.device)
         self.cache: Any = None
 
-    def next(self, input_ids: Tensor) -> Tensor:
-        raise NotImplementedError
+    @abstractmethod
+    def next(self, input_ids: Tensor) -> Tensor:  # [rows, words]
+        """Log-probabilities of the token after those that `generate` has by now."""
 
     def reorder(self, parents: Tensor) -> None:
         if self.beams > 1:
