@@ -82,7 +82,7 @@ def test_every_method_task_length_and_sample_is_recorded_and_scored(family: str,
         assert record.seconds > 0
     assert len({record.prediction for record in records}) > 4
     config = json.loads((tmp_path / "config.json").read_text())
-    assert list(config) == ["format", "model", "settings", "methods", "tasks", "data", "made_with"]
+    assert list(config) == ["format", "model", "settings", "methods", "reads", "tasks", "data", "made_with"]
     assert config["methods"] == {"none": None, "infoscale": None}
     assert {"seed": 3, "dtype": "float32", "train_length": TRAIN_LENGTH}.items() <= config["settings"].items()
     assert len((tmp_path / "summary.csv").read_text().splitlines()) == 1 + 8
@@ -140,6 +140,13 @@ def test_a_hedge_answers_short_prompts_as_its_method_and_long_ones_from_two_read
     room = TRAIN_LENGTH - (TASKS["passkey"].answer_tokens if family == "llama" else 0)
     assert [len(hedge.ends[0]) for hedge in made[2:]] == [room, room]
     assert [hedge.long for hedge in made[2:]] == [[True], [True]]
+
+
+def test_a_name_keeps_what_it_reads(tmp_path: Path) -> None:
+    evaluate(tmp_path, methods={"mine": "log", "end": "truncate", "both": "hedge+log"}, samples=1)
+    assert json.loads((tmp_path / "config.json").read_text())["reads"] == {"mine": "whole", "end": "end", "both": "both"}
+    with pytest.raises(lw.BadInput, match="the method 'mine' has changed since"):
+        evaluate(tmp_path, methods={"mine": "hedge+log"}, samples=1)
 
 
 def test_batches_are_fixed_runs_of_indices() -> None:

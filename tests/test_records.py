@@ -28,6 +28,7 @@ CONFIG: dict[str, Any] = {
     "model": {"family": "t5", "name": "m", "layers": 2, "heads": 4, "key_size": 8, "weights": "abc"},
     "settings": {"seed": 0, "dtype": "float32", "train_length": 512},
     "methods": {"none": None},
+    "reads": {"none": "whole"},
     "tasks": {"line": "names of flowers"},
     "data": {},
     "made_with": {"lengthwise": "0.1.0"},

@@ -106,6 +106,7 @@ def _config(anatomy: Anatomy, subject: Subject, jobs: Sequence[Job], questions: 
         "model": {**fingerprint_of(anatomy), "name": subject.name},
         "settings": settings_of(subject),
         "methods": {job.contender.name: job.contender.document for job in jobs},
+        "reads": {job.contender.name: job.contender.reads for job in jobs},
         "tasks": questions.materials,
         "data": questions.files,
         "made_with": made_with(device),

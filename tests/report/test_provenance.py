@@ -32,6 +32,15 @@ def test_methods_are_described(full_run: Path):
     )
 
 
+def test_a_hedge_is_described_by_both_its_readings(make_run: MakeRun):
+    run = make_run(
+        {**config(["hedge+log"]), "reads": {"hedge+log": "both"}}, records(["hedge+log"], ["passkey"], [1024], samples=1)
+    )
+    assert describe("hedge+log", Section((read_run(run),))) == (
+        "two readings mixed by Bayes' rule, the last 512 tokens as they are and the whole with a rule that needs no calibration"
+    )
+
+
 def test_the_commands_make_the_cells_again(make_run: MakeRun):
     lines = records(["none", "log"], ["passkey", "line"], [512, 1024], samples=3)
     lines += [record("none", "line", 5210, k, data="my file.jsonl") for k in range(2)]

@@ -1,7 +1,7 @@
 """What must not change within one run directory, and what may grow.
 
     {"format", "model": {fingerprint}, "settings": {...}, "methods": {spec: alignment or null},
-     "tasks": {name: material or null}, "data": {name: digest}, "made_with": {...}}
+     "reads": {spec: whole, end or both}, "tasks": {name: material or null}, "data": {name: digest}, "made_with": {...}}
 
 The model and the settings must stay; methods, tasks and files of data may be added; a spec, a task or a file name keeps its
 content.
@@ -41,6 +41,7 @@ def grown(old: Config, new: Config, path: Path) -> Config:
         **old,
         "tasks": {**tasks, **now_tasks},
         "methods": _joined(old["methods"], new["methods"], path, "method"),
+        "reads": _joined(old.get("reads", {}), new.get("reads", {}), path, "method"),
         "data": _joined(old.get("data", {}), new.get("data", {}), path, "data file"),
     }
 

@@ -40,7 +40,12 @@ def describe(spec: str, section: Section) -> str:
     if spec == "truncate":
         return f"the model as it is, given only the last {section.train_length:,} tokens and the question"
     parts = [_alignment(document) for of, document in section.alignments if of == spec]
-    return "; ".join(parts) or "a rule that needs no calibration"
+    rule = "; ".join(parts) or "a rule that needs no calibration"
+    if section.reads.get(spec) == "both":
+        return (
+            f"two readings mixed by Bayes' rule, the last {section.train_length:,} tokens as they are and the whole with {rule}"
+        )
+    return rule
 
 
 def _alignment(document: Mapping[str, Any]) -> str:

@@ -57,6 +57,11 @@ class Section:
         return {spec: document for run in self.runs for spec, document in run.config["methods"].items()}
 
     @cached_property
+    def reads(self) -> dict[str, str]:
+        """What of a prompt each method reads; runs of earlier versions do not tell."""
+        return {spec: what for run in self.runs for spec, what in run.config.get("reads", {}).items()}
+
+    @cached_property
     def methods(self) -> list[str]:
         """Specs in the order they are shown: the plain model, truncation, then as they were run."""
         used = {cell.method for cell in self.cells}

@@ -27,6 +27,11 @@ class Contender:
     hedges: bool = False
 
     @property
+    def reads(self) -> str:
+        """What of a prompt: `whole`, its `end`, or `both`."""
+        return "end" if self.truncates else "both" if self.hedges else "whole"
+
+    @property
     def document(self) -> Any:
         """The alignment behind the name as JSON, a list where there are several, None where there is none."""
         found = [method.to_json() for method in self.methods if isinstance(method, Alignment)]
