@@ -15,6 +15,7 @@ FAST = ("lengthwise", "lengthwise+statistics", "torch_flash", "cudnn")
 SLOW = ("sdpa_dense_bias", "eager", "flex")
 # Matrices of length x length that are held at once, in the inputs' data type: forward, forward and backward
 MATRICES = {"sdpa_dense_bias": (1, 2), "eager": (5, 8)}
+TOO_LONG = 30.0  # seconds that a call may take
 
 
 def ceilings(setting: Setting, results: Results, side: int = 8192, copied: int = 2**31) -> None:
@@ -85,7 +86,8 @@ def _ready(
     ready: dict[str, list[Contestant]] = {}
     extra: dict[str, float | None] = {}
     for name in names:
-        if (note := _too_large(what, name, length, setting)) is not None:
+        note = _too_large(what, name, length, setting) or _too_long(what, name, length, setting, results)
+        if note is not None:
             results.add(what, name, setting.shape, length, note=note)
             continue
         with results.attempt(what, name, setting.shape, length):
@@ -141,3 +143,11 @@ def _too_large(what: str, name: str, length: int, setting: Setting) -> str | Non
     needed = MATRICES[name][what == "backward"] * setting.heads * length**2 * setting.dtype.itemsize
     there = torch.cuda.get_device_properties(setting.device).total_memory
     return None if needed < there else f"out of memory: needs {needed / 1e9:.0f} GB"
+
+
+def _too_long(what: str, name: str, length: int, setting: Setting, results: Results) -> str | None:
+    """By what half the length took, which is a quarter of it."""
+    half = find(results.records, what=what, implementation=name, shape=setting.shape, length=length // 2)
+    if half is None or half["seconds"] is None or 4 * half["seconds"] < TOO_LONG:
+        return None
+    return f"left out: a call would take {4 * half['seconds']:.0f} s, by its time at half the length"

@@ -173,6 +173,7 @@ def _eager(given: Inputs) -> Attend:
 
 
 def _flex(given: Inputs) -> Attend:
+    from torch._functorch import config
     from torch.nn.attention.flex_attention import flex_attention
 
     # Shapes are compiled in; without this a few lengths would exhaust what one function may be compiled for
@@ -186,6 +187,8 @@ def _flex(given: Inputs) -> Attend:
     return Attend(
         lambda call: compiled(*given.of(call), score_mod=biased, scale=given.scale),
         lambda call: (*given.of(call), table),
+        # The backward is timed several times over one forward, whose memory it must not reuse
+        partial(config.patch, donated_buffer=False),
     )
 
 

@@ -17,7 +17,6 @@ from benchmarks.gpu.timing import free, peak, repeated
 
 IMPLEMENTATIONS = ("lengthwise", "transformers_sdpa", "transformers_eager")
 METHOD = "log"  # a temperature, so that no layer may take a way without one
-PATIENCE = 1.0  # seconds: a forward that takes longer is run once
 QUERIES = 3.0  # times T5's initial queries: attention as sharp as a trained model's, which calibration can bring back
 
 
@@ -55,7 +54,7 @@ def encoder(name: str, length: int, implementation: str, setting: Setting, resul
     with results.attempt("encoder", implementation, name, length), _under(model, implementation, setting):
         # Loads what every length needs
         _forward(model, min(length, 2 * shape.train_length))
-        timed, extra = peak(lambda: repeated(lambda: _forward(model, length), setting.device, PATIENCE), setting.device)
+        timed, extra = peak(lambda: repeated(lambda: _forward(model, length), setting.device), setting.device)
         tflops = shape.operations(length) / timed.seconds / 1e12
         more = {"spread": timed.spread, "rounds": timed.rounds}
         results.add("encoder", implementation, name, length, seconds=timed.seconds, tflops=tflops, extra_gb=extra, **more)

@@ -33,13 +33,19 @@ def _head(records: Sequence[Record]) -> str:
     machine = "; ".join(
         dict.fromkeys(f"{r['device']}, {', '.join(f'{k} {v}' for k, v in r['versions'].items())}" for r in records)
     )
-    product, copy = (find(records, what="ceiling", implementation=name) for name in ("matmul", "copy"))
+    runs = dict.fromkeys(r["run"] for r in records)
+    products, copies = ([r for r in records if r["implementation"] == name] for name in ("matmul", "copy"))
     found = []
-    if product is not None:
-        found.append(f"a matrix product ({product['shape']}) ran at {product['tflops']:.0f} TFLOP/s")
-    if copy is not None:
-        found.append(f"a copy in device memory at {copy['tb_s']:.2f} TB/s, read and written")
-    return f"{machine}. In the same run {' and '.join(found)}." if found else f"{machine}."
+    if products:
+        found.append(f"a matrix product ({products[0]['shape']}) ran at {_each(products, 'tflops', '.0f')} TFLOP/s")
+    if copies:
+        found.append(f"a copy in device memory at {_each(copies, 'tb_s', '.2f')} TB/s, read and written")
+    when = "In the same run" if len(runs) == 1 else f"The records are of {len(runs)} runs and every ratio is of one; in them"
+    return f"{machine}. {when} {' and '.join(found)}." if found else f"{machine}."
+
+
+def _each(records: Sequence[Record], field: str, form: str) -> str:
+    return ", ".join(format(record[field], form) for record in records)
 
 
 def _times(records: Sequence[Record]) -> str:

@@ -120,7 +120,9 @@ def _versions() -> dict[str, str]:
 
 
 def _key(record: Record) -> tuple[Any, ...]:
-    return tuple(record.get(name) for name in KEY)
+    """Every run has ceilings of its own."""
+    run = record.get("run") if record["what"] == "ceiling" else None
+    return (run, *(record.get(name) for name in KEY))
 
 
 def _digits(value: Any) -> Any:

@@ -19,6 +19,7 @@ import torch
 
 TURN = 5e-3  # seconds that a turn lasts at least, if a hundred calls can fill it
 MOST_CALLS, LEAST_ROUNDS, MOST_ROUNDS = 100, 3, 15
+PATIENCE = 1.0  # seconds; a call that takes longer is made once
 
 Result = TypeVar("Result")
 
@@ -38,9 +39,10 @@ class Timed:
 
 
 def in_rounds(contestants: Sequence[Contestant], device: torch.device, most: float = 1.0) -> dict[str, Timed]:
-    """At least three rounds, more while they take less than `most` seconds."""
-    # The first call pays for what is made once
-    once = {one.name: min(_turn(one, 1, device) for _ in range(2)) for one in contestants}
+    """At least three rounds, more while they take less than `most` seconds; one where all calls outlast our patience."""
+    once = {one.name: _once(one, device) for one in contestants}
+    if min(once.values()) > PATIENCE:
+        return {name: Timed(seconds, 0.0, 1) for name, seconds in once.items()}
     calls = {name: max(1, min(MOST_CALLS, math.ceil(TURN / seconds))) for name, seconds in once.items()}
     a_round = sum(calls[name] * seconds for name, seconds in once.items())
     rounds = max(LEAST_ROUNDS, min(MOST_ROUNDS, int(most / a_round)))
@@ -48,7 +50,7 @@ def in_rounds(contestants: Sequence[Contestant], device: torch.device, most: flo
     return {one.name: _summary([turn[one.name] for turn in turns]) for one in contestants}
 
 
-def repeated(work: Callable[[], object], device: torch.device, patience: float, most: float = 1.0) -> Timed:
+def repeated(work: Callable[[], object], device: torch.device, patience: float = PATIENCE, most: float = 1.0) -> Timed:
     """A first call, and if that took less than `patience` seconds it was the warm-up of others, for `most` seconds."""
     first = elapsed(work, device)
     if first > patience:
@@ -71,7 +73,7 @@ def replayed(one: Contestant, calls: int, device: torch.device) -> Timed:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             kept = [one.call(i) for i in range(calls)]
-        found = repeated(graph.replay, device, patience=1.0, most=0.1)
+        found = repeated(graph.replay, device, most=0.1)
         del kept
     return Timed(found.seconds / calls, found.spread, found.rounds)
 
@@ -109,6 +111,12 @@ def free(device: torch.device) -> None:
         gc.collect()
         torch.cuda.synchronize(device)
         torch.cuda.empty_cache()
+
+
+def _once(one: Contestant, device: torch.device) -> float:
+    """The first call pays for what is made once, which matters little where it is long."""
+    first = _turn(one, 1, device)
+    return first if first > PATIENCE else min(first, _turn(one, 1, device))
 
 
 def _turn(one: Contestant, calls: int, device: torch.device) -> float:

@@ -241,10 +241,21 @@ def test_contestants_take_turns_and_the_median_turn_counts(monkeypatch: pytest.M
 def test_a_long_call_is_made_once_and_a_short_one_warms_up(monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter([0.0, 9.0])
     monkeypatch.setattr(timing.time, "perf_counter", lambda: next(times))
+    assert timing.in_rounds([timing.Contestant("slow", lambda _: None)], CPU)["slow"] == timing.Timed(9.0, 0.0, 1)
+    times = iter([0.0, 9.0])
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: next(times))
     assert timing.repeated(lambda: None, CPU, patience=1.0) == timing.Timed(9.0, 0.0, 1)
     times = iter([0.0, 0.9, 1.0, 1.6, 2.0, 2.6])
     found = timing.repeated(lambda: None, CPU, patience=1.0)
     assert (round(found.seconds, 6), found.rounds) == (0.6, 2)
+
+
+def test_a_call_that_would_take_a_minute_is_left_out_and_says_so() -> None:
+    results = Results(None, "", [made_up("backward", "flex", 16, 12.0, shape=TINY.shape)])
+    attention.attention("backward", 32, ["flex"], TINY, results)
+    (left_out,) = [record for record in results.records if record["length"] == 32]
+    assert left_out["seconds"] is None
+    assert left_out["note"] == "left out: a call would take 48 s, by its time at half the length"
 
 
 @pytest.mark.usefixtures("tiny")

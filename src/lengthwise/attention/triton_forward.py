@@ -11,8 +11,8 @@ overflows: bfloat16 and float32 weights reach 2^127, so a row fails only when a 
 or more; its block is then computed again with the running maximum. Nothing is approximated. float16 has no such room: its
 maximum runs throughout.
 
-Statistics need sum p d, d = log2 p, and the largest logit: entropy = ln 2 (log2 l - sum p d / l), l = sum p. All sums over a
-tile's columns stay in the thread that computed them ([BM, 8] partial sums) and meet across threads once, at the end.
+Statistics need sum p d, d = log2 p, and the largest p: entropy = ln 2 (log2 l - sum p d / l), l = sum p. All sums over a tile's
+columns stay in the thread that computed them ([BM, 8] partial sums) and meet across threads once, at the end.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from lengthwise.attention.triton_tiles import (
     Operands,
     Tile,
     again,
+    bits,
     bounds,
     centre,
     edge_tile,
@@ -47,6 +48,7 @@ from lengthwise.attention.triton_tiles import (
     sharpness,
     sums,
     tops,
+    weights,
 )
 
 # What comes beside the output
@@ -116,7 +118,8 @@ def _weigh(
     if ENTROPY:
         e += sums(p * d, BM, BN)
         if FROZEN:
-            top = tl.maximum(top, tops(d, BM, BN))
+            # Of weights, not of logits: they are compared while the next exponentials are computed
+            top = tl.maximum(top, tops(bits(p), BM, BN))
     return p, alpha, m, total, e, top
 
 
@@ -181,8 +184,8 @@ def _attend(
     m = tl.full([BM], NOTHING, dtype=tl.float32)
     total = tl.zeros([BM, 8], dtype=tl.float32)
     e = tl.zeros([BM, 8], dtype=tl.float32)
-    # How far logits rise above a frozen m
-    top = tl.zeros([BM, 8], dtype=tl.float32)
+    # The largest weight, where m is frozen
+    top = bits(tl.full([BM, 8], 1.0, dtype=tl.float32))
     acc, m, total, e = _edges(
         acc, m, total, e, q, k_from, v_from, k_n, v_n, zero, radius, c, gb, start, stop, own, HIDDEN + b * h_b,
         lo, inner_lo, seed, nears, inner_hi, hi, keys, D, DP, BM, BN, BIAS, HIDES, ENTROPY, PRECISION,
@@ -238,7 +241,7 @@ def _forward(
     at = ROWS + bh.to(tl.int64) * queries + rows
     if WANT == 2:
         field = (tl.num_programs(0) // blocks).to(tl.int64) * queries
-        tl.store(at, tl.where(empty, float("-inf"), (m + tl.max(top, 1)) * LN2), mask=real)
+        tl.store(at, tl.where(empty, float("-inf"), (m + tl.log2(weights(tl.max(top, 1)))) * LN2), mask=real)
         at += field
         tl.store(at + field, tl.where(empty, 0.0, (tl.log2(safe) - tl.sum(e, 1) / safe) * LN2), mask=real)
     if WANT > 0:

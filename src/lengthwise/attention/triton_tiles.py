@@ -45,7 +45,19 @@ def sums(x, BM: tl.constexpr, BN: tl.constexpr):
 
 @triton.jit
 def tops(x, BM: tl.constexpr, BN: tl.constexpr):
+    """The largest of a tile's rows, likewise."""
     return tl.max(tl.reshape(x, [BM, BN // 8, 8]), 1)
+
+
+@triton.jit
+def bits(p):
+    """Weights as integers, which have the same order: Hopper finds the largest of three integers at once, of two floats."""
+    return p.to(tl.int32, bitcast=True)
+
+
+@triton.jit
+def weights(b):
+    return b.to(tl.float32, bitcast=True)
 
 
 @triton.jit
