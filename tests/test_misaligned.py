@@ -145,6 +145,15 @@ def test_ids_and_models_that_do_not_fit_are_refused(name: str, ids: torch.Tensor
         lw.misalignment(make(name), ids, show_progress=False)
 
 
+def test_a_smaller_models_tokenizer_is_refused(tokenizer: ByT5Tokenizer) -> None:
+    wide = make("llama")
+    wide.resize_token_embeddings(767)
+    lw.misalignment(wide, tokenizer, train_length=16, pairs=2, show_progress=False)
+    wide.resize_token_embeddings(768)
+    with pytest.raises(lw.BadInput, match="the tokenizer has 384 tokens only, and the model knows 768; this is another"):
+        lw.misalignment(wide, tokenizer, train_length=16, pairs=2, show_progress=False)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return saved(make("llama"), tmp_path_factory.mktemp("misaligned") / "llama")

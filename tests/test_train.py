@@ -303,7 +303,11 @@ def test_models_that_cannot_be_trained_so_are_refused(
     small = tf.LlamaForCausalLM(tf.LlamaConfig(**{**make("llama").config.to_dict(), "vocab_size": 200}))
     small.save_pretrained(narrow)
     ByT5Tokenizer().save_pretrained(narrow)
+    wide = tmp_path / "wide"
+    tf.LlamaForCausalLM(tf.LlamaConfig(**{**make("llama").config.to_dict(), "vocab_size": 768})).save_pretrained(wide)
+    ByT5Tokenizer().save_pretrained(wide)
     for name, message in (
+        (wide, "the tokenizer has 384 tokens only, and the model knows 768; this is another model's tokenizer"),
         (narrow, "the tokenizer has 256 tokens, and the model knows 200 tokens only; this is another model's tokenizer"),
         ("embedded", "training takes a causal language model, and embedded is a T5ForConditionalGeneration"),
         (tmp_path / "tiny.gguf", f"{tmp_path}/tiny.gguf is a GGUF file, made to be read only; give the model as a directory"),

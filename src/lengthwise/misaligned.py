@@ -28,6 +28,7 @@ from lengthwise.extend import Method, extend
 from lengthwise.likelihood import LOGITS_AT_ONCE, TOKENS_AT_ONCE, Scorer, reading
 from lengthwise.models.anatomy import anatomy_of, unwrapped
 from lengthwise.models.fingerprint import fingerprint_of, versions
+from lengthwise.models.vocabulary import check_tokenizer, check_tokens
 from lengthwise.output_alignment.misalignment import symmetric_cross_entropy, symmetric_kl
 from lengthwise.output_alignment.views import Views, drawn_extra
 from lengthwise.progress import Tick, progress
@@ -77,8 +78,9 @@ def misalignment(
     length = anatomy.train_length if length is None else length
     _check_numbers(length, pairs, seed)
     scorer = Scorer.of(model, train_length)
-    ids = _ids(tokenizer, text, files)
-    _check_vocabulary(model, ids)
+    words = int(unwrapped(model).get_input_embeddings().weight.shape[0])
+    ids = _ids(tokenizer, text, files, words)
+    check_tokens(ids, words)
     rows = _rows(ids, length, pairs, seed)
     plans = [Views(length, drawn_extra(SAMPLING, length, seed, pair), "half") for pair in range(pairs)]
     with (
@@ -112,26 +114,17 @@ def _check_numbers(length: int, pairs: int, seed: int) -> None:
     require(seed >= 0, f"seed must be 0 or more, not {seed}")
 
 
-def _ids(tokenizer: Any, text: str | None, files: Sequence[str | Path]) -> Tensor:  # [tokens]
+def _ids(tokenizer: Any, text: str | None, files: Sequence[str | Path], words: int) -> Tensor:  # [tokens]
     if isinstance(tokenizer, Tensor):
         require(text is None and not files, "give token ids or a text, not both")
         require(tokenizer.dim() == 1, f"token ids must be one stream of [tokens], not of shape {tuple(tokenizer.shape)}")
         return tokenizer.cpu()
+    check_tokenizer(tokenizer, words)
     require(text is None or not files, "give a text or files, not both")
     if text is None:
         text = read_texts(files) if files else shipped_prose()
     # Tokenizers warn that a text is longer than the model; that is what we are here for
     return torch.tensor(tokenizer(text, add_special_tokens=False, verbose=False).input_ids)
-
-
-def _check_vocabulary(model: nn.Module, ids: Tensor) -> None:
-    words = int(unwrapped(model).get_input_embeddings().weight.shape[0])
-    largest = int(ids.max()) if len(ids) else 0
-    if not 0 <= largest < words:
-        raise BadInput(
-            f"the text has token {largest}, and the model knows {words} tokens only; "
-            "this is another model's tokenizer, give its own"
-        )
 
 
 def _rows(ids: Tensor, length: int, pairs: int, seed: int) -> Tensor:  # [pairs, tokens]

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from lengthwise.errors import BadInput, require
+from lengthwise.models.vocabulary import check_tokenizer, check_tokens
 from lengthwise.text import read_texts
 from lengthwise.training.settings import Settings
 
@@ -24,9 +25,7 @@ def rows_of(settings: Settings, tokenizer: Any, words: int, tokens: int, most: i
     """As many as there are, and no more than `most`: nothing is read that no step will see. `words` the model knows."""
     end = tokenizer.eos_token_id
     require(end is not None, "this tokenizer has no end-of-text token to put between documents; give it an eos_token")
-    foreign = f"and the model knows {words} tokens only; this is another model's tokenizer, give its own"
-    # Without tokens added to it, which some tokenizers have and never make
-    require(tokenizer.vocab_size <= words, f"the tokenizer has {tokenizer.vocab_size} tokens, {foreign}")
+    check_tokenizer(tokenizer, words)
     packed, found = [], 0
     for text in documents(settings):
         # Tokenizers warn that a text is longer than the model; that is what we are here for
@@ -42,7 +41,7 @@ def rows_of(settings: Settings, tokenizer: Any, words: int, tokens: int, most: i
             "--train-length"
         )
     rows = torch.cat(packed)[: count * tokens].view(count, tokens)
-    require(int(rows.max()) < words, f"the text has token {int(rows.max())}, {foreign}")
+    check_tokens(rows, words)
     return rows
 
 
