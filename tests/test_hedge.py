@@ -15,6 +15,7 @@ from transformers import ByT5Tokenizer, LogitsProcessorList
 import lengthwise as lw
 from lengthwise.errors import BadInput
 from lengthwise.hedge import Hedge, mixed_nll
+from lengthwise.models.changes import suspended
 from lengthwise.text import last_tokens
 from tests.conftest import TRAIN_LENGTH, make, tokens
 
@@ -76,19 +77,36 @@ def _ends(model: Any, ids: Tensor) -> Tensor:
 
 
 FAMILIES = ["t5", "mt5", "llama", "gemma3", "gpt_neox"]
-# None of these changes what is read within the training length
-METHODS = ["log", "none"]
+# All but the first two change what is read within the training length as well
+SHORT_TOO = [("t5", "constant:tau=0.3"), *(("llama", method) for method in ("yarn:factor=4", "rerope:window=8,leak=3"))]
+SHORT_TOO += [("llama", "interpolation:factor=4"), ("gpt_neox", "ntk:factor=8"), ("llama", "streaming_llm:window=8")]
+PAIRS = [*((family, method) for family in FAMILIES for method in ("log", "none")), *SHORT_TOO]
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("prior", [1.0, 0.0])
-def test_a_certain_prior_gives_that_readings_answer(family: str, method: str, prior: float, tokenizer: ByT5Tokenizer) -> None:
+@pytest.mark.parametrize(("family", "method"), PAIRS)
+def test_a_certain_prior_gives_that_readings_answer(family: str, method: str, tokenizer: ByT5Tokenizer) -> None:
+    """The end is the plain model's, whatever method is in force, and the whole is the method's, whatever the end was."""
     model, ids = make(family), tokens(LONG, batch=2)
+    plain = _answers(model, _ends(model, ids))
     with lw.extend(model, method, train_length=TRAIN_LENGTH):
-        hedge = lw.hedge(model, tokenizer, ids, new_tokens=NEW, prior=prior)
-        wanted = _answers(model, ids if prior else _ends(model, ids))
-        assert _answers(model, ids, hedge).tolist() == wanted.tolist()
+        wanted = _answers(model, ids)
+        for prior, answer in ((1.0, wanted), (0.0, plain), (1.0, wanted)):
+            hedge = lw.hedge(model, tokenizer, ids, new_tokens=NEW, prior=prior)
+            assert _answers(model, ids, hedge).tolist() == answer.tolist()
+    assert _answers(model, _ends(model, ids)).tolist() == plain.tolist()
+
+
+def test_nested_methods_rest_together_and_return() -> None:
+    model, ids = make("llama"), tokens(LONG)
+    plain = _log_probabilities(model, ids, ids[:, :NEW])
+    with lw.extend(model, "log", train_length=TRAIN_LENGTH), lw.extend(model, "ntk:factor=4", train_length=TRAIN_LENGTH):
+        extended = _log_probabilities(model, ids, ids[:, :NEW])
+        with suspended(model), suspended(model):
+            assert torch.equal(_log_probabilities(model, ids, ids[:, :NEW]), plain)
+        assert torch.equal(_log_probabilities(model, ids, ids[:, :NEW]), extended)
+    assert not torch.equal(plain, extended)
+    assert torch.equal(_log_probabilities(model, ids, ids[:, :NEW]), plain)
+    assert not [name for name in vars(model) if "lengthwise" in name]
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -15,7 +15,7 @@ FAST = ("lengthwise", "lengthwise+statistics", "torch_flash", "cudnn")
 SLOW = ("sdpa_dense_bias", "eager", "flex")
 # Matrices of length x length that are held at once, in the inputs' data type: forward, forward and backward
 MATRICES = {"sdpa_dense_bias": (1, 2), "eager": (5, 8)}
-TOO_LONG = 30.0  # seconds that a call may take
+TOO_LONG = 20.0  # seconds that a call may take
 
 
 def ceilings(setting: Setting, results: Results, side: int = 8192, copied: int = 2**31) -> None:

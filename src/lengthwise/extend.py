@@ -9,7 +9,7 @@ Nesting adds methods, as `+` in a spec does. Nothing of transformers is changed 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor, nn
@@ -18,6 +18,7 @@ from lengthwise.errors import BadInput, require
 from lengthwise.methods.spec import methods_of
 from lengthwise.models.anatomy import Anatomy, anatomy_of
 from lengthwise.models.cache import admitted
+from lengthwise.models.changes import Changes
 from lengthwise.models.fingerprint import check_fingerprint
 from lengthwise.models.rotary import BUFFER, Rotary, rotary_of, unmoved
 from lengthwise.models.seam import LAYER, NAME, Layer, Observer, no_dense_bias, registered
@@ -41,12 +42,12 @@ def extend(
     slots = slots_of(anatomy, method, force)
     _refuse_unreachable(anatomy)
     rotary = _rotary(anatomy, slots)
-    with ExitStack() as undo:
-        undo.enter_context(registered())
-        unrotated = _install_rotation(undo, slots, rotary, anatomy.train_length)
-        _install(undo, anatomy, slots, implementation, observer, rotary if unrotated else None)
-        _watch_caches(undo, anatomy, slots)
-        _prove_reached(undo, anatomy)
+    changes = Changes()
+    with registered(), changes.in_force(model):
+        unrotated = _install_rotation(changes, slots, rotary, anatomy.train_length)
+        _install(changes, anatomy, slots, implementation, observer, rotary if unrotated else None)
+        _watch_caches(changes, anatomy, slots)
+        _prove_reached(changes, anatomy)
         yield model
 
 
@@ -86,19 +87,19 @@ def _rotary(anatomy: Anatomy, slots: Slots) -> Rotary | None:
     return None
 
 
-def _install_rotation(undo: ExitStack, slots: Slots, rotary: Rotary | None, train_length: int) -> bool:
+def _install_rotation(changes: Changes, slots: Slots, rotary: Rotary | None, train_length: int) -> bool:
     """Puts other frequencies in the place of the model's own; True where queries and keys must stay unrotated instead."""
     method = slots.rotation
     if rotary is None:
         return False
     if slots.similarity is not None or hasattr(method, "distances") or getattr(method, "dynamic", False):
-        _set(undo, rotary.module.__dict__, "forward", unmoved(rotary))
+        changes.set(rotary.module.__dict__, "forward", unmoved(rotary))
         return True
-    _set(undo, rotary.module._buffers, BUFFER, method.frequencies(rotary.own, train_length))
+    changes.set(rotary.module._buffers, BUFFER, method.frequencies(rotary.own, train_length))
     return False
 
 
-def _watch_caches(undo: ExitStack, anatomy: Anatomy, slots: Slots) -> None:
+def _watch_caches(changes: Changes, anatomy: Anatomy, slots: Slots) -> None:
     """Keys of a cache stand where the method put them: one filled under another method is refused."""
     holder = slots.rotation if slots.rotation is not None else slots.similarity
     if holder is None:
@@ -108,11 +109,13 @@ def _watch_caches(undo: ExitStack, anatomy: Anatomy, slots: Slots) -> None:
     rolling = holder if rolls else None
 
     def check(_: nn.Module, __: Any, kwargs: dict[str, Any]) -> None:
+        if changes.out:
+            return
         mask = kwargs.get("attention_mask")
         padded = isinstance(mask, Tensor) and not bool(mask.bool().all())
         admitted(kwargs.get("past_key_values"), holder, rolling, padded)
 
-    undo.callback(anatomy.stack.register_forward_pre_hook(check, with_kwargs=True).remove)
+    changes.hook(anatomy.stack.register_forward_pre_hook(check, with_kwargs=True))
 
 
 def _listed(anatomy: Anatomy, method: Method) -> list[object]:
@@ -133,7 +136,7 @@ def _refuse_unreachable(anatomy: Anatomy) -> None:
 
 
 def _install(
-    undo: ExitStack,
+    changes: Changes,
     anatomy: Anatomy,
     slots: Slots,
     implementation: str,
@@ -153,31 +156,25 @@ def _install(
             observer=observer if observer is not None or outer is None else outer.observer,
             rotary=rotary if rotary is not None or outer is None else outer.rotary,
         )
-        _set(undo, module.__dict__, LAYER, layer)
+        changes.set(module.__dict__, LAYER, layer)
         if owner is module and "compute_bias" not in module.__dict__:
-            _set(undo, module.__dict__, "compute_bias", no_dense_bias(module))
+            changes.set(module.__dict__, "compute_bias", no_dense_bias(module))
     configs: dict[int, Any] = {id(m.config): m.config for m in (anatomy.stack, *anatomy.layers) if hasattr(m, "config")}
     for config in configs.values():
         # The private attribute: the public setter would also write into sub-configs
-        _set(undo, config.__dict__, "_attn_implementation_internal", NAME)
+        changes.set(config.__dict__, "_attn_implementation_internal", NAME)
 
 
-def _set(undo: ExitStack, owner: dict[str, Any], key: str, value: Any) -> None:
-    if key in owner:
-        undo.callback(owner.__setitem__, key, owner[key])
-    else:
-        undo.callback(owner.pop, key)
-    owner[key] = value
-
-
-def _prove_reached(undo: ExitStack, anatomy: Anatomy) -> None:
+def _prove_reached(changes: Changes, anatomy: Anatomy) -> None:
     """Every forward of the stack must have gone through our function in every layer, or its result is withheld."""
 
     def start(*_: Any) -> None:
-        for module in anatomy.layers:
+        for module in [] if changes.out else anatomy.layers:
             module.__dict__[LAYER].visits = 0
 
     def finish(*_: Any) -> None:
+        if changes.out:
+            return
         missed = [i for i, module in enumerate(anatomy.layers) if module.__dict__[LAYER].visits == 0]
         if missed:
             name = type(anatomy.layers[missed[0]]).__name__
@@ -187,5 +184,5 @@ def _prove_reached(undo: ExitStack, anatomy: Anatomy) -> None:
                 "AttentionInterface and cannot be extended"
             )
 
-    undo.callback(anatomy.stack.register_forward_pre_hook(start).remove)
-    undo.callback(anatomy.stack.register_forward_hook(finish).remove)
+    changes.hook(anatomy.stack.register_forward_pre_hook(start))
+    changes.hook(anatomy.stack.register_forward_hook(finish))

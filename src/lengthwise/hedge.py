@@ -3,9 +3,9 @@
     p(y_t | y_<t) = w_t p_whole(y_t | y_<t) + (1 - w_t) p_end(y_t | y_<t)
     w_t / (1 - w_t) = w_0 / (1 - w_0)  x  product over s < t of p_whole(y_s | y_<s) / p_end(y_s | y_<s)
 
-*whole* is the input under whatever method is in force, *end* its last tokens, as many as the model was trained on: what
-truncation reads. A method may fail at some length or in some task; truncation fails where the answer stands further up. Which
-of the two it is shows in their likelihoods. These are Bayes' weights, so a text of T tokens has probability
+*whole* is the input under whatever method is in force, *end* its last tokens, as many as the model was trained on, read by the
+plain model: what truncation reads. A method may fail at some length or in some task; truncation fails where the answer stands
+further up. Which of the two it is shows in their likelihoods. These are Bayes' weights, so a text of T tokens has probability
 w_0 P_whole + (1 - w_0) P_end, and with w_0 = 1/2 its perplexity is at most 2^(1/T) times the better reading's, 1.1 % for 64
 tokens, whatever the text. The end costs one more read of the training length, and every step of the decoder is taken twice.
 
@@ -27,6 +27,7 @@ from transformers import DynamicCache, LogitsProcessor
 
 from lengthwise.errors import require
 from lengthwise.models.anatomy import anatomy_of, unwrapped
+from lengthwise.models.changes import suspended
 from lengthwise.text import last_tokens, padded
 
 PRIOR = 0.5
@@ -89,7 +90,8 @@ class Hedge(LogitsProcessor):  # type: ignore[misc]
             reading, odds = self.step.reading, self.step.odds_after(input_ids[:, -1], parents)
             reading.reorder(parents)
         whole = scores.float().log_softmax(-1)
-        end = reading.next(input_ids).to(scores.device)
+        with suspended(self.model):
+            end = reading.next(input_ids).to(scores.device)
         self.step = _Step(reading, input_ids, odds, whole, end)
         mixed = torch.logaddexp(F.logsigmoid(odds)[:, None] + whole, F.logsigmoid(-odds)[:, None] + end)
         # What other processors have ruled out stays so
@@ -154,7 +156,8 @@ class _Encoded(_Reading):
 
     def __init__(self, hedge: Hedge, input_ids: Tensor) -> None:
         super().__init__(hedge, input_ids)
-        encoded = unwrapped(self.model).get_encoder()(input_ids=self.ids, attention_mask=self.mask)
+        with suspended(self.model):
+            encoded = unwrapped(self.model).get_encoder()(input_ids=self.ids, attention_mask=self.mask)
         encoded.last_hidden_state = self.spread(encoded.last_hidden_state)
         self.encoded, self.mask = encoded, self.spread(self.mask)
 
@@ -180,7 +183,6 @@ class _Read(_Reading):
     def next(self, input_ids: Tensor) -> Tensor:
         given = self.ids
         if self.cache is None:
-            # One that is made within the forward would not be known to the method in force
             self.cache = DynamicCache(config=unwrapped(self.model).config)
         else:
             given = input_ids[:, -1:]

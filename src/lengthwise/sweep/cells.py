@@ -144,17 +144,22 @@ def check_recorded(job: Job, samples: Sequence[Sample], recorded: dict[int, Reco
 
 def _prompt(subject: Subject, job: Job, sample: Sample) -> list[int]:
     if job.contender.truncates:
-        return truncated(subject.tokenizer, sample, subject.train_length)
+        return truncated(subject.tokenizer, sample, _room(subject, job))
     return [int(token) for token in subject.tokenizer(sample.prompt, verbose=False).input_ids]
 
 
 def _hedge(subject: Subject, job: Job, prompts: list[list[int]], samples: Sequence[Sample]) -> Hedge | None:
-    """The second reading; a decoder's leaves room for the answer."""
+    """The second reading."""
     if not job.contender.hedges:
         return None
+    room = _room(subject, job)
+    return Hedge(subject.model, prompts, [truncated(subject.tokenizer, sample, room) for sample in samples])
+
+
+def _room(subject: Subject, job: Job) -> int:
+    """Tokens of a prompt that truncation keeps: in a decoder prompt and answer share the training length."""
     answer = 0 if unwrapped(subject.model).config.is_encoder_decoder else TASKS[job.task].answer_tokens
-    ends = [truncated(subject.tokenizer, sample, subject.train_length - answer) for sample in samples]
-    return Hedge(subject.model, prompts, ends)
+    return subject.train_length - answer
 
 
 def _records(subject: Subject, job: Job, sample: Sample, index: int, prediction: str, seconds: float) -> list[Record]:

@@ -1,0 +1,75 @@
+"""What was put into a model, kept so that it can be taken out again: for good, or while something is read as before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import nn
+from torch.utils.hooks import RemovableHandle
+
+from lengthwise.models.anatomy import unwrapped
+
+IN_FORCE = "_lengthwise_changes"
+ABSENT = object()
+
+Entry = tuple[dict[str, Any], str, Any]  # whose, which, and a value of it
+
+
+@dataclass
+class Changes:
+    """Entries of modules and configs that were given other values, and hooks, which rest while the changes are `out`."""
+
+    before: list[Entry] = field(default_factory=list)
+    hooks: list[RemovableHandle] = field(default_factory=list)
+    out: bool = False
+
+    def set(self, owner: dict[str, Any], key: str, value: Any) -> None:
+        self.before.append((owner, key, owner.get(key, ABSENT)))
+        owner[key] = value
+
+    def hook(self, handle: RemovableHandle) -> None:
+        self.hooks.append(handle)
+
+    @contextmanager
+    def in_force(self, model: nn.Module) -> Iterator[None]:
+        """Known to `suspended` until its end, and undone then."""
+        known = unwrapped(model).__dict__.setdefault(IN_FORCE, [])
+        known.append(self)
+        try:
+            yield
+        finally:
+            for handle in reversed(self.hooks):
+                handle.remove()
+            _put(reversed(self.before))
+            known.remove(self)
+            if not known:
+                del unwrapped(model).__dict__[IN_FORCE]
+
+
+@contextmanager
+def suspended(model: nn.Module) -> Iterator[None]:
+    """The model as it was before it was extended, however many times it was."""
+    known: list[Changes] = [one for one in unwrapped(model).__dict__.get(IN_FORCE, []) if not one.out]
+    before = [entry for one in known for entry in one.before]
+    # One entry may have been set by several: each puts back what it found, the first one last
+    after = [(owner, key, owner.get(key, ABSENT)) for owner, key, _ in before]
+    _put(reversed(before))
+    for one in known:
+        one.out = True
+    try:
+        yield
+    finally:
+        for one in known:
+            one.out = False
+        _put(after)
+
+
+def _put(entries: Iterator[Entry] | list[Entry]) -> None:
+    for owner, key, value in entries:
+        if value is ABSENT:
+            owner.pop(key, None)
+        else:
+            owner[key] = value
