@@ -1,1 +1,1 @@
-"""Paper 003: entropy invariance, InfoScale and CosScale, on GAU-alpha trained at length 64."""
+"""Entropy Invariance: InfoScale and CosScale on GAU-alpha trained at length 64."""

@@ -1,4 +1,4 @@
-"""Draws the figures of paper 003 from what was measured, and perplexity against length, which the paper has as numbers only.
+"""Draws Entropy Invariance's figures from what was measured, and perplexity against length, of which it has the numbers only.
 
     python -m experiments.entropy_invariance.figures --out runs/gau
 

@@ -1,4 +1,4 @@
-"""Paper 003's Tables 1, 2, 3, 9 and 10 as printed, a line a row: PPL and ACC at six lengths.
+"""Entropy Invariance's Tables 1, 2, 3, 9 and 10 as printed, a line a row: PPL and ACC at six lengths.
 
 Rows that several tables print stand here once; they agree. Cells beyond what the paper cares for are limits, >500 and <0.1.
 """

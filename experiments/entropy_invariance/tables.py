@@ -1,4 +1,4 @@
-"""Tables 1, 2, 3, 9 and 10 of paper 003: every method with and without its scales, at six lengths, each row measured once.
+"""Entropy Invariance's Tables 1, 2, 3, 9 and 10: every method with and without its scales, at six lengths, a row measured once.
 
     python -m experiments.entropy_invariance.tables --data data --out runs/gau --minutes 9
 

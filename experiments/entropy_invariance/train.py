@@ -1,4 +1,4 @@
-"""Trains the models of paper 003's experiment: 6-layer GAU-alpha on Chinese prose, 64 tokens long.
+"""Trains the models of Entropy Invariance: 6-layer GAU-alpha on Chinese prose, 64 tokens long.
 
     python -m experiments.entropy_invariance.train --data data --out runs/gau --cos-scale none 128 16 --minutes 9
     ... --cos-scale none 128 --positions alibi

@@ -1,1 +1,1 @@
-"""Paper 002: what a model says of a sequence should not depend on how long the sequence is."""
+"""Output Alignment: what a model says of a sequence should not depend on how long the sequence is."""

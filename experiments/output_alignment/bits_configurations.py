@@ -1,4 +1,4 @@
-"""What is trained for paper 002's synthetic figures, and what is kept of every trained model."""
+"""What is trained for Output Alignment's synthetic figures, and what is kept of every trained model."""
 
 from __future__ import annotations
 

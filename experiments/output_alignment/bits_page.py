@@ -86,7 +86,7 @@ def _straight(name: str, lines: dict[str, list[Curve]]) -> dict[str, list[float]
 
 
 def _text(grouped: Grouped, drawn: dict[str, dict[str, list[Curve]]], bounds: Any, facts: dict[str, Any]) -> str:
-    parts = ["# Mean, length and sum of bits (paper 002, Section 3)", _head(grouped, facts), "## What came out"]
+    parts = ["# Mean, length and sum of bits (Output Alignment, Section 3)", _head(grouped, facts), "## What came out"]
     verdicts = [words for verdict in VERDICTS if (words := verdict(grouped))]
     parts.append("\n".join(f"- {words}" for words in verdicts) or "Too little is trained yet.")
     for name, lines in drawn.items():

@@ -1,4 +1,4 @@
-"""Table 1 of paper 002 over models at hand: does misalignment tell more of long perplexity than training loss does?
+"""Table 1 of Output Alignment over models at hand: does misalignment tell more of long perplexity than training loss does?
 
     python -m experiments.output_alignment.correlation MODEL ... --length 2x 4x 8x --out runs/correlation
     ... --books FILE ...                                      # text of books; without it the model's own stories

@@ -61,7 +61,7 @@ def write(measured: Sequence[Measured], out: Path) -> str:
 
 def _text(measured: Sequence[Measured], rows: Sequence[Row]) -> str:
     parts = [
-        "# Does misalignment tell more of long perplexity than training loss? (paper 002, Table 1)",
+        "# Does misalignment tell more of long perplexity than training loss? (Output Alignment, Table 1)",
         _head(measured),
     ]
     if missing := sum(one.missing for one in measured):

@@ -1,4 +1,4 @@
-"""Table 1 of paper 002, as printed: seven public models and the coefficients below them."""
+"""Table 1 of Output Alignment, as printed: seven public models and the coefficients below them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fine-tuning with the misalignment loss, in small: Tables 2 to 7 and 9 to 11 of paper 002.
+"""Fine-tuning with the misalignment loss, in small: Tables 2 to 7 and 9 to 11 of Output Alignment.
 
     python -m experiments.output_alignment.fine_tuning MODEL --books FILE ... --held-out FILE ... --babi FOLDER --out runs/tuned
     ... --page                                                # OUT/fine_tuning.md, .json and .svg of what there is

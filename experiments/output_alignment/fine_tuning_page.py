@@ -55,7 +55,7 @@ def write(out: Path) -> str:
 
 def _text(noted: Noted, found: Found, outcome: Outcome, said: Sequence[str]) -> str:
     made = tables.Tables(outcome, noted.steps)
-    parts = ["# Does the misalignment loss help in fine-tuning? (paper 002, Tables 2 to 7 and 9 to 11, in small)"]
+    parts = ["# Does the misalignment loss help in fine-tuning? (Output Alignment, Tables 2 to 7 and 9 to 11, in small)"]
     parts.append("\n".join(f"- {words}" for words in said))
     parts += [_unfinished(noted, found), _head(noted, found), ABOUT, f"![Perplexity by alpha]({NAME}.svg)"]
     sections: list[tuple[str, Sequence[object], list[list[object]]]] = [

@@ -1,4 +1,4 @@
-"""Tables 2 to 7 and 9 to 11 of paper 002, as printed: Llama2-7B, perplexity at 8,192 tokens after 50, 100 and 200 steps.
+"""Tables 2 to 7 and 9 to 11 of Output Alignment, as printed: Llama2-7B, perplexity at 8,192 tokens after 50, 100 and 200 steps.
 
 Tables 9 and 10 have fewer steps where alpha is above 0, for equal computing time. LongBench-E scores are left out: nothing here
 compares with them.

@@ -1,4 +1,4 @@
-"""Paper 002's theory, on attention without a softmax: Theorem 2's closed forms for bits, Theorem 1's bound for vectors.
+"""Output Alignment's theory, on attention without a softmax: Theorem 2's closed forms for bits, Theorem 1's bound for vectors.
 
 Bits. The last bit makes q, every bit makes kappa = k v, and an answer is the mean over the sequence:
 

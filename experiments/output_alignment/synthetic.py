@@ -1,4 +1,4 @@
-"""Figures 1, 3, 4 and 5 of paper 002: mean, length and sum of bits, told by small decoders past their training length.
+"""Figures 1, 3, 4 and 5 of Output Alignment: mean, length and sum of bits, told by small decoders past their training length.
 
     python -m experiments.output_alignment.synthetic --out runs/bits                    # trains what is not yet trained
     ... --figure 1c 1a --minutes 20                                                     # these figures first, for so long

@@ -1,4 +1,4 @@
-"""Find the temperature at which attention at length is as sharp as it was at training length (paper 000, Algorithm 1).
+"""Find the temperature at which attention at length is as sharp as it was at training length (Chi et al., Algorithm 1).
 
 `grid` is the paper's search: eleven long forwards, tau = 1.00, 0.95 ... 0.50, the nearest wins. `solve` needs three. Scopes
 `layer` and `head` need one: each layer is solved as the forward reaches it, and the forward goes on with what was found.

@@ -3,7 +3,7 @@
     found = lengthwise.misalignment(model, tokenizer, train_length=4096)
     found.sce, found.interval                                       # L_misalign, nats, and its 95 % interval
 
-    L_misalign = E[L_SCE(g(x[-l1:]), g(x[-l2:]))],   l1, l2 from [L/2, L]                  paper 002, equation 2
+    L_misalign = E[L_SCE(g(x[-l1:]), g(x[-l2:]))],   l1, l2 from [L/2, L]                  Output Alignment, equation 2
 
 A pair is a place in the text and an e from U{1 ... L/2}: tokens [0, L) and [e, L + e) are read once each, and every position
 counts that both readings tell from L/2 to L tokens, L/2 + 1 - e of them. Over the draws of e every two different lengths of the

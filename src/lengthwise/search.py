@@ -1,6 +1,6 @@
 """The search for one number: which sharpness g = 1/tau brings a model's mean statistic back to its target?
 
-`grid_search` is Algorithm 1 of paper 000. `solve` gets there in three forwards, because a forward can also tell how every layer
+`grid_search` is Chi et al.'s Algorithm 1. `solve` gets there in three forwards, because a forward can also tell how every layer
 would respond to other temperatures on the inputs it has: a curve that says where to go next.
 """
 

@@ -1,4 +1,4 @@
-"""Paper 002's synthetic tasks: the theorems against enumeration, the training, and the page from curves made up here."""
+"""Output Alignment's synthetic tasks: the theorems against enumeration, the training, and the page from curves made up here."""
 
 from __future__ import annotations
 

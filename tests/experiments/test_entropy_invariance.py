@@ -1,4 +1,4 @@
-"""The experiment of paper 003 on two novels of a hundred signs, with models of a few thousand weights."""
+"""Entropy Invariance's experiment on two novels of a hundred signs, with models of a few thousand weights."""
 
 from __future__ import annotations
 

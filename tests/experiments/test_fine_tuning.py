@@ -1,4 +1,4 @@
-"""Tables 2 to 7 and 9 to 11 of paper 002, on a tiny Llama that reads bytes."""
+"""Tables 2 to 7 and 9 to 11 of Output Alignment, on a tiny Llama that reads bytes."""
 
 from __future__ import annotations
 

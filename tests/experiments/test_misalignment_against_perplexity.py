@@ -1,4 +1,4 @@
-"""Table 1 of paper 002 over models at hand, on a tiny Llama that reads bytes."""
+"""Table 1 of Output Alignment over models at hand, on a tiny Llama that reads bytes."""
 
 from __future__ import annotations
 

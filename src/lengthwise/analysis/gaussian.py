@@ -1,6 +1,6 @@
 """How Gaussian a sorted logit vector is: its spread, and its QQ plot against a normal.
 
-    point r of the plot = (quantile (r + 1/2) / n of a normal, l_r)          paper 000, Figures 2 and 5
+    point r of the plot = (quantile (r + 1/2) / n of a normal, l_r)          Chi et al., Figures 2 and 5
 
 A Gaussian vector lies on a straight line whose slope is sigma; the correlation of the points says how straight it is.
 """

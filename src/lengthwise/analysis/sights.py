@@ -1,4 +1,4 @@
-"""How far the learned bias alone would make a head look (paper 000, Figure 1).
+"""How far the learned bias alone would make a head look (Chi et al., Figure 1).
 
     sight(n) = sum over d of p(d) |d|,   p = softmax of bias(d) over the distances d that a row of n keys sees
 

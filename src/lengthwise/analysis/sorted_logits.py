@@ -1,4 +1,4 @@
-"""The sorted, then averaged logit vector of a layer (paper 000, section 6.1).
+"""The sorted, then averaged logit vector of a layer (Chi et al., section 6.1).
 
     every row's logits sorted from the largest to the smallest, then averaged entry by entry over the rows
 

@@ -1,4 +1,4 @@
-"""The temperature at every length by five accounts (paper 000, Figures 3, 4 and 6 to 9).
+"""The temperature at every length by five accounts (Chi et al., Figures 3, 4 and 6 to 9).
 
 Propositions 1 and 2 take P_max and sigma from the sorted, averaged logit vector of the first layer, sigma at every length anew;
 Algorithm 1 is measured on all layers; the log law knows the length alone. Where an account has no temperature, or none that

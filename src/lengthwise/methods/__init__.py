@@ -1,1 +1,1 @@
-"""Length methods, one a file. Each is a frozen dataclass that fills one or more slots of the equation."""
+"""Length methods, one a file. Each is a frozen dataclass, or a module if it has weights, that fills slots of the equation."""

@@ -1,1 +1,1 @@
-"""Output alignment (paper 002): what a model says of a text and of the text's own suffix should be the same."""
+"""Output Alignment: what a model says of a text and of the text's own suffix should be the same."""

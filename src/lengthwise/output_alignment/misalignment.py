@@ -1,8 +1,8 @@
 """How far apart two next-token distributions are, and two readings of the same tokens in the mean.
 
-    L_SCE(y, y')      = -(<y', ln y> + <y, ln y'>)                                          paper 002, equation 1
+    L_SCE(y, y')      = -(<y', ln y> + <y, ln y'>)                                          Output Alignment, equation 1
     KL(y|y') + KL(y'|y) = L_SCE - H(y) - H(y') = <y - y', ln y - ln y'>
-    L_misalign        = E[L_SCE(g(x[-l1:]), g(x[-l2:]))],   l1, l2 from [L/2, L]            paper 002, equation 2
+    L_misalign        = E[L_SCE(g(x[-l1:]), g(x[-l2:]))],   l1, l2 from [L/2, L]            Output Alignment, equation 2
 
 L_SCE of two equal distributions is twice their entropy, so a model that is only unsure looks misaligned; the symmetric KL is 0
 there. The code printed in appendix D of the paper has <y, ln y> for the second product, which makes one cross-entropy and one

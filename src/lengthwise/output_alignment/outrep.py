@@ -2,7 +2,7 @@
 
     sqrt    f(y) = sqrt(y)       f^-1(z) = z^2
     log     f(y) = log(y)        f^-1(z) = e^z
-    rsqrt   f(y) = 1 / sqrt(y)   f^-1(z) = 1 / z^2                          paper 002, Section 3
+    rsqrt   f(y) = 1 / sqrt(y)   f^-1(z) = 1 / z^2                          Output Alignment, Section 3
     reciprocal, f(y) = 1 / y, is not the paper's
 
 A model may answer any real number, also one that f never takes: a negative square root. f^-1 is the formula above on the whole

@@ -1,6 +1,6 @@
 """The training loss with the misalignment of outputs in it.
 
-    L* = L_train + alpha L_misalign                                                          paper 002, equation 4
+    L* = L_train + alpha L_misalign                                                          Output Alignment, equation 4
 
 Both readings of a row (views.py) give cross-entropies; L_train is the mean of all of them, L_misalign the mean L_SCE over their
 overlap. The two readings run as one batch of twice the rows, which costs what two forwards cost and suits wrappers that expect

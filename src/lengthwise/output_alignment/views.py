@@ -1,6 +1,6 @@
 """Two readings of one row of tokens, and the positions that both of them predict from.
 
-    first: tokens [0, L)      second: tokens [e, L + e)      e ~ U{1 ... L/2}                       paper 002, section 4.2
+    first: tokens [0, L)      second: tokens [e, L + e)      e ~ U{1 ... L/2}               Output Alignment, section 4.2
 
 Position i of the first reading and i - e of the second have the same next token, for i = e ... L - 1: L - e positions, of which
 the second reading tells the earliest from few tokens. `overlap` says which of them count: `whole` all, as the text of the paper

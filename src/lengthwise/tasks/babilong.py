@@ -1,7 +1,7 @@
 """BABILong: the facts of a bAbI story in their order between the sentences of a book, asked about at the end.
 
-The task is Kuratov et al.'s (2024; paper 002, Tables 6 and 7), the wording is ours. Scored as theirs: of the task's labels,
-those found in the first sentence of the answer, less those of the question, must be the target and nothing else.
+The task is Kuratov et al.'s (2024; Output Alignment, Tables 6 and 7), the wording is ours. Scored as theirs: of the task's
+labels, those found in the first sentence of the answer, less those of the question, must be the target and nothing else.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     exact match = 1 where both lines have the same words, else 0
     edit similarity = 2 LCS / (letters of both lines)              LCS letters stand in both in the same order
 
-Paper 000, Tables 6, 12 and 13. White space divides words, and no other difference is forgiven; what counts is the answer's
+Chi et al., Tables 6, 12 and 13. White space divides words, and no other difference is forgiven; what counts is the answer's
 first line. Edit similarity is rapidfuzz's `fuzz.ratio` / 100, which is not difflib's ratio. The line to be completed does not
 depend on the length: only the code before it grows, first that of its own file, then of others.
 """

@@ -1,6 +1,6 @@
 """Code key retrieval: files of code, among them a function that returns a number from 1 to 100; the number is asked for.
 
-Paper 000, section 5.4, after Roziere et al. (2023); wording and code are ours. Scored by the first whole number of the answer.
+Chi et al., section 5.4, after Roziere et al. (2023); wording and code are ours. Scored by the first whole number of the answer.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ would leave of any longer one. A length counts what the long stack reads, specia
     decoder            prefix continuation                                                        L tokens in all
 
 The sentinel is T5's span corruption: the decoder fills what the encoder's sentinel stands for. Models trained further to go on
-with a prefix (T5 LM-adapted, the embedded model) are asked without it. The sentinel itself is never scored. Paper 000, Table 3,
-does not say what its encoder and decoder read.
+with a prefix (T5 LM-adapted, the embedded model) are asked without it. The sentinel itself is never scored. Chi et al. do not
+say what encoder and decoder read in their Table 3.
 """
 
 from __future__ import annotations

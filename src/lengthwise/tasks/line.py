@@ -1,6 +1,6 @@
 """Line: many lines, each with a name and a number; one line's number is asked for at the end.
 
-The layout is LongEval's (Li et al. 2023; paper 000, Table 4), the names are ours. Scored by the last whole number of the
+The layout is LongEval's (Li et al. 2023; Chi et al., Table 4), the names are ours. Scored by the last whole number of the
 answer.
 """
 

@@ -1,6 +1,7 @@
 """Masked tokens: how well a model names a token that is hidden from it, from all the others of its document.
 
-    PPL = exp(mean over hidden tokens of -ln p(token)),   ACC = share of them that the model finds likeliest      paper 003, A.3
+    PPL = exp(mean over hidden tokens of -ln p(token))                                      Entropy Invariance, A.3
+    ACC = share of them that the model finds likeliest
 
 The paper hides every token of a document, one at a time, a forward each. A seeded sample gives the same number within its
 interval; in long documents a few tokens, hundreds apart, can be hidden at once, where training hides one in seven. Documents

@@ -1,7 +1,7 @@
 """Multi-document QA: a question, and among many documents the one that answers it.
 
-Lost in the Middle (Liu et al. 2023; paper 000, Tables 5 and 14), the wording is ours. Scored by whether the answer's first line
-holds a right answer (`best_subspan_em`). The gold document's depth is its place among the documents: 0 first, 1 last.
+Lost in the Middle (Liu et al. 2023; Chi et al., Tables 5 and 14), the wording is ours. Scored by whether the answer's first
+line holds a right answer (`best_subspan_em`). The gold document's depth is its place among the documents: 0 first, 1 last.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Passkey: a number stated twice, somewhere in prose, asked for at the end.
 
-Scored by the first whole number of the answer (Mohtashami and Jaggi 2023; paper 000, Table 4).
+Scored by the first whole number of the answer (Mohtashami and Jaggi 2023; Chi et al., Table 4).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Bits to be counted: the mean, the length and the sum of a binary sequence (paper 002, Section 3 and appendices A, C and F).
+"""Bits to be counted: the mean, the length and the sum of a binary sequence (Output Alignment, Section 3, appendices A, C, F).
 
     BOS b_1 ... b_l EOS   ->   mean = sum b_i / l,   length = l,   sum = sum b_i
 

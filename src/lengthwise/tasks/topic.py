@@ -1,6 +1,6 @@
 """Topic: a conversation that goes from topic to topic; the first is asked for at the end.
 
-The task is LongEval's (Li et al. 2023; paper 000, Table 4), wording and labels are ours. Scored by whether the answer contains
+The task is LongEval's (Li et al. 2023; Chi et al., Table 4), wording and labels are ours. Scored by whether the answer contains
 the label, case and punctuation removed.
 """
 

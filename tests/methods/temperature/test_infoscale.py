@@ -1,4 +1,4 @@
-"""InfoScale against the values of paper 003."""
+"""InfoScale against the values of Entropy Invariance."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
     theta'_i = theta_i / s                                          Chen et al. 2023
 
 Short inputs are squeezed as well: a model reads them as well as before only after fine-tuning. `as_released` multiplies, as the
-code released with paper 003 does by mistake: it makes that paper's row of Table 1 again, and nothing else.
+code released with Entropy Invariance does by mistake: it makes that paper's row of Table 1 again, and nothing else.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     j in visible(i)   when   |i - j| < n_train  or  j < sinks       Han et al. 2024, the lambda-shaped mask
     distance'(i, j) = min(|i - j|, n_train)
 
-The paper keeps 10 to 100 first keys of a sequence; paper 003 takes 5.
+The paper keeps 10 to 100 first keys of a sequence; Entropy Invariance takes 5.
 """
 
 from __future__ import annotations

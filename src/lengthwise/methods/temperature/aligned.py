@@ -4,7 +4,7 @@
     g(n) linear in ln n between calibrated lengths, so that a log law is represented without error
     g(n) = the last value beyond the last calibrated length, and a warning says so once
 
-The values come from Algorithm 1 of paper 000 (see `lengthwise.calibrate`): one for the model, one a layer, or one a layer and
+The values come from Chi et al.'s Algorithm 1 (see `lengthwise.calibrate`): one for the model, one a layer, or one a layer and
 head. The file format is `lengthwise.alignment/1`.
 """
 

@@ -1,6 +1,6 @@
 """Softmax plus: the log law with 512 as its base, whatever the training length.
 
-    g(n) = ln n / ln 512                                            Su 2022 (GAU-alpha); paper 003, Table 6
+    g(n) = ln n / ln 512                                            Su 2022 (GAU-alpha); Entropy Invariance, Table 6
 
 Equals `log` for a model trained on 512 tokens. Meant for models trained with it, so short rows are flattened (g < 1) by
 default, as there; `clamp` keeps them at 1.

@@ -1,4 +1,4 @@
-"""GAU-alpha, paper 003's subject, which transformers does not have."""
+"""GAU-alpha, Entropy Invariance's subject, which transformers does not have."""
 
 from lengthwise.models.gau_alpha.configuration import FAMILY, GAUAlphaConfig
 from lengthwise.models.gau_alpha.modeling import GAUAlphaForMaskedLM, GAUAlphaModel

@@ -1,4 +1,4 @@
-"""A small decoder to train from scratch: paper 002's subject for synthetic tasks, and a language model of any size."""
+"""A small decoder to train from scratch: Output Alignment's subject for synthetic tasks, and a language model of any size."""
 
 from lengthwise.models.small_decoder.configuration import FAMILY, POSITIONS, SmallDecoderConfig
 from lengthwise.models.small_decoder.modeling import (

@@ -2,7 +2,7 @@
 
     x -> x + attention(norm(x)),   x -> x + W_2 act(W_1 norm(x)),   LayerNorm at the end
 
-Paper 002, appendix A: the number is a feed-forward network of the last token's state.
+Output Alignment, appendix A: the number is a feed-forward network of the last token's state.
 """
 
 from __future__ import annotations
