@@ -40,8 +40,14 @@ class Call:
         require(self.samples >= 1, f"--samples must be at least 1, not {self.samples}")
 
     @property
+    def read_at(self) -> tuple[int, ...]:
+        """Lengths that are read, where they are the caller's to choose."""
+        return ()
+
+    @property
     def solved_at(self) -> tuple[int, ...]:
-        return self.calibrate or SOLVED
+        """Lengths beyond the usual ones that are read are solved for themselves; those of --calibrate are all there are."""
+        return self.calibrate or (*SOLVED, *sorted({n for n in self.read_at if n > SOLVED[-1]}))
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,10 @@ class Options(Sharing):
         require(min(self.buckets, default=0) >= 1, f"a bucket is 1 or more, 1 for 1000 to 2000 tokens, not {self.buckets[:1]}")
         require(min(self.key_lengths, default=0) >= 1, f"a length must be at least 1 token, not {self.key_lengths[:1]}")
 
+    @property
+    def read_at(self) -> tuple[int, ...]:
+        return (*map(length_of, self.buckets), *self.key_lengths)
+
 
 def code(options: Options) -> Results:
     """Measures as much as there is time for, and writes the page of what has been measured so far, by any process."""

@@ -21,8 +21,8 @@ from lengthwise.text import long_sequences, shipped_prose
 ALIGNED = {f"{statistic}-{scope}": (statistic, scope) for scope in SCOPES for statistic in STATISTICS}
 # The alignment, mixed with what truncation reads (lengthwise/hedge.py)
 HEDGED = {f"{HEDGE}-{name}": name for name in ALIGNED}
-# What a user is advised to take
-DEFAULT = "hedge-pmax-layer"
+# What a user is advised to take: `lengthwise calibrate` as it is, hedged
+DEFAULT = "hedge-pmax-model"
 # The most important first; methods of one stage are run side by side
 STAGES = (
     ("none", "truncate", "pmax-model", "pmax-layer", "hedge-pmax-model", "hedge-pmax-layer"),
@@ -48,7 +48,7 @@ def calibrated_once(
         return []
     require(bool(beyond), f"an alignment needs a length above the training length {train_length}; give --length or --calibrate")
     # Said now, and once: each alignment would be left out for it
-    long_sequences(tokenizer, shipped_prose(), beyond[-1], 1, seed=0)
+    _check_prose(tokenizer, beyond[-1])
     folder.mkdir(parents=True, exist_ok=True)
     works = []
     for name in wanted:
@@ -66,13 +66,18 @@ def contenders(names: Sequence[str], lengths: Sequence[int], train_length: int, 
             found[name] = name
         elif (file := alignment_file(folder, behind(name))).exists():
             alignment = _covering(file, lengths, train_length)
-            found[name] = [HEDGE, alignment] if name in HEDGED else alignment
+            found[name] = [HEDGE, alignment] if hedged(name) else alignment
     return found
 
 
 def behind(name: str) -> str:
-    """The alignment that a hedged one reads the whole with; any other name is its own."""
-    return HEDGED.get(name, name)
+    """The method that a hedged one, of ours or `hedge+SPEC`, reads the whole with; any other name is its own."""
+    first, _, rest = name.partition("+")
+    return rest.strip() or "none" if first.strip() == HEDGE else HEDGED.get(name, name)
+
+
+def hedged(name: str) -> bool:
+    return behind(name) != name
 
 
 def temperatures(lengths: Sequence[int], train_length: int, folder: Path) -> dict[str, dict[int, list[float]]]:
@@ -100,6 +105,17 @@ def alignment_file(folder: Path, name: str) -> Path:
 
 def left_out_file(folder: Path, name: str) -> Path:
     return folder / f"{name}.left-out.txt"
+
+
+def _check_prose(tokenizer: Any, longest: int) -> None:
+    try:
+        long_sequences(tokenizer, shipped_prose(), longest, 1, seed=0)
+    except BadInput as error:
+        what, _, _ = str(error).partition(";")
+        raise BadInput(
+            f"alignments are solved on the package's prose: {what}; give smaller lengths to --calibrate, "
+            "and the last temperature is held beyond them"
+        ) from None
 
 
 def _either(*files: Path) -> bool:

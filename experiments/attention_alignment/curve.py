@@ -17,7 +17,8 @@ LOOKS = {
     "log": ("#e69f00", "-"),
     "pmax-model": ("#0072b2", "-"),
     "pmax-layer": ("#009e73", "-"),
-    "hedge-pmax-layer": ("#d55e00", "-"),
+    "hedge-pmax-model": ("#d55e00", "-"),
+    "hedge-pmax-layer": ("#cc79a7", "-"),
 }
 APART = 0.12  # documents between the marks of two methods, so that their intervals can be told apart
 

@@ -49,8 +49,8 @@ class Dispersion:
 
 def dispersion(call: ByLength) -> list[Dispersion]:
     require("truncate" not in call.methods, "truncate leaves attention as it is; leave it out here")
-    hedged = [name for name in call.methods if name in contenders.HEDGED]
-    require(not hedged, f"{', '.join(hedged)} reads with the attention of the alignment behind it; name that here")
+    hedged = [name for name in call.methods if contenders.hedged(name)]
+    require(not hedged, f"{', '.join(hedged)} reads with the attention of the method behind it; name that here")
     asked = material.asked(call.tasks, call.data)
     model, tokenizer = load(call.model, call.dtype, call.device)
     train_length = anatomy_of(model, call.train_length).train_length

@@ -4,7 +4,8 @@
 
 The paper draws its temperature curves a task at a time; here the text of a task is one long prompt of it. OUT then holds
 analysis (prose: Figures 1, 2 and 3) and analysis-TASK (Figures 4 to 9), each with tables and figures. Several of one command
-share the work, a text each.
+share the work, a text each, and new lengths are added to what is there, up to 15,000 tokens: a longer prompt is another text.
+summary.py writes the page, and there are no samples to make: with --page or --prepare nothing is done here.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from experiments.attention_alignment.subject import Subject
 from experiments.common.status import exit_status
 from experiments.common.together import Once, share_out, work_for
 from lengthwise.errors import require
+from lengthwise.records.analysis import ANALYSIS, read_analysis
 from lengthwise.tasks import TASKS
 
 PROSE, FOLDER = "prose", "analysis"
@@ -47,21 +49,32 @@ def folder_of(out: Path, text: str) -> Path:
 
 
 def figures(options: Options) -> None:
+    if options.page or options.prepare:
+        return
     subject = Subject.of(options)
     works = []
     for name in options.texts:
         folder = folder_of(options.out, name)
         make = partial(_analyse, options, subject, name, folder)
-        works.append(Once(options.out / f".claim-{folder.name}", (folder / LAST).exists, make))
+        works.append(Once(options.out / f".claim-{folder.name}", partial(_drawn, folder, options.lengths), make))
     options.out.mkdir(parents=True, exist_ok=True)
     work_for(options.minutes, lambda: share_out(works))
+
+
+def _drawn(folder: Path, lengths: Sequence[int]) -> bool:
+    """Whether all these lengths have been analysed, and the page written after the last of them."""
+    page, document = folder / LAST, folder / ANALYSIS
+    if not (page.exists() and document.exists()) or page.stat().st_mtime_ns < document.stat().st_mtime_ns:
+        return False
+    return {*lengths} <= {one.length for one in read_analysis(folder).lengths}
 
 
 def _analyse(options: Options, subject: Subject, name: str, folder: Path) -> None:
     print(f"analysing {name}", file=sys.stderr, flush=True)
     how: dict[str, Any] = {"train_length": options.train_length, "seed": options.seed, "name": options.model}
     if name != PROSE:
-        size = int(ROOM * max(options.lengths))
+        # The same text whatever the lengths, so that shorter ones can be added
+        size = int(ROOM * max(*LENGTHS, *options.lengths))
         (sample,) = TASKS[name].samples(subject.tokenizer, size, 1, options.seed)
         how["text"] = sample.prompt
     lw.analyse(subject.model, subject.tokenizer, options.lengths, folder, show_progress=False, **how)

@@ -7,16 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.attention_alignment import paper, paper_code, paper_questions
-from experiments.attention_alignment.figures import PROSE, folder_of
+from experiments.attention_alignment.figures import LAST, PROSE, folder_of
 from experiments.common.markdown import table
 from lengthwise.files import write_whole
-from lengthwise.records.analysis import ANALYSIS, Analysis, Temperatures, read_analysis
+from lengthwise.records.analysis import Analysis, Temperatures, read_analysis
+from lengthwise.report.analysis.tables import notes
+from lengthwise.report.tables import plain
 
 ENDINGS = ("svg", "png")
 GAUSSIAN = "close to the straight line at 512 and at 15,000 tokens: highly Gaussian (Flan-T5-XL)"
 BIAS = "one head of Flan-T5-XL looks at near tokens, another at remote ones only"
 OBSERVED = """The paper observes that entropy lowers the temperature more than P_max does, and that the log law's is too high
 for language modelling and too low for topics. Ours, by text:"""
+WANTING = "Temperatures that are missing, or not to be trusted:"
 STEP = 0.05  # of the paper's temperatures
 COPY = "figures"  # folder of the copies, beside the page
 
@@ -92,11 +95,12 @@ def sections(out: Path, beside: Path) -> list[str]:
         else:
             rows.append([one.number, one.title, _ours(one, analysis), one.paper, _copied(one, out, beside)])
     head = ["figure", "what", "ours", "the paper", "drawn"]
-    return [table(head, rows, numbers=False), *_largest(known), *_findings(known)]
+    return [table(head, rows, numbers=False), *_notes(known), *_largest(known), *_findings(known)]
 
 
 def _read(folder: Path) -> Analysis | None:
-    return read_analysis(folder) if (folder / ANALYSIS).exists() else None
+    """None before figures are drawn: a killed analysis has numbers, and nothing to show."""
+    return read_analysis(folder) if (folder / LAST).exists() else None
 
 
 def _ours(one: Figure, analysis: Analysis) -> str:
@@ -119,6 +123,12 @@ def _accounts(at: Temperatures) -> Iterator[tuple[str, float | None]]:
 
 def _number(value: float | None) -> str:
     return "none" if value is None else f"{value:.3f}"
+
+
+def _notes(known: dict[str, Analysis]) -> list[str]:
+    """What is missing from these temperatures or not to be trusted, by text."""
+    lines = [f"- {text}, {plain(note)}" for text, analysis in known.items() for note in notes(analysis)]
+    return [WANTING, "\n".join(lines)] if lines else []
 
 
 def _copied(one: Figure, out: Path, beside: Path) -> str:

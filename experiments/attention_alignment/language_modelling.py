@@ -51,6 +51,10 @@ class Options(Sharing):
         require(self.samples >= 2, f"--cases must be at least 2, for intervals, not {self.samples}")
         require(min(self.lengths, default=0) >= 1, f"a length must be at least 1 token, not {min(self.lengths, default=None)}")
 
+    @property
+    def read_at(self) -> tuple[int, ...]:
+        return self.lengths
+
 
 def language_modelling(options: Options) -> Likelihoods:
     """Measures as much as there is time for, and writes the page of what has been measured so far, by any process."""

@@ -1,7 +1,7 @@
 """What every token of every continuation cost, by method and length: measured, or computed from what was.
 
 truncate at any length beyond       = none at the training length: the same case, read from its end
-hedge-X at a length beyond          = X there, mixed by Bayes with that (lengthwise/hedge.py)
+hedge-X, hedge+X at a length beyond = X there, mixed by Bayes with that (lengthwise/hedge.py)
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from experiments.attention_alignment.contenders import HEDGED, behind
+from experiments.attention_alignment.contenders import behind, hedged
 from experiments.common.together import Once, share_out
 from experiments.rope_methods.cells import Cell, read_cells, read_nll
-from lengthwise.errors import BadInput
+from lengthwise.errors import BadInput, require
 from lengthwise.files import write_whole
 from lengthwise.hedge import mixed_nll
 from lengthwise.records.config import check_same
@@ -32,7 +32,9 @@ PLAIN = "none"
 
 def measured_as(names: Sequence[str]) -> list[str]:
     """The methods that must be measured for those named."""
-    computed = [name for name in names if name in HEDGED or name == TRUNCATE]
+    for name in filter(hedged, names):
+        require(behind(name) != TRUNCATE, f"{name}: a hedge mixes truncation in; name what reads the whole, as in hedge+log")
+    computed = [name for name in names if hedged(name) or name == TRUNCATE]
     found = [PLAIN] if computed else []
     return list(dict.fromkeys([*found, *(behind(name) for name in names if name != TRUNCATE)]))
 
@@ -69,7 +71,7 @@ class Likelihoods:
         """None where it has not been measured."""
         if method == TRUNCATE:
             return self._of(PLAIN, min(length, self.train_length))
-        if method not in HEDGED or length <= self.train_length:
+        if not hedged(method) or length <= self.train_length:
             return self._of(behind(method), length)
         whole, end = self._of(behind(method), length), self._of(PLAIN, self.train_length)
         return None if whole is None or end is None else mixed_nll(whole, end)

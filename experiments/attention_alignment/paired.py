@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,11 @@ class Paired:
     low: float  # lower end of its 95 % interval
     high: float  # upper end
     p: float  # of a split so uneven or worse, if neither were better
+
+    @property
+    def p_below(self) -> float:
+        """One-sided: of a difference so far below 0 or further, if the method were no worse."""
+        return self.p / 2 if self.difference < 0 else 1 - self.p / 2
 
 
 def paired(one: Mapping[Any, float], other: Mapping[Any, float]) -> Paired | None:
@@ -61,6 +66,15 @@ def paired_means(one: Mapping[Any, float], other: Mapping[Any, float]) -> Paired
     else:
         half, p = float(t.ppf(0.975, n - 1)) * error, float(2 * t.sf(abs(mean) / error, n - 1))
     return Paired(n, better, worse, mean, mean - half, mean + half, p)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Adjusted for how many there are (Holm 1979), however they depend on one another."""
+    adjusted, largest = [0.0] * len(p_values), 0.0
+    for rank, at in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[at]))
+        adjusted[at] = largest
+    return adjusted
 
 
 def compared(one: Mapping[Any, float], other: Mapping[Any, float]) -> Paired | None:

@@ -1,4 +1,4 @@
-"""Numbers of paper 000 (attention alignment, T5), as printed: figures only, by table and row."""
+"""Numbers of Chi et al. (attention alignment, T5), as printed: figures only, by table and row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Code in paper 000, as printed: Tables 12 and 13 (Table 6 is their first six columns), 11, and section 5.4; all of CodeT5+."""
+"""Chi et al. on code, as printed: Tables 12 and 13 (Table 6 is their first six columns), 11, and section 5.4; of CodeT5+."""
 
 from __future__ import annotations
 

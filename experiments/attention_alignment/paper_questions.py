@@ -1,4 +1,4 @@
-"""Multi-document question answering in paper 000, as printed: Tables 14 (of which Table 5 holds means and gains) and 10."""
+"""Multi-document question answering in Chi et al., as printed: Tables 14 (of which Table 5 holds means and gains) and 10."""
 
 from __future__ import annotations
 

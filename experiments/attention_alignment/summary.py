@@ -44,8 +44,11 @@ from lengthwise.records.directory import CONFIG
 
 FORMAT = "lengthwise.experiments.attention_alignment/1"
 COMPARED = """On the same samples, with 95 % intervals: Agresti and Min's for right and wrong, Student's for edit similarity, a
-bootstrap over cases for perplexity. Inputs beyond the training length only; a lower perplexity is above. A hedge may cost up to
-2^(1/T) times the better reading's perplexity by construction: 1.1 % for continuations of 64 tokens."""
+bootstrap over cases for perplexity. p is one-sided, of a difference so far below truncation if there were none: McNemar's exact
+for right and wrong, Student's for the others. Holm's correction takes all places together, at 2.5 %; places that share answers,
+as exact match and edit similarity do, are not independent, and need not be. Inputs beyond the training length only; a lower
+perplexity is above. A hedge may cost up to 2^(1/T) times the better reading's perplexity by construction: 1.1 % for
+continuations of 64 tokens."""
 
 
 @dataclass(frozen=True)
@@ -122,8 +125,8 @@ def summary(out: Path, file: Path, default: str = DEFAULT) -> str:
 
 
 def _verdicts(found: Found) -> list[str]:
-    rows = [[one.task, f"{one.length:,}", one.difference, one.said, one.n] for one in found.verdicts]
-    head = ["task", "tokens", f"{found.default} - truncate", "it is", "samples"]
+    rows = [[one.task, f"{one.length:,}", one.difference, one.said, f"{one.p:.2g}", one.n] for one in found.verdicts]
+    head = ["task", "tokens", f"{found.default} - truncate", "it is", "p", "samples"]
     return [summed_up(found.verdicts, found.default), must_show_told(found.must_show), COMPARED, table(head, rows)]
 
 
@@ -138,7 +141,7 @@ def _language_modelling(found: Found, beside: Path) -> list[str]:
     title = "Tables 3 and 8: language modelling"
     if (document := found.documents.get("language_modelling")) is None or found.likelihoods is None:
         return _lacking(title, "language_modelling")
-    rows = language_modelling_page.by_method(found.likelihoods, NAMES)
+    rows = language_modelling_page.by_method(found.likelihoods, list(dict.fromkeys((*NAMES, found.default))))
     train = found.likelihoods.train_length
     taus = temperatures(found.likelihoods.lengths, train, found.out)
     asked = language_modelling_page.ASKED.format(**document)
@@ -160,7 +163,9 @@ def _questions(found: Found, beside: Path) -> list[str]:
         return _lacking(title, "questions")
     parts = []
     for name, results in found.answers.items():
-        document = found.documents[name]
+        if (document := found.documents.get(name)) is None:
+            parts += _lacking(f"{title}: {name}", "questions", "The page is not written")
+            continue
         (material,) = document["materials"].values()
         taus = temperatures(sorted({tokens(results, n) for n in numbers(results)}), results.train_length, found.out)
         for ending in figures_page.ENDINGS:
@@ -179,8 +184,8 @@ def _code(found: Found, beside: Path) -> list[str]:
     return [f"# {title}", *code_outcome.sections(found.code, document["samples"], taus)]
 
 
-def _lacking(title: str, script: str) -> list[str]:
-    return [f"# {title}", f"Not measured yet: `python -m experiments.attention_alignment.{script} MODEL --out OUT`."]
+def _lacking(title: str, script: str, lacking: str = "Not measured") -> list[str]:
+    return [f"# {title}", f"{lacking} yet: `python -m experiments.attention_alignment.{script} MODEL --out OUT`."]
 
 
 def _model(found: Found) -> str:

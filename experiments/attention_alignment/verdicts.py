@@ -2,28 +2,36 @@
 
 A place is one task at one length (or one position of the gold document). There the default is *above* or *below* truncation
 where the 95 % interval of their difference on the same samples leaves out 0, and *level* with it where it does not. Of many
-places that are level in truth one in forty would be said to be below by chance alone.
+places some would be below by chance alone: those *remain* below whose one-sided p-value after Holm's correction over all places
+is at most 2.5 %, an interval's share on that side. Places may share samples, as exact match and edit similarity do.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from experiments.attention_alignment.by_place import gain, middle_gain, numbers
+from torch import Tensor
+
+from experiments.attention_alignment.by_place import NAME as QUESTIONS
+from experiments.attention_alignment.by_place import gain, middle_gain
 from experiments.attention_alignment.language_modelling_page import ratio_told
 from experiments.attention_alignment.likelihoods import Likelihoods
 from experiments.attention_alignment.must_show import Shown
-from experiments.attention_alignment.paired import compared
+from experiments.attention_alignment.paired import compared, holm, paired_means
+from experiments.attention_alignment.paper_questions import POSITIONS
 from experiments.attention_alignment.results import Results
 from experiments.attention_alignment.tables import points_told
 from lengthwise.sweep.contenders import TRUNCATE
 from lengthwise.tasks.perplexity import compared as compared_nll
 
 PLAIN = "none"
-CHANCE = 0.025  # share of level places whose interval lies below 0
+PAPERS = "pmax-model"  # the paper's own method, unhedged
+LEVEL = 0.025  # of an error anywhere, one-sided
 MOST = 1.25  # times the perplexity at the training length
 FAR = (8192, 15000)
+UNKNOWN = "not measured"
 
 
 @dataclass(frozen=True)
@@ -33,8 +41,9 @@ class Verdict:
     task: str
     length: int
     difference: str  # in points, or as a ratio of perplexities, with its interval
-    said: str  # above, level or below
+    said: str  # above, level or below, by itself
     n: int  # samples
+    p: float  # one-sided: of a difference so far below, if the default were no worse
 
 
 def by_scores(results: Results, method: str, prefix: str = "") -> list[Verdict]:
@@ -46,7 +55,7 @@ def by_scores(results: Results, method: str, prefix: str = "") -> list[Verdict]:
             pair = compared(ours, theirs)
             if pair is not None and _beyond(results, task, length):
                 said = _said(pair.low, pair.high)
-                found.append(Verdict(f"{prefix}{task}", length, f"{points_told(pair)} points", said, pair.n))
+                found.append(Verdict(f"{prefix}{task}", length, f"{points_told(pair)} points", said, pair.n, pair.p_below))
     return found
 
 
@@ -61,47 +70,67 @@ def by_likelihood(likelihoods: Likelihoods, method: str) -> list[Verdict]:
         ours, theirs = likelihoods.nll(method, length), likelihoods.nll(TRUNCATE, length)
         if ours is not None and theirs is not None:
             ratio = compared_nll(ours, theirs)
-            said = _said(1 - ratio.high, 1 - ratio.low)
-            found.append(Verdict("language modelling", length, f"{ratio_told(ratio)} times its perplexity", said, len(ours)))
+            said, told = _said(1 - ratio.high, 1 - ratio.low), f"{ratio_told(ratio)} times its perplexity"
+            found.append(Verdict("language modelling", length, told, said, len(ours), _p_above(ours, theirs)))
     return found
+
+
+def _p_above(nll: Tensor, other: Tensor) -> float:  # [cases, continuation]
+    """Student's, of a perplexity so far above the other's: a bootstrap of 2,000 has no p-value as small as Holm may ask for."""
+    pair = paired_means(*(dict(enumerate((-one.double().mean(1)).tolist())) for one in (nll, other)))
+    return 1.0 if pair is None else pair.p_below
+
+
+def remaining(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Those that are below for certain, all of them together."""
+    adjusted = holm([one.p for one in verdicts])
+    return [one for one, p in zip(verdicts, adjusted, strict=True) if one.said == "below" and p <= LEVEL]
 
 
 def summed_up(verdicts: Sequence[Verdict], method: str) -> str:
     """In one paragraph."""
     if not verdicts:
         return f"{method} and truncation have not answered the same samples yet."
-    counts = {said: sum(one.said == said for one in verdicts) for said in ("above", "level", "below")}
-    places = len(verdicts)
-    below = [f"{one.task} at {one.length:,} ({one.difference})" for one in verdicts if one.said == "below"]
-    by_chance = f"of {places} level places {CHANCE * places:.1f} would be called below by chance alone"
-    where = f"Below: {'; '.join(below)}; {by_chance}." if below else f"Nowhere is it below for certain; {by_chance}."
-    told = f"{counts['above']} above, {counts['level']} level, {counts['below']} below"
-    return f"**{method} against truncation, at {places} places: {told}.** {where}"
+    parts = [f"**{method} against truncation, at {len(verdicts)} places: {_counted(verdicts)}.**"]
+    for name, some in (
+        ("Below by themselves", [one for one in verdicts if one.said == "below"]),
+        ("After the correction", remaining(verdicts)),
+    ):
+        if some:
+            parts.append(f"{name}: {'; '.join(f'{one.task} at {one.length:,} ({one.difference})' for one in some)}.")
+    return " ".join(parts)
+
+
+def _counted(verdicts: Sequence[Verdict]) -> str:
+    counts, left = Counter(one.said for one in verdicts), len(remaining(verdicts))
+    alone = ", ".join(f"{counts[said]} {said}" for said in ("above", "level", "below"))
+    least = min(holm([one.p for one in verdicts]))
+    return f"{alone}, each by itself; below after Holm's correction: {left} (smallest p {least:.2g}, bound {LEVEL})"
 
 
 def must_show(
     answers: Mapping[str, Results], likelihoods: Likelihoods | None, verdicts: Sequence[Verdict], method: str
 ) -> list[Shown]:
     """`answers` are those of question answering, by the name of the set of questions."""
-    certain = [one for one in verdicts if one.said == "below"]
-    claim = f"{method}: below truncation at no length of any task, beyond what chance allows"
-    allowed = CHANCE * len(verdicts)
-    measured = (
-        f"{len(certain)} of {len(verdicts)} places below, {allowed:.1f} expected by chance" if verdicts else "not measured"
-    )
-    shown = [Shown(claim, measured, len(certain) <= allowed if verdicts else None)]
+    claim = f"{method}: below truncation at no length of any task, after Holm's correction"
+    measured = f"at {len(verdicts)} places {_counted(verdicts)}" if verdicts else UNKNOWN
+    shown = [Shown(claim, measured, not remaining(verdicts) if verdicts else None)]
     shown += [one for n in FAR for one in _ratios(likelihoods, method, n)]
-    return [*shown, *(one for name, results in answers.items() for one in _middle(name, results, method))]
+    asked = answers or {QUESTIONS: Results([], 0)}
+    return [*shown, *(one for name, results in asked.items() for one in _middle(name, results, method))]
 
 
 def _ratios(likelihoods: Likelihoods | None, method: str, length: int) -> Iterator[Shown]:
-    for name, bound in ((method, MOST), (PLAIN, None)):
+    bounds = {PLAIN: None, PAPERS: MOST, method: MOST}
+    for name in dict.fromkeys((method, PAPERS, PLAIN)):
+        bound = bounds[name]
         wanted = f"at most {bound}" if bound else "shown beside it"
-        claim = f"language modelling, {name}: perplexity at {length:,} over that at the training length: {wanted}"
+        which = f"{name} (unhedged, not the advised one)" if name == PAPERS != method else name
+        claim = f"language modelling, {which}: perplexity at {length:,} over that at the training length: {wanted}"
         nll = None if likelihoods is None else likelihoods.nll(name, length)
         base = None if likelihoods is None else likelihoods.nll(name, likelihoods.train_length)
         if nll is None or base is None:
-            yield Shown(claim, "not measured", None)
+            yield Shown(claim, UNKNOWN, None)
             continue
         ratio = compared_nll(nll, base)
         yield Shown(claim, ratio_told(ratio), None if bound is None else ratio.ratio <= bound)
@@ -109,14 +138,12 @@ def _ratios(likelihoods: Likelihoods | None, method: str, length: int) -> Iterat
 
 def _middle(name: str, results: Results, method: str) -> Iterator[Shown]:
     """Gains over the plain model, over all places and in the middle; there is nothing to hold but that they are shown."""
-    for documents in numbers(results):
-        for one in dict.fromkeys(("pmax-model", method)):
+    for documents in POSITIONS:
+        for one in dict.fromkeys((PAPERS, method)):
             pair, middle = (find(results, one, PLAIN, documents) for find in (gain, middle_gain))
-            if pair is not None and middle is not None:
-                claim = f"{name}, {documents} documents, {one} - {PLAIN}: with intervals"
-                yield Shown(
-                    claim, f"{points_told(pair)} points; in the middle {points_told(middle)} more than at the ends", None
-                )
+            measured = f"{points_told(pair)} points; in the middle {points_told(middle)} more than at the ends"
+            known = pair is not None and middle is not None
+            yield Shown(f"{name}, {documents} documents, {one} - {PLAIN}: with intervals", measured if known else UNKNOWN, None)
 
 
 def _said(low: float, high: float) -> str:

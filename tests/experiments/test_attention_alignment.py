@@ -322,7 +322,10 @@ def test_an_alignment_that_cannot_be_had_is_told_of_and_costs_no_other(
     [
         ({"lengths": (TRAIN, 900)}, "was calibrated without length .900.; give another --out"),
         ({"lengths": (TRAIN,), "methods": ("pmax-head",)}, "an alignment needs a length above the training length 512"),
-        ({"lengths": (TRAIN, 10**6)}, "the text has .* tokens, fewer than the length 1000000"),
+        (
+            {"lengths": (TRAIN, 10**6)},
+            "prose: the text has .* fewer than the length 1000000; give smaller lengths to --calibrate",
+        ),
         ({"longeval": (Path("nowhere.jsonl"),)}, "nowhere.jsonl is not a file of LongEval cases"),
         ({"samples": 3, "methods": ("warp",)}, "no method 'warp'"),
         ({"train_length": 300, "methods": ("none",)}, "was begun with another train_length: 512 then, 300 now"),
