@@ -54,7 +54,7 @@ def test_grid_is_algorithm_1(tokenizer: Any, statistic: str, name: str, seed: in
     assert measured == pytest.approx(values, rel=1e-4)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("statistic", ["pmax", "entropy"])
 def test_solve_needs_three_or_four_forwards_and_lands_nearer_than_the_grid(tokenizer: Any, statistic: str, seed: int) -> None:
     model = tiny_t5(seed)
