@@ -27,6 +27,7 @@ from lengthwise.attention.triton_tiles import (
     LOT,
     Operands,
     Tile,
+    block_of,
     launch,
     one_variant,
     padded,
@@ -59,11 +60,8 @@ def _prepare(
     h = (bh % heads).to(tl.int64)
     rows = tl.program_id(0) % blocks * BM + tl.arange(0, BM)
     real = rows < queries
-    column = tl.arange(0, DP)
-    inside = real[:, None] & (column < D)[None, :]
-    wide = rows[:, None].to(tl.int64)
-    out = tl.load(OUT + b * o_b + h * o_h + wide * o_m + column[None, :], mask=inside, other=0.0).to(tl.float32)
-    grad = tl.load(GRAD + b * do_b + h * do_h + wide * do_m + column[None, :], mask=inside, other=0.0).to(tl.float32)
+    out = block_of(OUT + b * o_b + h * o_h, rows, o_m, queries, D, DP).to(tl.float32)
+    grad = block_of(GRAD + b * do_b + h * do_h, rows, do_m, queries, D, DP).to(tl.float32)
     lse = tl.load(LSE + bh.to(tl.int64) * queries + rows, mask=real, other=float("-inf"))
     at = bh.to(tl.int64) * stored_rows(queries) + rows
     tl.store(LSE2 + at, tl.where(lse == float("-inf"), float("inf"), lse * LOG2E))

@@ -10,6 +10,7 @@ import triton.language as tl
 
 from lengthwise.attention.triton_tiles import (
     LOG2E,
+    block_of,
     centre,
     edge_tile,
     edge_tiles,
@@ -91,6 +92,33 @@ def _key_far(
     return dk, dv
 
 
+@triton.jit
+def _tiles(
+    at, block, radius, queries, offset,
+    FULL: tl.constexpr, BIAS: tl.constexpr, HIDES: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+):  # fmt: skip
+    """Which queries meet a block of keys, as `bounds` tells which keys meet a block of queries."""
+    if FULL:
+        # Early queries see this block far on their right, late ones far on their left; rows beyond the last key are not stored
+        lo = 0
+        inner_lo = 0
+        inner_hi = queries // BM * BM
+        hi = queries
+        near_lo = tl.maximum(block * BN - radius + 1 - offset, 0) // BM * BM
+        near_hi = (tl.maximum(block * BN + BN - 1 + radius - offset, 0) + BM - 1) // BM * BM
+    else:
+        lo, inner_lo, inner_hi, hi = tl.load(at), tl.load(at + 1), tl.load(at + 2), tl.load(at + 3)
+        near_lo, near_hi = tl.load(at + 4), tl.load(at + 5)
+    if HIDES:
+        inner_lo = (hi + BM - 1) // BM * BM
+        inner_hi = inner_lo
+    if not BIAS:
+        near_hi = near_lo
+    near_lo = tl.minimum(tl.maximum(near_lo, inner_lo), inner_hi)
+    near_hi = tl.maximum(tl.minimum(near_hi, inner_hi), near_lo)
+    return lo, inner_lo, near_lo, near_hi, inner_hi, hi
+
+
 @one_variant
 def by_key(
     Q, K, V, GRAD, LSE2, DELTA, DK, DV, BOUNDS, TABLE, G, RUNS, HIDDEN, scale, radius, heads, group, queries, keys, offset,
@@ -107,31 +135,14 @@ def by_key(
     cols = block * BN + tl.arange(0, BN)
     shown = cols < keys
     column = tl.arange(0, DP)
-    wide = cols[:, None].to(tl.int64)
     inside = shown[:, None] & (column < D)[None, :]
-    k = tl.load(K + b * k_b + kv * k_h + wide * k_n + column[None, :], mask=inside, other=0.0)
-    v = tl.load(V + b * v_b + kv * v_h + wide * v_n + column[None, :], mask=inside, other=0.0)
+    k = block_of(K + b * k_b + kv * k_h, cols, k_n, keys, D, DP)
+    v = block_of(V + b * v_b + kv * v_h, cols, v_n, keys, D, DP)
     if HIDES:
         shown = shown & (tl.load(HIDDEN + b * h_b + cols, mask=shown, other=1) == 0)
-    if FULL:
-        # Early queries see this block far on their right, late ones far on their left; rows beyond the last key are not stored
-        lo = 0
-        inner_lo = 0
-        inner_hi = queries // BM * BM
-        hi = queries
-        near_lo = tl.maximum(block * BN - radius + 1 - offset, 0) // BM * BM
-        near_hi = (tl.maximum(block * BN + BN - 1 + radius - offset, 0) + BM - 1) // BM * BM
-    else:
-        at = BOUNDS + (tl.where(s_b > 0, b, 0) * blocks + block) * 6
-        lo, inner_lo, inner_hi, hi = tl.load(at), tl.load(at + 1), tl.load(at + 2), tl.load(at + 3)
-        near_lo, near_hi = tl.load(at + 4), tl.load(at + 5)
-    if HIDES:
-        inner_lo = (hi + BM - 1) // BM * BM
-        inner_hi = inner_lo
-    if not BIAS:
-        near_hi = near_lo
-    near_lo = tl.minimum(tl.maximum(near_lo, inner_lo), inner_hi)
-    near_hi = tl.maximum(tl.minimum(near_hi, inner_hi), near_lo)
+    lo, inner_lo, near_lo, near_hi, inner_hi, hi = _tiles(
+        BOUNDS + (tl.where(s_b > 0, b, 0) * blocks + block) * 6, block, radius, queries, offset, FULL, BIAS, HIDES, BM, BN
+    )
     dk = tl.zeros([BN, DP], dtype=tl.float32)
     dv = tl.zeros([BN, DP], dtype=tl.float32)
     for i in range(group):
@@ -154,6 +165,6 @@ def by_key(
             offset, cols, shown, lo, inner_lo, near_lo, near_hi, inner_hi, hi, queries,
             D, DP, BM, FULL, BIAS, TEMPERED, PRECISION,
         )  # fmt: skip
-    to = ((b * keys + wide) * kv_heads + kv) * D + column[None, :]
+    to = ((b * keys + cols[:, None].to(tl.int64)) * kv_heads + kv) * D + column[None, :]
     tl.store(DK + to, (dk * scale).to(DK.dtype.element_ty), mask=inside)
     tl.store(DV + to, dv.to(DV.dtype.element_ty), mask=inside)

@@ -10,6 +10,7 @@ import triton.language as tl
 
 from lengthwise.attention.triton_tiles import (
     LOG2E,
+    block_of,
     bounds,
     centre,
     edge_tile,
@@ -88,6 +89,15 @@ def _query_far(
     return dq, wr, left, right
 
 
+@triton.jit
+def _end(at, BM: tl.constexpr, BIAS: tl.constexpr):
+    """The bias of all rows at one end of the table."""
+    bias = tl.zeros([BM], dtype=tl.float32)
+    if BIAS:
+        bias = tl.load(at) + bias
+    return bias
+
+
 @one_variant
 def by_query(
     Q, K, V, GRAD, LSE2, DELTA, DQ, DG, BANDS, TABLE, G, RUNS, HIDDEN,
@@ -108,8 +118,8 @@ def by_query(
     wide = rows.to(tl.int64)
     column = tl.arange(0, DP)
     inside = real[:, None] & (column < D)[None, :]
-    q = tl.load(Q + b * q_b + h * q_h + wide[:, None] * q_m + column[None, :], mask=inside, other=0.0)
-    do = tl.load(GRAD + b * do_b + h * do_h + wide[:, None] * do_m + column[None, :], mask=inside, other=0.0)
+    q = block_of(Q + b * q_b + h * q_h, rows, q_m, queries, D, DP)
+    do = block_of(GRAD + b * do_b + h * do_h, rows, do_m, queries, D, DP)
     at = bh.to(tl.int64) * stored_rows(queries) + rows
     lse = tl.load(LSE2 + at)
     delta = tl.load(DELTA + at)
@@ -118,11 +128,8 @@ def by_query(
         block, RUNS + b * s_b, rows, real, offset, radius, queries, keys, BM, BN, FULL, BIAS, HIDES
     )
     zero = centre(TABLE, h, radius)
-    b_left = tl.zeros([BM], dtype=tl.float32)
-    b_right = tl.zeros([BM], dtype=tl.float32)
-    if BIAS:
-        b_left = tl.load(zero - radius) + b_left
-        b_right = tl.load(zero + radius) + b_right
+    b_left = _end(zero - radius, BM, BIAS)
+    b_right = _end(zero + radius, BM, BIAS)
     band = BANDS + (among.to(tl.int64) * queries + block * BM) * (2 * radius + 1)
     line = tl.arange(0, BM) * (2 * radius + 1)
     k_from = K + b * k_b + (h // group) * k_h

@@ -75,6 +75,14 @@ def rows_at(source, n, stride, count, D: tl.constexpr, DP: tl.constexpr, BN: tl.
 
 
 @triton.jit
+def block_of(source, rows, stride, count, D: tl.constexpr, DP: tl.constexpr):
+    """The rows that a program stays with, as [rows, DP]; zeros beyond D and from `count` on."""
+    column = tl.arange(0, DP)
+    at = source + rows.to(tl.int64)[:, None] * stride + column[None, :]
+    return tl.load(at, mask=(rows < count)[:, None] & (column < D)[None, :], other=0.0)
+
+
+@triton.jit
 def look_up(at):
     """Table entries without a detour: Triton would copy a tile of them to shared memory, as it does with keys."""
     if ASSEMBLY:
