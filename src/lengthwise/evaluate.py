@@ -61,11 +61,11 @@ def evaluate(
     A task with a further score (`Task.also`) has records of that, too, under its name.
 
     `methods` are specs, method objects, or a mapping from names to them; `truncate` is the baseline that reads the last
-    `train_length` tokens. `tasks` are names, or a mapping from names to tasks whose samples are made of other material. `out`
-    is the run directory; without it the records are only returned. `batch_tokens` are the tokens of one batch, by default what
-    suits the device. `force` accepts alignments of another model. `sharpness` also measures each cell's P_max and entropy on
-    its first sample. `ray` is the address of a Ray cluster, or "local"; its workers load the model by its `name`, onto
-    `device`.
+    `train_length` tokens, a decoder's answer included. `tasks` are names, or a mapping from names to tasks whose samples are
+    made of other material. `out` is the run directory; without it the records are only returned. `batch_tokens` are the
+    tokens of one batch, by default what suits the device. `force` accepts alignments of another model. `sharpness` also
+    measures each cell's P_max and entropy on its first sample. `ray` is the address of a Ray cluster, or "local"; its workers
+    load the model by its `name`, onto `device`.
     """
     anatomy = anatomy_of(model, train_length)
     check_answers(model)
