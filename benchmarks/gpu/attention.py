@@ -146,8 +146,11 @@ def _too_large(what: str, name: str, length: int, setting: Setting) -> str | Non
 
 
 def _too_long(what: str, name: str, length: int, setting: Setting, results: Results) -> str | None:
-    """By what half the length took, which is a quarter of it."""
-    half = find(results.records, what=what, implementation=name, shape=setting.shape, length=length // 2)
-    if half is None or half["seconds"] is None or 4 * half["seconds"] < TOO_LONG:
+    """By its time at the longest length below, and the squares of both."""
+    of = {"what": what, "implementation": name, "shape": setting.shape}
+    timed = [r for r in results.records if of.items() <= r.items() and r["seconds"] is not None and r["length"] < length]
+    if not timed:
         return None
-    return f"left out: a call would take {4 * half['seconds']:.0f} s, by its time at half the length"
+    last = max(timed, key=lambda r: r["length"])
+    expected = last["seconds"] * (length / last["length"]) ** 2
+    return None if expected < TOO_LONG else f"left out: a call would take {expected:.0f} s, by its time at {last['length']:,}"

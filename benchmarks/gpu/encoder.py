@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import Any
@@ -72,13 +73,25 @@ def longest(name: str, implementation: str, start: int, most: int, setting: Sett
                 _, extra = peak(lambda length=length: _forward(model, length), setting.device)
                 fits, length = length, 2 * length
                 free(setting.device)
-        note = f"at least; not tried beyond {most}"
+        note = _beyond(most, extra, _memory(setting.device))
     except torch.OutOfMemoryError:
-        note = f"out of memory at {length}"
+        note = f"out of memory at {length:,}"
     finally:
         model.encoder.block = blocks
         free(setting.device)
     results.add("longest", implementation, name, fits, extra_gb=extra, note=note)
+
+
+def _beyond(most: int, extra: float | None, there: float) -> str:
+    """Why no length beyond `most`, which needs `extra` gigabytes, was tried."""
+    if extra is not None and 2 * extra > there:
+        return f"takes {extra:.0f} GB above the weights, twice as much is not there"
+    return f"at least; not tried beyond {most:,}"
+
+
+def _memory(device: torch.device) -> float:
+    """Gigabytes of the device."""
+    return torch.cuda.get_device_properties(device).total_memory / 1e9 if device.type == "cuda" else math.inf
 
 
 def _under(model: Any, implementation: str, setting: Setting) -> AbstractContextManager[object]:

@@ -51,8 +51,8 @@ def _each(records: Sequence[Record], field: str, form: str) -> str:
 def _times(records: Sequence[Record]) -> str:
     def cell(record: Record) -> str:
         alone = record.get("backward_seconds")
-        extra = "" if alone is None else f" ({1e3 * alone:.3g})"
-        return f"{1e3 * record['seconds']:.3g}{extra}, {record['tflops']:.0f}"
+        extra = "" if alone is None else f" ({_figure(1e3 * alone)})"
+        return f"{_figure(1e3 * record['seconds'])}{extra}, {record['tflops']:.0f}"
 
     note = "Milliseconds" + (" (of the backward alone)" if records[0]["what"] == "backward" else "") + ", TFLOP/s:"
     return f"{note}\n\n{_grid(records, cell)}"
@@ -60,7 +60,7 @@ def _times(records: Sequence[Record]) -> str:
 
 def _memory(records: Sequence[Record]) -> str:
     def cell(record: Record) -> str:
-        return f"{record['extra_gb']:.3g}"
+        return _figure(record["extra_gb"])
 
     return f"Gigabytes above the inputs:\n\n{_grid([r for r in records if r['extra_gb'] is not None], cell)}"
 
@@ -81,14 +81,14 @@ def _ratios(what: str, records: Sequence[Record]) -> str:
 
 
 def _encoders(records: Sequence[Record]) -> str:
-    head = ["shape", "length", *(f"{name}, {unit}" for name in ENCODER for unit in ("s", "GB")), "times as fast"]
+    head = ["shape", "length", *(f"{name}, {unit}" for name in ENCODER for unit in ("s, TFLOP/s", "GB")), "times as fast"]
     rows = []
     some = [r for r in records if r["what"] == "encoder"]
     for shape in dict.fromkeys(sorted(r["shape"] for r in some)):
         for length in _lengths([r for r in some if r["shape"] == shape]):
             found = [find(some, implementation=name, shape=shape, length=length) for name in ENCODER]
-            cells = [_or_note(r, lambda r: f"{r['seconds']:.3g}") for r in found]
-            memory = [NOTHING if r is None or r["extra_gb"] is None else f"{r['extra_gb']:.3g}" for r in found]
+            cells = [_or_note(r, lambda r: f"{_figure(r['seconds'])}, {r['tflops']:.0f}") for r in found]
+            memory = [NOTHING if r is None or r["extra_gb"] is None else _figure(r["extra_gb"]) for r in found]
             others = [r["seconds"] for r in found[1:] if r is not None and r["seconds"]]
             own = found[0]
             ratio = f"{min(others) / own['seconds']:.1f}" if own and own["seconds"] and others else NOTHING
@@ -102,7 +102,7 @@ def _encoders(records: Sequence[Record]) -> str:
 
 def _calibrations(records: Sequence[Record]) -> str:
     rows = [
-        [r["shape"], f"{r['length']:,}", r["scope"], _or_note(r, lambda r: f"{r['seconds']:.3g}"), r.get("forwards", NOTHING)]
+        [r["shape"], f"{r['length']:,}", r["scope"], _or_note(r, lambda r: _figure(r["seconds"])), r.get("forwards", NOTHING)]
         for r in records
     ]
     return table(["shape", "length", "scope", "seconds a sequence", "long forwards"], rows)
@@ -124,6 +124,11 @@ def _or_note(record: Record | None, cell: Callable[[Record], str]) -> str:
     if record["seconds"] is None:
         return str(record.get("note", NOTHING)).split(":")[0]
     return cell(record)
+
+
+def _figure(value: float) -> str:
+    """Three digits, or all before the point."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 def _lengths(records: Iterable[Record]) -> list[int]:

@@ -138,7 +138,7 @@ def _longest(shapes: Sequence[str], setting: Setting, results: Results) -> Itera
             yield Item(
                 7 if ours else 5,
                 f"longest {shape} {implementation}",
-                9.0 if ours else 3.0,
+                120.0 if ours else 3.0,
                 partial(longest, shape, implementation, 2**17 if ours else 2**13, LONGEST, setting, results),
                 partial(results.has, "longest", implementation, shape),
             )

@@ -252,10 +252,14 @@ def test_a_long_call_is_made_once_and_a_short_one_warms_up(monkeypatch: pytest.M
 
 def test_a_call_that_would_take_a_minute_is_left_out_and_says_so() -> None:
     results = Results(None, "", [made_up("backward", "flex", 16, 12.0, shape=TINY.shape)])
-    attention.attention("backward", 32, ["flex"], TINY, results)
-    (left_out,) = [record for record in results.records if record["length"] == 32]
-    assert left_out["seconds"] is None
-    assert left_out["note"] == "left out: a call would take 48 s, by its time at half the length"
+    for length in (32, 64):
+        attention.attention("backward", length, ["flex"], TINY, results)
+    notes = {record["length"]: (record["seconds"], record.get("note")) for record in results.records}
+    assert notes == {
+        16: (12.0, None),
+        32: (None, "left out: a call would take 48 s, by its time at 16"),
+        64: (None, "left out: a call would take 192 s, by its time at 16"),
+    }
 
 
 @pytest.mark.usefixtures("tiny")
@@ -282,6 +286,11 @@ def test_the_longest_length_is_found_by_doubling_with_one_layer(monkeypatch: pyt
     assert lengths == [(32, 1), (64, 1), (128, 1)]
     assert [(r["what"], r["length"], r["note"]) for r in results.records] == [("longest", 64, "out of memory at 128")]
     assert len(model.encoder.block) == 2
+
+
+def test_the_last_doubling_is_not_tried_where_memory_cannot_hold_it() -> None:
+    assert encoder._beyond(2**21, 112.0, 150.0) == "takes 112 GB above the weights, twice as much is not there"
+    assert encoder._beyond(2**21, 70.0, 150.0) == encoder._beyond(2**21, None, 150.0) == "at least; not tried beyond 2,097,152"
 
 
 def test_the_text_of_a_calibration_has_a_token_a_word() -> None:
@@ -322,7 +331,7 @@ RECORDS = [
     made_up("encoder", "transformers_eager", 15_000, 3.7, shape="flan-t5-xl", extra_gb=43.6),
     made_up("encoder", "transformers_sdpa", 15_000, None, shape="flan-t5-xl", note="out of memory", extra_gb=None),
     made_up("encoder", "lengthwise", 131_072, 7.5, shape="flan-t5-xl"),
-    made_up("longest", "lengthwise", 524_288, None, shape="flan-t5-xl", note="at least; not tried beyond 524288"),
+    made_up("longest", "lengthwise", 524_288, None, shape="flan-t5-xl", note="at least; not tried beyond 524,288"),
     made_up("calibration", "lengthwise", 15_000, 1.5, shape="flan-t5-xl", scope="model", forwards=3),
 ]
 
@@ -363,9 +372,9 @@ def test_the_page_has_times_ratios_memory_and_what_did_not_fit(tmp_path: Path, c
     assert "| 16,384 | 1.75 | 1.10 | 1.40 | 0.88 |" in lines
     assert "| 8,192 | 6 (4.5), 100 | 8 (3), 100 |" in lines
     assert "| 8,192, backward alone | 0.67 | - |" in lines
-    assert "| flan-t5-xl | 15,000 | 0.2 | 0.9 | out of memory | - | 3.7 | 43.6 | 18.5 |" in lines
-    assert "| flan-t5-xl | 131,072 | 7.5 | 0.5 | - | - | - | - | - |" in lines
-    assert "- flan-t5-xl, lengthwise: 524,288, at least; not tried beyond 524288" in lines
+    assert "| flan-t5-xl | 15,000 | 0.2, 100 | 0.9 | out of memory | - | 3.7, 100 | 43.6 | 18.5 |" in lines
+    assert "| flan-t5-xl | 131,072 | 7.5, 100 | 0.5 | - | - | - | - | - |" in lines
+    assert "- flan-t5-xl, lengthwise: 524,288, at least; not tried beyond 524,288" in lines
     assert "| flan-t5-xl | 15,000 | model | 1.5 | 3 |" in lines
 
 
