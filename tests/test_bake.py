@@ -13,9 +13,12 @@ import torch
 import transformers
 
 import lengthwise as lw
+import lengthwise.models.fold as fold_module
 from lengthwise.methods.temperature.aligned import Calibrated
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.fingerprint import fingerprint_of
+from lengthwise.models.small_decoder import SmallDecoderConfig, SmallDecoderForCausalLM
+from tests import gau
 from tests.conftest import (
     BERT_SIZES,
     DECODER_SIZES,
@@ -162,6 +165,126 @@ def test_a_temperature_a_layer_is_baked(name: str, tmp_path: Path) -> None:
     assert_same_logits(model, reloaded(baked, tmp_path), everywhere)
 
 
+def small_decoder(positions: str = "alibi") -> Any:
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 384, "hidden_size": 32, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS}
+    config = SmallDecoderConfig(**sizes, positions=positions, max_position_embeddings=TRAIN_LENGTH, initializer_range=0.4)
+    return SmallDecoderForCausalLM(config).eval()
+
+
+@pytest.mark.parametrize("positions", ["alibi", "rope", "nope"])
+@pytest.mark.parametrize("method", [f"constant:tau={TAU}", Everywhere(PER_HEAD)], ids=["model", "head"])
+def test_a_small_decoder_is_baked_with_its_slopes(positions: str, method: Any, tmp_path: Path) -> None:
+    """No checkpoint holds ALiBi's slopes: they are made anew when it is loaded."""
+    model = small_decoder(positions)
+    baked = lw.bake(model, method, length=LONG)
+    stock = reloaded(baked, tmp_path)
+    assert_same_logits(model, stock, method)
+    assert torch.equal(logits(stock, tokens(LONG)), logits(baked, tokens(LONG)))
+
+
+@pytest.mark.parametrize("make_one", [small_decoder, lambda: gau.tiny(positions="alibi", alibi_slope=0.3)])
+def test_slopes_are_baked_twice_and_only_in_the_copy(make_one: Any, tmp_path: Path) -> None:
+    model = make_one()
+    slopes = [layer.relative_attention_bias.weight.clone() for layer in anatomy_of(model).layers]
+    twice = lw.bake(lw.bake(model, "constant:tau=0.8", length=LONG), "constant:tau=0.75", length=LONG)
+    assert_same_logits(model, reloaded(twice, tmp_path), "constant:tau=0.6")
+    for layer, before in zip(anatomy_of(model).layers, slopes, strict=True):
+        assert torch.equal(layer.relative_attention_bias.weight, before)
+    assert model.config.alibi_factors is None
+
+
+GAU: dict[str, dict[str, Any]] = {
+    "rope": {},
+    "softmax plus": {"normalisation": "softmax_plus"},
+    "infoscale": {"normalisation": "infoscale"},
+    "nope": {"positions": "nope"},
+    "alibi": {"positions": "alibi", "alibi_slope": 0.3},
+}
+
+
+@pytest.mark.parametrize("choice", GAU)
+@pytest.mark.parametrize("method", [alignment(), alignment(PER_LAYER[:2], "layer")], ids=["model", "layer"])
+def test_gau_alpha_is_baked_into_what_makes_its_queries(choice: str, method: Any, tmp_path: Path) -> None:
+    model = gau.tiny(**GAU[choice])
+    baked = lw.bake(model, method, length=LONG)
+    changed = {key for key, value in model.state_dict().items() if not torch.equal(value, baked.state_dict()[key])}
+    assert changed == {f"model.layers.{i}.attention.gamma_q" for i in range(2)}
+    stock = reloaded(baked, tmp_path)
+    assert_same_logits(model, stock, method)
+    assert stock.lm_head.weight is stock.model.embed_tokens.weight
+
+
+@pytest.mark.parametrize("positions", ["rope", "alibi"])
+def test_queries_of_length_1_are_refused(positions: str) -> None:
+    model = gau.tiny(cos_scale=20.0, positions=positions)
+    before = weights_of(model)
+    with pytest.raises(lw.BadInput, match="GAUAlphaAttention brings its queries to length 1") as caught:
+        lw.bake(model, alignment(), length=LONG, inplace=True)
+    assert "\n" not in str(caught.value)
+    assert_untouched(model, before)
+
+
+GPT2: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "divided by the layer": {"scale_attn_by_inverse_layer_idx": True},
+    "upcast": {"reorder_and_upcast_attn": True, "attn_implementation": "eager"},
+    "both": {
+        "scale_attn_by_inverse_layer_idx": True,
+        "reorder_and_upcast_attn": True,
+        "attn_implementation": "eager",
+        "tie_word_embeddings": False,
+    },
+}
+
+
+def gpt2(**choices: Any) -> Any:
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 384, "n_embd": 32, "n_layer": LAYERS, "n_head": HEADS, "n_positions": 512}
+    config = transformers.GPT2Config(**sizes, pad_token_id=0, bos_token_id=1, eos_token_id=2, **choices)
+    model = transformers.GPT2LMHeadModel(config).eval()
+    for block in model.transformer.h:
+        torch.nn.init.normal_(block.attn.c_attn.weight, std=0.5)
+        torch.nn.init.normal_(block.attn.c_attn.bias, std=0.5)
+    return model
+
+
+@pytest.mark.parametrize("choice", GPT2)
+@pytest.mark.parametrize("method", [f"constant:tau={TAU}", Everywhere(PER_HEAD)], ids=["model", "head"])
+def test_gpt2_is_baked_into_the_queries_of_its_one_projection(choice: str, method: Any, tmp_path: Path) -> None:
+    model = gpt2(**GPT2[choice])
+    baked = lw.bake(model, method, length=LONG, train_length=TRAIN_LENGTH)
+    for old, new in zip(model.transformer.h, baked.transformer.h, strict=True):
+        for before, after in zip(old.attn.c_attn.parameters(), new.attn.c_attn.parameters(), strict=True):
+            assert not torch.equal(after[..., :32], before[..., :32])
+            assert torch.equal(after[..., 32:], before[..., 32:])
+    baked.save_pretrained(tmp_path)
+    implementation = GPT2[choice].get("attn_implementation", "sdpa")
+    stock = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, attn_implementation=implementation).eval()
+    assert_same_logits(model, stock, method)
+    assert (stock.lm_head.weight is stock.transformer.wte.weight) is stock.config.tie_word_embeddings
+    assert torch.equal(stock.lm_head.weight, model.lm_head.weight)
+
+
+def test_a_baked_gpt2_generates_what_the_extended_one_does(tmp_path: Path) -> None:
+    model, ids = gpt2(), tokens(LONG)
+    lw.bake(model, f"constant:tau={TAU}", length=LONG, train_length=TRAIN_LENGTH).save_pretrained(tmp_path)
+    stock = transformers.AutoModelForCausalLM.from_pretrained(tmp_path).eval()
+    found, plain = (m.generate(ids, max_new_tokens=12, do_sample=False)[0].tolist() for m in (stock, model))
+    with lw.extend(model, f"constant:tau={TAU}", train_length=TRAIN_LENGTH):
+        assert found == model.generate(ids, max_new_tokens=12, do_sample=False)[0].tolist()
+    assert found != plain
+
+
+def test_a_gpt2_that_reads_another_models_states_is_refused() -> None:
+    """Its second kind of attention makes keys and values where the first makes queries, too."""
+    model = gpt2(add_cross_attention=True)
+    before = weights_of(model)
+    with pytest.raises(lw.BadInput):
+        lw.bake(model, f"constant:tau={TAU}", length=LONG, train_length=TRAIN_LENGTH, inplace=True)
+    assert_untouched(model, before)
+
+
 def test_a_law_is_baked_at_the_value_it_has_at_the_length(tmp_path: Path) -> None:
     model = make("t5")
     stock = reloaded(lw.bake(model, "log", length=LONG), tmp_path)
@@ -209,6 +332,37 @@ def test_what_stands_between_queries_and_softmax_is_refused() -> None:
     with pytest.raises(lw.BadInput, match="softcap"):
         lw.bake(gemma2, f"constant:tau={TAU}", length=LONG, inplace=True)
     assert_untouched(gemma2, before)
+
+
+def test_queries_that_are_clipped_are_refused() -> None:
+    attention = {"clip_qkv": 1.0, "kv_n_heads": 2, "rope_theta": 1e4}
+    sizes = {"d_model": 32, "n_heads": 4, "n_layers": 2, "vocab_size": 64, "max_seq_len": TRAIN_LENGTH}
+    feed_forward = {"ffn_hidden_size": 32, "moe_num_experts": 2, "moe_top_k": 1}
+    config = transformers.DbrxConfig(**sizes, attn_config=attention, ffn_config=feed_forward)
+    with pytest.raises(lw.BadInput, match="clips q"):
+        lw.bake(transformers.DbrxForCausalLM(config).eval(), f"constant:tau={TAU}", length=LONG)
+
+
+def test_a_model_that_does_not_do_as_extended_is_given_back_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make("llama")
+    before = weights_of(model)
+    scale = fold_module._scale
+    monkeypatch.setattr(fold_module, "_scale", lambda weight, factor, shift: scale(weight, 2 * factor, shift))
+    with pytest.raises(lw.BadInput, match="not baked"):
+        lw.bake(model, f"constant:tau={TAU}", length=LONG, inplace=True)
+    assert_untouched(model, before)
+
+
+def test_an_adapter_must_be_merged_first(tmp_path: Path) -> None:
+    peft = pytest.importorskip("peft")
+    lora = peft.LoraConfig(r=2, target_modules=["v_proj"], init_lora_weights=False)
+    model = peft.get_peft_model(make("llama"), lora).eval()
+    method = f"constant:tau={TAU}"
+    with pytest.raises(lw.BadInput, match="merge it first"):
+        lw.bake(model, method, length=LONG)
+    merged = model.merge_and_unload()
+    lw.bake(merged, method, length=LONG).save_pretrained(tmp_path)
+    assert_same_logits(merged, transformers.LlamaForCausalLM.from_pretrained(tmp_path).eval(), method)
 
 
 def test_a_copy_is_baked_unless_inplace_is_asked_for() -> None:

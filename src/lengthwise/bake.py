@@ -2,22 +2,28 @@
 
 The baked model has the temperature of one length for every input and every row, short ones included. On inputs of that length
 an encoder computes what the extended one computes. In an extended decoder each row has the temperature of the keys it sees, so
-there only the last row has this one.
+there only the last row has this one. A checkpoint of the package's own families (GAU-alpha, the small decoder) still needs its
+classes.
 """
 
 from __future__ import annotations
 
 import copy
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from lengthwise.errors import BadInput
 from lengthwise.extend import Method, extend, slots_of
 from lengthwise.measure import run_stack
 from lengthwise.models.anatomy import anatomy_of, unwrapped
 from lengthwise.models.fold import fold, keys_seen
+
+PROBE = torch.arange(2, 18)[None]  # tokens on which the baked model must do as the extended one
+WITHIN = {torch.float32: 1e-3, torch.float64: 1e-3}  # relative norm; coarser types round every weight
+COARSE = 0.1
 
 
 def bake(
@@ -36,9 +42,8 @@ def bake(
         raise BadInput(
             f"only temperatures can be folded into weights; this method fills: {', '.join(slots.filled) or 'nothing'}"
         )
-    # A short forward refuses what cannot be extended, and so has nothing to agree with
-    with extend(model, method, train_length=train_length, force=force, implementation="reference"):
-        run_stack(anatomy, torch.arange(2, 6)[None])
+    if any(hasattr(module, "base_layer") for module in anatomy.stack.modules()):
+        raise BadInput("this model carries an adapter, which a stock checkpoint cannot; merge it first (merge_and_unload)")
     baked = unwrapped(model) if inplace else copy.deepcopy(unwrapped(model))
     anatomy = anatomy_of(baked, train_length)
     rows = [slots.inverse_temperature(torch.tensor([[[n]]]), layer) for layer, n in enumerate(keys_seen(anatomy, length))]
@@ -47,7 +52,14 @@ def bake(
         raise BadInput(
             f"at length {length} the temperature is 1, so there is nothing to bake; give a length above the training one"
         )
-    fold(anatomy, g.double())
+    # A short forward also refuses what cannot be extended, and so has nothing to agree with
+    with extend(baked, _Fixed(g), train_length=train_length, implementation="reference"):
+        wanted = run_stack(anatomy, PROBE)
+    before = fold(anatomy, g.double())
+    if not _agree(run_stack(anatomy, PROBE), wanted):
+        for weight, old in before:
+            weight.copy_(old)
+        raise BadInput(f"with scaled queries this {anatomy.family} model does not compute what it computes extended: not baked")
     # A note for people who find the checkpoint; transformers keeps unknown entries of a config as they are
     baked.config.lengthwise = {
         "baked_length": length,
@@ -55,3 +67,19 @@ def bake(
         "per_head": bool((g != g[:, :1]).any()),
     }
     return baked
+
+
+@dataclass(frozen=True)
+class _Fixed:
+    """The temperatures that are baked, whatever a row sees."""
+
+    g: Tensor  # [layers, heads]
+
+    def inverse_temperature(self, visible: Tensor, layer: int = 0) -> Tensor:
+        return self.g[layer, None, :, None].to(visible.device).expand(visible.shape[0], -1, visible.shape[-1])
+
+
+def _agree(told: Tensor, wanted: Tensor) -> bool:
+    difference = (told.double() - wanted.double()).norm() / wanted.double().norm()
+    # A model that tells NaN extended tells it baked
+    return bool(difference <= WITHIN.get(wanted.dtype, COARSE)) or not bool(wanted.isfinite().all())

@@ -95,8 +95,8 @@ def row_statistics(
     return means.result()
 
 
-def run_stack(anatomy: Anatomy, batch: Tensor | Mapping[str, Tensor]) -> None:
-    """One forward of the extended stack, without gradients, dropout or a cache."""
+def run_stack(anatomy: Anatomy, batch: Tensor | Mapping[str, Tensor]) -> Tensor:
+    """One forward of the extended stack, without gradients, dropout or a cache: its last hidden states."""
     inputs: dict[str, Any] = {"input_ids": batch} if isinstance(batch, Tensor) else dict(batch)
     inputs = {key: inputs[key] for key in ("input_ids", "attention_mask") if key in inputs}
     if "input_ids" not in inputs:
@@ -108,7 +108,9 @@ def run_stack(anatomy: Anatomy, batch: Tensor | Mapping[str, Tensor]) -> None:
     anatomy.stack.eval()
     try:
         with torch.inference_mode():
-            anatomy.stack(**{key: v.to(device) if isinstance(v, Tensor) else v for key, v in inputs.items()})
+            told = anatomy.stack(**{key: v.to(device) if isinstance(v, Tensor) else v for key, v in inputs.items()})
+            hidden: Tensor = told[0]
+            return hidden
     finally:
         anatomy.stack.train(was_training)
 

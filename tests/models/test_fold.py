@@ -42,6 +42,27 @@ def test_keys_seen_is_what_a_forward_shows(name: str, length: int) -> None:
     assert keys_seen(anatomy_of(model), length) == widest.keys
 
 
+def with_windows(name: str) -> Any:
+    """Families whose modules and configs tell less, or more, of a window than is there."""
+    experts = {"moe_intermediate_size": 16, "shared_expert_intermediate_size": 16, "num_experts": 2, "num_experts_per_tok": 1}
+    hybrid = {"linear_num_value_heads": 2, "linear_num_key_heads": 2, "linear_key_head_dim": 8, "linear_value_head_dim": 8}
+    own: dict[str, dict[str, Any]] = {
+        "qwen2_moe": {**experts, "use_sliding_window": False},
+        "exaone4": {"sliding_window": 16, "layer_types": ["sliding_attention", "full_attention"]},
+        "qwen3_next": {**experts, **hybrid, "layer_types": ["linear_attention", "full_attention"]},
+    }
+    config = transformers.AutoConfig.for_model(name, **{**DECODER_SIZES, "num_hidden_layers": 2, **own[name]})
+    return transformers.AutoModelForCausalLM.from_config(config).eval()
+
+
+@pytest.mark.parametrize("name", ["qwen2_moe", "exaone4", "qwen3_next"])
+def test_keys_seen_looks_through_windows_that_are_not_there(name: str) -> None:
+    model, widest = with_windows(name), Widest()
+    with extend(model, "none", observer=widest):
+        logits(model, tokens(LONG))
+    assert keys_seen(anatomy_of(model), LONG) == widest.keys
+
+
 class PlusOneNorm(nn.Module):
     """Qwen3-Next's kind, without Gemma in its name."""
 
@@ -159,6 +180,18 @@ def test_what_cannot_be_folded_is_refused_before_anything_changes(change: Any, m
     change(model)
     before = {key: value.clone() for key, value in model.state_dict().items()}
     with pytest.raises(BadInput, match=message):
+        fold(anatomy_of(model), torch.full((3, 4), 1.7, dtype=torch.float64))
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+
+
+def test_a_bias_that_no_checkpoint_would_keep_is_refused_before_anything_changes() -> None:
+    model = make("t5")
+    table = model.encoder.block[0].layer[0].SelfAttention.relative_attention_bias
+    weight = table.weight.detach()
+    del table.weight
+    table.register_buffer("weight", weight, persistent=False)
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    with pytest.raises(BadInput, match="the bias of T5Attention is no weight of the checkpoint"):
         fold(anatomy_of(model), torch.full((3, 4), 1.7, dtype=torch.float64))
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
 

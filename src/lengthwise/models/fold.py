@@ -3,7 +3,8 @@
     g * (q.k + bias) = (g q).k + g bias
 
 q comes from a projection, whose rows are scaled a head at a time, or, where q is normalised after its projection, from the
-norm's weights. T5's bias comes from a table that layers share, which is why layers must then agree on g.
+norm's weights. T5's bias comes from a table that layers share, which is why layers must then agree on g. ALiBi's slopes are
+made from the config, so what multiplies them is written there.
 """
 
 from __future__ import annotations
@@ -12,26 +13,38 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
 
 from lengthwise.errors import BadInput
 from lengthwise.models.anatomy import Anatomy
+from lengthwise.models.trained_alibi import AlibiSlopes
 
 
-def fold(anatomy: Anatomy, g: Tensor) -> None:
-    """Multiply every logit of layer l, head h by g[l, h], in place. Checks everything before it changes anything."""
+def fold(anatomy: Anatomy, g: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Multiply every logit of layer l, head h by g[l, h], in place. Checks everything before it changes anything.
+
+    Weights that were changed come back, each with what it was.
+    """
     scalers = [_scaler(anatomy, module, row) for module, row in zip(anatomy.layers, g, strict=True)]
     tables = _bias_rows(anatomy, g)
-    for weight, factor, shift in (part for parts in scalers for part in parts):
+    parts = [part for parts in scalers for part in parts]
+    parts += [(table.weight.detach(), row, 0.0) for table, row in tables if not isinstance(table, AlibiSlopes)]
+    before = [(weight, weight.clone()) for weight, _, _ in parts]
+    for weight, factor, shift in parts:
         _scale(weight, factor, shift)
-    for owner, row in tables:
-        _scale(owner.relative_attention_bias.weight.detach(), row, 0.0)
+    for table, row in tables:
+        if isinstance(table, AlibiSlopes):
+            table.sharpen(row.tolist())
+    if any(isinstance(table, AlibiSlopes) for table, _ in tables):
+        config: Any = anatomy.stack.config
+        config.alibi_factors = [list(table.factors) for table, _ in tables]
+    return before
 
 
 def keys_seen(anatomy: Anatomy, length: int) -> list[int]:
     """How many keys the fullest row of each layer sees in an input of `length` tokens; a sliding window limits it."""
-    windows = [getattr(m, "sliding_window", getattr(anatomy.stack.config, "sliding_window", None)) for m in anatomy.layers]
     # Transformers counts a window of both directions from the row's own key
-    widths = [window if window is None or anatomy.causal else 2 * window - 1 for window in windows]
+    widths = [window if window is None or anatomy.causal else 2 * window - 1 for window in anatomy.windows]
     return [length if width is None else min(length, width) for width in widths]
 
 
@@ -62,23 +75,32 @@ def _scaler(anatomy: Anatomy, module: Any, row: Tensor) -> list[Part]:
         ones = torch.ones_like(row)
         factor = torch.stack([row, ones, ones], 1)[..., None].expand(heads, 3, size).reshape(-1)
         return _rows(linear, slice(None), factor)
+    linear = getattr(module, "c_attn", None)
+    if isinstance(linear, Conv1D) and linear.nf == 3 * heads * size:
+        return _rows(linear, slice(0, heads * size), row.repeat_interleave(size))
+    if isinstance(gamma := getattr(module, "gamma_q", None), nn.Parameter):
+        return [(gamma.detach(), row, 0.0)]
     raise BadInput(f"lengthwise does not know where {type(module).__name__} makes its queries, so it cannot bake this family")
 
 
 def _refuse_what_comes_after(anatomy: Anatomy, module: Any) -> None:
     """Steps after the projection of q that would swallow its factor."""
     name = type(module).__name__
-    if getattr(anatomy.stack.config, "clip_qkv", None) is not None:
+    if any(getattr(holder, "clip_qkv", None) is not None for holder in (anatomy.stack.config, module)):
         raise BadInput(f"{name} clips q after its projection, so no temperature can be folded into it")
+    if getattr(anatomy.stack.config, "cos_scale", None) is not None:
+        raise BadInput(f"{name} brings its queries to length 1 (cos_scale), so no temperature can be folded into them")
     for child, _ in module.named_children():
         if "norm" in child and child not in ("q_norm", "k_norm", "v_norm"):
             raise BadInput(f"lengthwise does not know what {child} of {name} does to q, so it cannot bake this family")
 
 
-def _rows(linear: nn.Linear, rows: slice, factor: Tensor) -> list[Part]:
+def _rows(linear: nn.Linear | Conv1D, rows: slice, factor: Tensor) -> list[Part]:
     if not linear.weight.is_floating_point() or linear.weight.dtype.itemsize < 2:
         raise BadInput(f"weights of type {linear.weight.dtype} are quantised; bake the checkpoint they were made from")
-    parts: list[Part] = [(linear.weight.detach()[rows], factor[:, None], 0.0)]
+    # GPT-2's projections keep [inputs, outputs]
+    weight = linear.weight.detach().T if isinstance(linear, Conv1D) else linear.weight.detach()
+    parts: list[Part] = [(weight[rows], factor[:, None], 0.0)]
     if linear.bias is not None:
         parts.append((linear.bias.detach()[rows], factor, 0.0))
     return parts
@@ -111,7 +133,10 @@ def _bias_rows(anatomy: Anatomy, g: Tensor) -> list[tuple[Any, Tensor]]:
     for owner, row in zip(anatomy.bias_owners, g, strict=True):
         if owner is None:
             continue
-        known = tables.setdefault(id(owner), (owner, row))
+        table: Any = owner.relative_attention_bias
+        if not isinstance(table, AlibiSlopes) and not isinstance(table.weight, nn.Parameter):
+            raise BadInput(f"the bias of {type(owner).__name__} is no weight of the checkpoint, so it cannot be baked")
+        known = tables.setdefault(id(owner), (table, row))
         if not torch.equal(known[1], row):
             raise BadInput(
                 f"the layers of {type(anatomy.stack).__name__} share one bias table, so temperatures that differ between "

@@ -42,6 +42,7 @@ def test_the_released_spelling_is_read(tmp_path: Path) -> None:
         ({"cos_scale": float("nan")}, "cos_scale must be above 0"),
         ({"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0}}, "no rope_type 'yarn'"),
         ({"positions": "alibi", "normalisation": "infoscale"}, "alibi cannot be trained with infoscale"),
+        ({"positions": "alibi", "alibi_factors": [[1.5, 1.5]] * 24}, "alibi_factors must be 24 lists"),
     ],
 )
 def test_a_choice_that_makes_no_model_is_refused(given: dict[str, Any], words: str) -> None:

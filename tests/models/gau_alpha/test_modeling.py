@@ -292,11 +292,6 @@ def test_statistics_and_calibration_reach_the_model() -> None:
     assert bool((sharp.entropy < plain.entropy).all())
 
 
-def test_a_method_that_cannot_be_folded_into_weights_is_refused() -> None:
-    with pytest.raises(BadInput, match="does not know where GAUAlphaAttention makes its queries"):
-        lw.bake(tiny(), "constant:tau=0.7", length=LONG)
-
-
 def test_bad_calls_are_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BadInput, match="input_ids or inputs_embeds"):
         tiny()()

@@ -12,6 +12,7 @@ from torch import Tensor
 
 import lengthwise as lw
 from lengthwise.errors import BadInput
+from lengthwise.laws import alibi_slopes
 from lengthwise.models import small_decoder
 from lengthwise.models.load import load
 from lengthwise.models.small_decoder import (
@@ -21,7 +22,6 @@ from lengthwise.models.small_decoder import (
     SmallDecoderForRegression,
     SmallDecoderModel,
 )
-from lengthwise.models.small_decoder.attention import alibi_slopes
 
 TRAIN_LENGTH = 16
 LONG = TRAIN_LENGTH + 11
@@ -236,6 +236,7 @@ def test_the_auto_classes_know_the_family_once_they_are_told(monkeypatch: pytest
         ({"num_attention_heads": 5}, "5 heads do not divide a width of 64"),
         ({"positions": "rope", "head_dim": 7}, "even head_dim, not 7"),
         ({"positions": "learned", "learned_positions": 8}, "8 learned_positions are fewer than the training length 12"),
+        ({"positions": "alibi", "alibi_factors": [[1.5] * 4]}, "alibi_factors must be 2 lists, one a layer, of 4 numbers"),
     ],
 )
 def test_a_choice_that_makes_no_model_is_refused(given: dict[str, Any], words: str) -> None:

@@ -21,7 +21,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from lengthwise.errors import require
 from lengthwise.models.eager import eager_attention_forward
 from lengthwise.models.gau_alpha.rotation import apply_rotary_pos_emb
-from lengthwise.models.trained_alibi import REACH, AlibiSlopes
+from lengthwise.models.trained_alibi import REACH, AlibiSlopes, factors_of
 
 
 class GAUAlphaAttention(nn.Module):
@@ -30,7 +30,7 @@ class GAUAlphaAttention(nn.Module):
     is_causal = False
     relative_attention_max_distance = REACH
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: Any, layer_idx: int) -> None:
         super().__init__()
         self.config = config
         self.sizes = [config.intermediate_size, config.intermediate_size, config.head_dim]
@@ -41,7 +41,7 @@ class GAUAlphaAttention(nn.Module):
         self.scaling = config.head_dim**-0.5 if config.cos_scale is None else config.cos_scale
         self.has_relative_attention_bias = config.positions == "alibi"
         if self.has_relative_attention_bias:
-            self.relative_attention_bias = AlibiSlopes([config.alibi_slope])
+            self.relative_attention_bias = AlibiSlopes([config.alibi_slope], factors_of(config, layer_idx))
 
     def forward(
         self,

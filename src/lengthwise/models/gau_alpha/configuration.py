@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from transformers import PreTrainedConfig
 
 from lengthwise.errors import require
+from lengthwise.models.trained_alibi import check_factors
 
 FAMILY = "gau_alpha"
 NORMALISATIONS = ("softmax", "softmax_plus", "infoscale")
@@ -34,6 +35,7 @@ class GAUAlphaConfig(PreTrainedConfig):  # type: ignore[misc]
     cos_scale: float | None = None  # S of CosScale; None is q.k / sqrt(head_dim)
     positions: str = "rope"
     alibi_slope: float = 2.0**-8  # ALiBi's own for one head
+    alibi_factors: list[list[float]] | None = None  # [layers][heads], what a baked temperature multiplies the slopes by
     layer_norm_eps: float = 1e-12
     initializer_range: float = 0.02
     hidden_dropout_prob: float = 0.1
@@ -53,6 +55,7 @@ def _check(config: Any) -> None:
         value = getattr(config, name)
         require(value in known, f"a gau_alpha model has no {name} {value!r}; take one of {', '.join(known)}")
     require(config.num_attention_heads == 1, f"a gau_alpha layer has one head, not {config.num_attention_heads}")
+    check_factors(config)
     even = config.head_dim > 0 and config.head_dim % 2 == 0
     require(even, f"a gau_alpha model needs an even head_dim, not {config.head_dim}: it is rotated in pairs")
     positive = config.cos_scale is None or 0 < config.cos_scale < math.inf

@@ -31,9 +31,9 @@ def rms(x: Tensor, eps: float) -> Tensor:
 
 
 class GAUAlphaLayer(nn.Module):
-    def __init__(self, config: GAUAlphaConfig) -> None:
+    def __init__(self, config: GAUAlphaConfig, layer_idx: int) -> None:
         super().__init__()
-        self.attention = GAUAlphaAttention(config)
+        self.attention = GAUAlphaAttention(config, layer_idx)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
         self.eps = config.layer_norm_eps
 
@@ -66,7 +66,7 @@ class GAUAlphaModel(GAUAlphaPreTrainedModel):
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
         self.embed_segments = nn.Embedding(config.type_vocab_size, config.hidden_size)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
-        self.layers = nn.ModuleList(GAUAlphaLayer(config) for _ in range(config.num_hidden_layers))
+        self.layers = nn.ModuleList(GAUAlphaLayer(config, at) for at in range(config.num_hidden_layers))
         if config.positions == "rope":
             self.rotary_emb = GAUAlphaRotaryEmbedding(config)
         self.post_init()

@@ -16,16 +16,9 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 from lengthwise.errors import require
+from lengthwise.laws import alibi_slopes
 from lengthwise.models.eager import eager_attention_forward
-from lengthwise.models.trained_alibi import REACH, AlibiSlopes
-
-
-def alibi_slopes(heads: int) -> list[float]:
-    """2^(-8h/H); where H is no power of two, those of the power below, then every other of the power above."""
-    below = 2 ** (heads.bit_length() - 1)
-    own = [2.0 ** (-8 * h / below) for h in range(1, below + 1)]
-    between = [2.0 ** (-8 * h / (2 * below)) for h in range(1, 2 * below + 1, 2)]
-    return (own + between)[:heads]
+from lengthwise.models.trained_alibi import REACH, AlibiSlopes, factors_of
 
 
 class SmallDecoderAttention(nn.Module):
@@ -42,7 +35,8 @@ class SmallDecoderAttention(nn.Module):
         self.o_proj = nn.Linear(inner, config.hidden_size)
         self.has_relative_attention_bias = config.positions == "alibi"
         if self.has_relative_attention_bias:
-            self.relative_attention_bias = AlibiSlopes(alibi_slopes(config.num_attention_heads))
+            slopes = alibi_slopes(config.num_attention_heads)
+            self.relative_attention_bias = AlibiSlopes(slopes, factors_of(config, layer_idx))
 
     def forward(
         self,

@@ -7,6 +7,7 @@ from typing import Any
 from transformers import PreTrainedConfig
 
 from lengthwise.errors import require
+from lengthwise.models.trained_alibi import check_factors
 
 FAMILY = "small_decoder"
 POSITIONS = ("learned", "alibi", "rope", "nope")
@@ -26,6 +27,7 @@ class SmallDecoderConfig(PreTrainedConfig):  # type: ignore[misc]
     max_position_embeddings: int = 12  # the training length; longer inputs are not refused
     learned_positions: int = 64  # rows of the table of learned positions, which inputs cannot be longer than
     positions: str = "nope"
+    alibi_factors: list[list[float]] | None = None  # [layers][heads], what a baked temperature multiplies the slopes by
     rope_parameters: dict[str, Any] | None = None
     hidden_act: str = "gelu"
     layer_norm_eps: float = 1e-5
@@ -46,6 +48,7 @@ class SmallDecoderConfig(PreTrainedConfig):  # type: ignore[misc]
 
 
 def _check(config: Any) -> None:
+    check_factors(config)
     known = config.positions in POSITIONS
     require(known, f"a small_decoder has no positions {config.positions!r}; take one of {', '.join(POSITIONS)}")
     turned = config.positions != "rope" or config.head_dim % 2 == 0
