@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.nn.functional import scaled_dot_product_attention
 
 from lengthwise.attention import DistanceBias, Equation, Visible, attention, reference, scan
 from lengthwise.attention import cpu as cpu_module
@@ -105,6 +107,64 @@ def test_fused_equals_the_reference_or_says_why_not(length: int, mask: str, temp
         with pytest.raises(BadInput, match="'fused' cannot run here"):
             attention(equation, implementation="fused")
         assert reason
+
+
+def in_bfloat16(bias: bool, g: torch.Tensor | None = None) -> Equation:
+    narrow = make_equation(48, bias=bias, value_size=16, dtype=torch.bfloat16)
+    return replace(narrow, scale=24**-0.5, inverse_temperature=g)
+
+
+def in_float32(equation: Equation) -> torch.Tensor:
+    wide = {name: getattr(equation, name).float() for name in ("query", "key", "value")}
+    return reference(replace(equation, **wide))[0]
+
+
+# One number is a part of SDPA's scale; where there are more they are rounded into the queries
+@pytest.mark.parametrize(("shape", "bias", "worse"), [
+    ((1, 1, 1), False, 1.2), ((1, 1, 1), True, 1.2), ((1, 4, 1), False, 1.5), ((1, 4, 1), True, 1.5), ((2, 1, 48), False, 1.5),
+])  # fmt: skip
+def test_sixteen_bits_keep_the_temperature(shape: tuple[int, ...], bias: bool, worse: float) -> None:
+    plain = in_bfloat16(bias)
+    unavoidable = (attention(plain, implementation="fused")[0].float() - in_float32(plain)).abs().mean()
+    base, above = (in_float32(in_bfloat16(bias, torch.full(shape, g))) for g in (1.05, 1.06))
+    towards, steps = above - base, []
+    # The last three are one number in bfloat16
+    for g in (1.05, 1.051, 1.052, 1.053):
+        equation = in_bfloat16(bias, torch.full(shape, g))
+        output, expected = attention(equation, implementation="fused")[0].float(), in_float32(equation)
+        assert (output - expected).abs().mean() < worse * unavoidable
+        steps.append(float(((output - base) * towards).sum() / towards.square().sum()))
+    assert steps == pytest.approx([0, 0.1, 0.2, 0.3], abs=0.04)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_without_a_temperature_sixteen_bits_lose_no_more_than_in_sdpa(bias: bool) -> None:
+    equation = in_bfloat16(bias)
+    distance = torch.arange(48) - torch.arange(48)[:, None]
+    added = None if equation.bias is None else equation.bias.at(distance)[None]
+    own = scaled_dot_product_attention(equation.query, equation.key, equation.value, attn_mask=added, scale=equation.scale)
+    lost, lost_by_sdpa = (
+        (found - in_float32(equation)).abs().mean() for found in (attention(equation, implementation="fused")[0], own)
+    )
+    assert lost < 1.05 * lost_by_sdpa
+
+
+@pytest.mark.parametrize("temperature", ["one", "row"])
+def test_a_negative_scale_or_temperature_turns_the_queries_around(temperature: str) -> None:
+    equation = make_equation(63, temperature=temperature, bias=False, value_size=16)
+    assert equation.inverse_temperature is not None
+    for turned in (replace(equation, scale=-0.3), replace(equation, inverse_temperature=-equation.inverse_temperature)):
+        assert_equal_to_reference(turned, "fused", statistics=False)
+
+
+def test_fused_has_the_gradient_of_one_temperature() -> None:
+    equation = make_equation(63, temperature="one", bias=False, value_size=16)
+    assert equation.inverse_temperature is not None
+    g = equation.inverse_temperature.requires_grad_()
+    found, expected = (
+        torch.autograd.grad(attention(equation, implementation=name)[0].square().sum(), g)[0] for name in ("fused", "reference")
+    )
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("mask", ["full", "left padding", "right padding"])

@@ -100,16 +100,18 @@ def test_equal_readings_are_no_kl_apart_and_are_not_moved() -> None:
         assert moves or float(found.abs().max()) < 1e-15
 
 
-def test_words_that_cannot_come_in_either_reading_are_no_kl_apart() -> None:
+@pytest.mark.parametrize("compare", ["sce", "kl"])
+@pytest.mark.parametrize("weight", [0.3, 65536.0])
+def test_words_that_cannot_come_in_either_reading_are_not_apart(weight: float, compare: str) -> None:
     logits, targets = drawn(torch.float32)
     with torch.no_grad():
         logits[..., 3] = float("-inf")
     targets[targets == 3] = IGNORED
-    weights, counted = torch.tensor([0.2, 0.3]), torch.ones(BATCH, L - 2, dtype=torch.bool)
-    loss, sums = weighted_sums(logits, targets, counted, Views(L, 2), weights, "kl")
+    weights, counted = torch.tensor([0.2, weight]), torch.ones(BATCH, L - 2, dtype=torch.bool)
+    loss, sums = weighted_sums(logits, targets, counted, Views(L, 2), weights, compare)
     (found,) = torch.autograd.grad(loss, logits)
     others = [0, 1, 2, 4, 5, 6]
-    expected = defined(logits.detach()[..., others].double(), targets.clamp_max(3), counted, Views(L, 2), "kl")[1]
+    expected = defined(logits.detach()[..., others].double(), targets.clamp_max(3), counted, Views(L, 2), compare)[1]
     assert float(sums[1]) == pytest.approx(float(expected), rel=1e-5)
     assert bool(found.isfinite().all())
     assert float(found[..., 3].abs().max()) == 0

@@ -114,14 +114,20 @@ def test_sixteen_bits_are_widened_before_the_sum() -> None:
     assert float(misalignment_loss(a, b, 8)) == pytest.approx(exact, rel=1e-5)
 
 
-def test_words_that_cannot_come_leave_the_sum_finite() -> None:
-    a, b = logits(1, 4, 9), logits(1, 4, 9, seed=1)
-    expected = misalignment_loss(a[..., :7], b[..., :7], 1)
-    a[..., 7:], b[..., 7:] = -torch.inf, -torch.inf
-    a.requires_grad_()
-    loss = misalignment_loss(a, b, 1)
-    assert float(loss.detach()) == pytest.approx(float(expected), rel=1e-12)
-    assert bool(torch.autograd.grad(loss, a)[0].isfinite().all())
+@pytest.mark.parametrize(("dtype", "rel"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
+@pytest.mark.parametrize("upstream", [1, 65536])
+def test_words_that_cannot_come_change_neither_the_sum_nor_its_gradients(
+    upstream: float, dtype: torch.dtype, rel: float
+) -> None:
+    some = [logits(1, 4, 7, seed=seed, dtype=dtype).requires_grad_() for seed in (0, 1)]
+    expected = upstream * misalignment_loss(some[0], some[1], 1)
+    # Words 7 and 8 have no chance in either reading
+    a, b = (torch.nn.functional.pad(one.detach(), (0, 2), value=-torch.inf).requires_grad_() for one in some)
+    loss = upstream * misalignment_loss(a, b, 1)
+    assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=rel)
+    for found, wanted in zip(torch.autograd.grad(loss, (a, b)), torch.autograd.grad(expected, some), strict=True):
+        assert torch.allclose(found[..., :7], wanted, rtol=rel, atol=rel * float(wanted.abs().max()))
+        assert float(found[..., 7:].abs().max()) == 0
 
 
 @pytest.mark.parametrize(

@@ -50,37 +50,63 @@ def why_not_fused(equation: Equation) -> str | None:
 
 def fused(equation: Equation) -> Tensor:  # [batch, heads, queries, value_size]
     """PyTorch's SDPA, a batch entry at a time so that padding is never read. Check `why_not_fused` first."""
-    query = equation.query * _scale(equation).to(equation.query.dtype)
+    query, scale = _sharpened(equation)
     key = equation.key.repeat_interleave(equation.group, 1)
     value = equation.value.repeat_interleave(equation.group, 1)
     if equation.visible.queries == 1 and equation.bias is None:
         seen = None if equation.visible.is_full else equation.visible.mask()[:, None]
-        return scaled_dot_product_attention(query, key, value, attn_mask=seen, scale=1.0)
+        return scaled_dot_product_attention(query, key, value, attn_mask=seen, scale=scale)
     spans = equation.visible.spans
     causal = spans is None
     spans = (equation.visible.causal_spans if causal else spans) or []
     if len(set(spans)) == 1:
         # One span for all: no need to take the batch apart
-        return _span(equation, query, key, value, slice(None), spans[0], causal)
-    entries = [_span(equation, query, key, value, slice(b, b + 1), span, causal) for b, span in enumerate(spans)]
+        return _span(equation, query, key, value, scale, slice(None), spans[0], causal)
+    entries = [_span(equation, query, key, value, scale, slice(b, b + 1), span, causal) for b, span in enumerate(spans)]
     return torch.cat(entries)
 
 
+def _sharpened(equation: Equation) -> tuple[Tensor, float]:
+    """Queries and a scale, >= 0, that carry g between them; g itself is never rounded to 16 bits."""
+    query, scale, g = equation.query, equation.scale, equation.inverse_temperature
+    if g is not None and _at_hand(g):
+        scale *= float(g)
+    elif g is not None:
+        # g is float32, and so is the product until it is rounded
+        query = (query * g[..., None]).to(query.dtype)
+    # Flash kernels take the maximum before they scale
+    return (query, scale) if scale >= 0 else (-query, -scale)
+
+
+def _at_hand(g: Tensor) -> bool:
+    """Whether g is one number that can be read without waiting for a GPU and without leaving a graph."""
+    return g.numel() == 1 and g.device.type == "cpu" and not g.requires_grad and not torch.compiler.is_compiling()
+
+
 def _span(
-    equation: Equation, query: Tensor, key: Tensor, value: Tensor, entry: slice, span: tuple[int, int], causal: bool
+    equation: Equation,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float,
+    entry: slice,
+    span: tuple[int, int],
+    causal: bool,
 ) -> Tensor:
     first, last = span
     length, keys = last - first, equation.visible.keys
     query, key, value = (tensor[entry, :, first:last] for tensor in (query, key, value))
     if equation.bias is None or length == 0:
-        output = scaled_dot_product_attention(query, key, value, is_causal=causal, scale=1.0)
+        output = scaled_dot_product_attention(query, key, value, is_causal=causal, scale=scale)
     else:
-        line = equation.bias.line(1 - length, length - 1).to(query.dtype)[None]  # [1, heads, 2 * length - 1]
+        # In float32 beside narrow queries too: SDPA takes it, and it keeps g
+        wide = torch.promote_types(query.dtype, torch.float32)
+        line = equation.bias.line(1 - length, length - 1).to(wide)[None]  # [1, heads, 2 * length - 1]
         if equation.inverse_temperature is not None:
             g = equation.inverse_temperature
-            line = line * g[entry if g.shape[0] > 1 else slice(None)].to(line.dtype)
+            line = line * g[entry if g.shape[0] > 1 else slice(None)].to(wide)
         matrix = toeplitz(line, length, length)
-        output = scaled_dot_product_attention(query.flip(2), key, value, attn_mask=matrix, scale=1.0).flip(2)
+        output = scaled_dot_product_attention(query.flip(2), key, value, attn_mask=matrix, scale=scale).flip(2)
     return output if length == keys else torch.nn.functional.pad(output, (0, 0, first, keys - last))
 
 

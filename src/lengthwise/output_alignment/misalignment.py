@@ -16,6 +16,7 @@ The gradient is written out, because autograd would keep length x vocabulary man
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -100,4 +101,5 @@ class _Summed(torch.autograd.Function):
 def log_softmax(logits: Tensor) -> Tensor:
     """In float32 at least; a word that cannot come has a probability of 0 and a finite logarithm, so that 0 ln 0 is 0."""
     wide = logits if logits.dtype == torch.float64 else logits.float()
-    return wide.log_softmax(-1).clamp_min(torch.finfo(wide.dtype).min)
+    # Far enough from the end of the numbers that a weight of the loss does not make it infinite again
+    return wide.log_softmax(-1).clamp_min(-math.sqrt(torch.finfo(wide.dtype).max))
