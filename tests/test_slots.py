@@ -31,6 +31,25 @@ class ByHead:
         return torch.tensor([1.0, 10.0])[None, :, None].expand(1, 2, visible.shape[-1])
 
 
+@dataclass(frozen=True)
+class Plus:
+    """g = 1 + amount * H beyond `spared` keys' worth of entropy."""
+
+    amount: float
+    spared: int = 0
+
+    def adaptive_sharpness(self, entropy: Tensor, layer: int = 0) -> Tensor:
+        return 1 + self.amount * entropy + layer
+
+    def leaves_alone(self, length: int) -> bool:
+        return length <= self.spared
+
+
+def halved(g: Tensor | None) -> Tensor:
+    """As if the entropy were 8 / g in both heads."""
+    return torch.full((1, 2, 3), 8.0) / (1.0 if g is None else g)
+
+
 class Window:
     def narrow(self) -> None: ...
 
@@ -79,6 +98,34 @@ def test_a_temperature_by_head_multiplies_one_for_all_heads() -> None:
     g = Slots.of([Times(2.0), ByHead()]).inverse_temperature(N, layer=0)
     assert g is not None
     assert g.tolist() == [[[2.0] * 3, [20.0] * 3]]
+
+
+def test_an_adaptive_temperature_follows_the_entropy_at_the_product_of_the_laws_in_any_order() -> None:
+    for methods in ([Times(2.0), Times(2.0), Plus(0.5)], [Plus(0.5), Times(2.0), Times(2.0)]):
+        g = Slots.of(methods).inverse_temperature(N, 0, halved)
+        # H = 8 / 4, so 4 * (1 + 0.5 * 2)
+        assert g is not None
+        assert g.tolist() == [[[8.0] * 3] * 2]
+
+
+def test_adaptive_temperatures_alone_read_the_models_own_entropy_and_hear_the_layer() -> None:
+    g = Slots.of([Plus(0.5), Plus(0.25)]).inverse_temperature(N, 1, halved)
+    assert g is not None
+    assert g.tolist() == [[[6.0 * 4.0] * 3] * 2]
+
+
+def test_an_adaptive_temperature_is_no_law_of_n() -> None:
+    with pytest.raises(BadInput, match=r"^Plus follows the entropy of every row, .*no one temperature for a length"):
+        Slots.of([Times(2.0), Plus(0.5)]).inverse_temperature(N, layer=0)
+
+
+def test_temperatures_of_some_heads() -> None:
+    g = Slots.of([Times(2.0), ByHead()]).inverse_temperature(N, 0, heads=slice(1, 2))
+    assert g is not None
+    assert g.tolist() == [[[20.0] * 3]]
+    g = Slots.of([ByHead(), Plus(1.0)]).inverse_temperature(N, 0, lambda g: halved(None)[:, 1:] / g, slice(1, 2))
+    assert g is not None
+    assert g.tolist() == [[pytest.approx([18.0] * 3)]]
 
 
 def test_no_temperature_is_none_and_not_one() -> None:
@@ -153,6 +200,12 @@ def test_a_law_leaves_alone_the_lengths_it_spares() -> None:
     slots = Slots.of([Times(2.0, spared=64)])
     assert slots.leaves_alone(64, layer=0)
     assert not slots.leaves_alone(65, layer=0)
+
+
+def test_an_adaptive_temperature_says_itself_what_it_leaves_alone() -> None:
+    assert Slots.of([Plus(1.0, spared=2)]).leaves_alone(2, layer=0)
+    assert not Slots.of([Plus(1.0, spared=2)]).leaves_alone(3, layer=0)
+    assert not Slots.of([Plus(1.0, spared=64), Times(2.0, spared=9)]).leaves_alone(10, layer=0)
 
 
 def test_all_rows_up_to_the_length_must_be_spared() -> None:

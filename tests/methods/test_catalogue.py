@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ def names_with(*functions: str) -> list[str]:
 
 
 TEMPERATURES = names_with("inverse_temperature")
+ADAPTIVE = names_with("adaptive_sharpness")
 POSITIONS = names_with("frequencies", "distances", "distance_bias", "narrow")
 SIMILARITIES = names_with("similarity")
 IDENTITY = ("aligned", "infoscale", "log", "proposition1", "proposition2", "yarn_factor")
@@ -58,7 +60,7 @@ def alignment(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     near, far = taus[request.param]
     table = (aligned.Calibrated(128, near, 0.1, 1), aligned.Calibrated(LONGEST, far, 0.1, 1))
     path = tmp_path / "alignment.json"
-    aligned.Alignment("pmax", request.param, TRAIN_LENGTH, 0.1, table).save(path)
+    aligned.Alignment("pmax", request.param, TRAIN_LENGTH, 0.1, table, {"name": "any"}).save(path)
     return path
 
 
@@ -70,7 +72,7 @@ def build(name: str, alignment: Path | None = None) -> Any:
 
 
 def test_every_method_of_the_catalogue_is_tested_here() -> None:
-    assert set(TEMPERATURES) | set(POSITIONS) | set(SIMILARITIES) == set(CATALOGUE)
+    assert set(TEMPERATURES) | set(ADAPTIVE) | set(POSITIONS) | set(SIMILARITIES) == set(CATALOGUE)
 
 
 @pytest.mark.parametrize("name", TEMPERATURES)
@@ -92,6 +94,20 @@ def test_every_temperature_takes_a_batch_and_gives_float32(name: str, alignment:
     assert torch.broadcast_to(g, (2, HEADS, 3)).dtype == torch.float32
     for entry in range(2):
         torch.testing.assert_close(g[entry : entry + 1], method.inverse_temperature(visible[entry : entry + 1], 1))
+
+
+@pytest.mark.parametrize("name", ADAPTIVE)
+@pytest.mark.parametrize("layer", [0, 1])
+def test_every_adaptive_temperature_is_finite_and_positive_at_every_entropy(name: str, layer: int) -> None:
+    method = build(name)
+    h = torch.linspace(0, math.log(LONGEST), 2 * HEADS * 500).view(2, HEADS, 500)
+    g = method.adaptive_sharpness(h, layer)
+    assert g.shape == h.shape
+    assert g.dtype == torch.float32
+    assert g.isfinite().all()
+    assert (g > 0).all()
+    spared = [length for length in range(1, TRAIN_LENGTH) if method.leaves_alone(length)]
+    assert all(method.adaptive_sharpness(torch.linspace(0, math.log(length), 100), layer).eq(1).all() for length in spared)
 
 
 @pytest.mark.parametrize("name", IDENTITY)
@@ -186,6 +202,8 @@ def test_every_method_file_is_in_the_catalogue_and_has_its_line() -> None:
         "softmax_plus:base=1",
         "llama4:floor_length=0",
         "ssmax:s=-1",
+        "adaptive:a2=nan",
+        "adaptive:threshold=-1",
         "constant:tau=inf",
         "proposition2:sigma_train=nan",
         "interpolation:factor=0.5",

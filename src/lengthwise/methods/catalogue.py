@@ -17,6 +17,7 @@ from lengthwise.methods.positions.t5_bias import T5Bias
 from lengthwise.methods.positions.window import Window
 from lengthwise.methods.positions.yarn import Yarn
 from lengthwise.methods.similarity.cosscale import CosScale
+from lengthwise.methods.temperature.adaptive import Adaptive
 from lengthwise.methods.temperature.aligned import Alignment
 from lengthwise.methods.temperature.constant import Constant
 from lengthwise.methods.temperature.infoscale import InfoScale
@@ -31,6 +32,7 @@ from lengthwise.methods.temperature.yarn_factor import YarnFactor
 
 # `@FILE` in a spec is short for `aligned:path=FILE`
 CATALOGUE: dict[str, Callable[..., object]] = {
+    "adaptive": Adaptive,
     "alibi": Alibi,
     "aligned": Alignment.load,
     "clex": Clex,
