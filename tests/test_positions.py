@@ -13,6 +13,8 @@ from torch import Tensor
 
 import lengthwise as lw
 from lengthwise.errors import BadInput
+from lengthwise.methods.positions.pose import PoSECollator
+from lengthwise.methods.positions.random_positions import RandomPositionsCollator
 from lengthwise.models.cache import RollingLayer
 from tests.conftest import DECODER_SIZES, TRAIN_LENGTH, make
 
@@ -191,6 +193,96 @@ def test_a_left_padded_batch_gives_what_single_inputs_give(method: str) -> None:
     assert tokens[1, length:].tolist() == alone[0, length - 7 :].tolist()
 
 
+COLLATORS = [PoSECollator, RandomPositionsCollator]
+
+
+def leaping(collator: Any, length: int, target: int) -> dict[str, Tensor]:
+    batch = {"input_ids": ids(length, batch=2), "attention_mask": torch.ones(2, length, dtype=torch.long)}
+    return collator(target, seed=1)(batch)  # type: ignore[no-any-return]
+
+
+def reach(positions: Tensor) -> int:
+    return int((positions[:, -1] - positions[:, 0]).amax()) + 1
+
+
+@pytest.mark.parametrize("collator", COLLATORS)
+@pytest.mark.parametrize("length", [TRAIN_LENGTH // 2, TRAIN_LENGTH + 9])
+@pytest.mark.parametrize("name", ROTARY)
+def test_frequencies_that_follow_the_length_turn_by_the_positions_given(name: str, length: int, collator: Any) -> None:
+    """Against the same frequencies put into the model for good, which then rotates itself, by its own position_ids."""
+    model, inputs = make(name), leaping(collator, length, LONG)
+    far = reach(inputs["position_ids"])
+    assert far > TRAIN_LENGTH
+    pairs = {
+        "ntk:factor=2,dynamic=true": f"ntk:factor={2 * far / TRAIN_LENGTH - 1}",
+        "clex:log_scale=false": f"ntk:factor={2 * math.ceil(far / TRAIN_LENGTH) - 1}",
+    }
+    for moving, fixed in pairs.items():
+        found, expected = [], []
+        for spec, rows in ((moving, found), (fixed, expected)):
+            with lw.extend(model, spec), torch.inference_mode():
+                rows.append(model(**inputs, use_cache=False).logits)
+        torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize("method", ["ntk:factor=2,dynamic=true", "clex:log_scale=false"])
+@pytest.mark.parametrize("name", ROTARY)
+def test_frequencies_that_follow_the_length_follow_each_row_of_a_batch(name: str, method: str) -> None:
+    model, lengths = make(name), (LONG, TRAIN_LENGTH + 9, TRAIN_LENGTH - 2)
+    rows = [ids(length, seed=length) for length in lengths]
+    together = torch.cat([torch.nn.functional.pad(row, (LONG - row.shape[1], 0)) for row in rows])
+    mask = torch.cat([torch.arange(LONG)[None] >= LONG - row.shape[1] for row in rows]).long()
+    with lw.extend(model, method), torch.inference_mode():
+        alone = [model(row, use_cache=False).logits[0] for row in rows]
+        places = (mask.cumsum(-1) - 1).clamp_min(0)
+        padded = model(together, attention_mask=mask, position_ids=places, use_cache=False).logits
+    for single, row, real in zip(alone, padded, mask.bool(), strict=True):
+        torch.testing.assert_close(row[real], single, atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize("collator", COLLATORS)
+@pytest.mark.parametrize("length", [9, TRAIN_LENGTH + 9])
+@pytest.mark.parametrize("method", DISTANCES)
+def test_positions_that_leap_are_refused_where_distances_are_counted_in_tokens(method: str, length: int, collator: Any) -> None:
+    model, inputs = make("llama"), leaping(collator, length, LONG)
+    words = f"counts distances in tokens, and these position_ids leap, up to {reach(inputs['position_ids'])} positions"
+    with lw.extend(model, method), pytest.raises(BadInput, match=words):
+        model(**inputs, use_cache=False)
+
+
+@pytest.mark.parametrize("method", [*DISTANCES, "clex:log_scale=false"])
+def test_positions_that_restart_where_a_row_sees_nothing_before_are_no_leap(method: str) -> None:
+    """Left padding counted as generation counts it, right padding, and packed sequences."""
+    model = make("llama")
+    first, second = ids(TRAIN_LENGTH + 4, seed=1), ids(TRAIN_LENGTH + 9, seed=2)
+    mask = torch.ones(2, TRAIN_LENGTH + 9, dtype=torch.long)
+    mask[0, :5] = 0
+    with lw.extend(model, method), torch.inference_mode():
+        apart = [model(one, use_cache=False).logits for one in (first, second)]
+        places = torch.cat([torch.arange(one.shape[1]) for one in (first, second)])[None]
+        packed = model(torch.cat((first, second), 1), position_ids=places, use_cache=False).logits
+        padded = torch.cat((torch.cat((torch.zeros(1, 5, dtype=torch.long), first), 1), second))
+        for shown in (mask, mask.flip(-1)):
+            given = padded if shown is mask else torch.cat((padded[:1].roll(-5, 1), second))
+            for empty in (0, 1):
+                places = (shown.cumsum(-1) - 1).masked_fill(shown == 0, empty)
+                together = model(given, attention_mask=shown, position_ids=places, use_cache=False).logits
+                torch.testing.assert_close(together[0][shown[0].bool()], apart[0][0], atol=1e-4, rtol=1e-3)
+                torch.testing.assert_close(together[1], apart[1][0], atol=1e-4, rtol=1e-3)
+    torch.testing.assert_close(packed, torch.cat(apart, 1), atol=1e-4, rtol=1e-3)
+
+
+def test_a_cache_keeps_no_positions_that_leap() -> None:
+    model, inputs = make("llama"), leaping(PoSECollator, TRAIN_LENGTH + 9, LONG)
+    with lw.extend(model, "ntk:factor=2,dynamic=true"), pytest.raises(BadInput, match="a cache keeps no positions"):
+        model(**inputs, past_key_values=tf.DynamicCache())
+    with lw.extend(model, "ntk:factor=2"), torch.inference_mode():
+        expected = model(**inputs, use_cache=False).logits
+        # A model that rotates itself may keep them
+        found = model(**inputs, past_key_values=tf.DynamicCache()).logits
+    torch.testing.assert_close(found, expected)
+
+
 def test_a_rolling_cache_stays_as_small_as_its_window() -> None:
     model = make("llama")
     with lw.extend(model, "streaming_llm:sinks=3,window=10"), torch.inference_mode():
@@ -205,6 +297,36 @@ def test_a_rolling_cache_stays_as_small_as_its_window() -> None:
         rows = model(out.sequences[:, :-1], use_cache=False).logits[0, 19:]
         rows[:, model.generation_config.eos_token_id] = -torch.inf  # held back by min_new_tokens
     assert rows.argmax(-1).tolist() == out.sequences[0, 20:].tolist()
+
+
+@pytest.mark.parametrize("method", ["streaming_llm", "lm_infinite"])
+def test_sinks_are_refused_where_the_models_own_window_has_left_them_behind(method: str) -> None:
+    """A window narrower than the method's stays as it is; a wider one must not be outgrown."""
+    narrow = tf.MistralForCausalLM(tf.MistralConfig(**DECODER_SIZES, sliding_window=16)).eval()
+    assert torch.equal(logits(narrow, ids(20), method), logits(narrow, ids(20)))
+    model = make("mistral window")
+    logits(model, ids(48), method)
+    with pytest.raises(BadInput, match="a window of its own of 48 tokens, which has left them behind at 49"):
+        logits(model, ids(49), method)
+    with lw.extend(model, method), pytest.raises(BadInput, match="left them behind at 49"):
+        model.generate(ids(40), max_new_tokens=20, min_new_tokens=20, do_sample=False)
+
+
+@pytest.mark.parametrize("method", ["streaming_llm:sinks=3,window=10", "lm_infinite:sinks=3"])
+def test_layers_of_linear_attention_keep_their_own_cache(method: str) -> None:
+    if not hasattr(tf, "Qwen3NextConfig"):
+        pytest.skip("this transformers has no Qwen3-Next")
+    linear = {"linear_num_value_heads": 4, "linear_num_key_heads": 2, "linear_key_head_dim": 8, "linear_value_head_dim": 8}
+    experts = {"moe_intermediate_size": 32, "num_experts": 4, "num_experts_per_tok": 2, "shared_expert_intermediate_size": 32}
+    kinds = {"num_hidden_layers": 2, "layer_types": ["linear_attention", "full_attention"]}
+    torch.manual_seed(0)
+    model = tf.Qwen3NextForCausalLM(tf.Qwen3NextConfig(**{**DECODER_SIZES, **linear, **experts, **kinds})).eval()
+    with lw.extend(model, method), torch.inference_mode():
+        out = model.generate(
+            ids(LONG), max_new_tokens=5, min_new_tokens=5, do_sample=False, return_dict_in_generate=True, output_logits=True
+        )
+        rows = model(out.sequences[:, :-1], use_cache=False).logits[:, LONG - 1 :]
+    torch.testing.assert_close(torch.stack(out.logits, 1), rows, atol=1e-4, rtol=1e-3)
 
 
 def test_a_cache_filled_under_another_method_is_refused() -> None:

@@ -18,9 +18,12 @@ from lengthwise.errors import BadInput, require
 from lengthwise.methods.spec import methods_of
 from lengthwise.models.anatomy import Anatomy, anatomy_of
 from lengthwise.models.cache import admitted
-from lengthwise.models.changes import Changes
+from lengthwise.models.changes import Changes, suspended
 from lengthwise.models.fingerprint import check_fingerprint
-from lengthwise.models.rotary import BUFFER, Rotary, rotary_of, unmoved
+from lengthwise.models.masks import ForwardMask
+from lengthwise.models.places import IN_A_CACHE, leaps
+from lengthwise.models.rotary import BUFFER, WAY, Rotary, kept_by_moving, rotary_of, unmoved
+from lengthwise.models.rotary_proof import ways_of
 from lengthwise.models.seam import LAYER, NAME, Layer, Observer, no_dense_bias, registered
 from lengthwise.slots import Slots, name_of
 
@@ -44,9 +47,12 @@ def extend(
     rotary = _rotary(anatomy, slots)
     changes = Changes()
     with registered(), changes.in_force(model):
-        unrotated = _install_rotation(changes, slots, rotary, anatomy.train_length)
+        for owner, key in kept_by_moving(anatomy):
+            changes.set(owner, key, owner[key])
+        unrotated = _install_rotation(changes, model, anatomy, slots, rotary)
         _install(changes, anatomy, slots, implementation, observer, rotary if unrotated else None)
-        _watch_caches(changes, anatomy, slots)
+        _watch_caches(changes, anatomy, slots, unrotated)
+        _watch_lengths(changes, anatomy, slots)
         _prove_reached(changes, anatomy)
         yield model
 
@@ -57,13 +63,15 @@ def slots_of(anatomy: Anatomy, method: Method, force: bool = False) -> Slots:
     for one in methods:
         if (fingerprint := getattr(one, "model", None)) and not force:
             check_fingerprint(anatomy, fingerprint)
+        if hasattr(one, "check_fits"):
+            one.check_fits(len(anatomy.layers), anatomy.heads)
     slots = Slots.of(methods)
     if slots.similarity is not None and not force:
         own = getattr(anatomy.stack.config, "cos_scale", None)
         why = "was not trained with it" if own is None else f"has its own already (scale {own:g})"
         raise BadInput(
             f"{name_of(slots.similarity)} replaces the similarity of queries and keys, and this {anatomy.family} model {why}; "
-            "train one with it, or pass force=True (--force) to see what it does"
+            "train one with it, or pass force=True (--force of evaluate, reach and bake) to see what it does"
         )
     if slots.bias is not None and any(owner is not None for owner in anatomy.bias_owners):
         raise BadInput(f"{name_of(slots.bias)} fills the bias slot, and so does the learned bias of this {anatomy.family}")
@@ -87,19 +95,23 @@ def _rotary(anatomy: Anatomy, slots: Slots) -> Rotary | None:
     return None
 
 
-def _install_rotation(changes: Changes, slots: Slots, rotary: Rotary | None, train_length: int) -> bool:
+def _install_rotation(changes: Changes, model: nn.Module, anatomy: Anatomy, slots: Slots, rotary: Rotary | None) -> bool:
     """Puts other frequencies in the place of the model's own; True where queries and keys must stay unrotated instead."""
     method = slots.rotation
     if rotary is None:
         return False
     if slots.similarity is not None or hasattr(method, "distances") or getattr(method, "dynamic", False):
+        with suspended(model):
+            ways = ways_of(anatomy, rotary, name_of(slots.similarity if method is None else method))
+        for module, way in ways.items():
+            changes.set(module.__dict__, WAY, way)
         changes.set(rotary.module.__dict__, "forward", unmoved(rotary))
         return True
-    changes.set(rotary.module._buffers, BUFFER, method.frequencies(rotary.own, train_length))
+    changes.set(rotary.module._buffers, BUFFER, method.frequencies(rotary.own, anatomy.train_length))
     return False
 
 
-def _watch_caches(changes: Changes, anatomy: Anatomy, slots: Slots) -> None:
+def _watch_caches(changes: Changes, anatomy: Anatomy, slots: Slots, unrotated: bool) -> None:
     """Keys of a cache stand where the method put them: one filled under another method is refused."""
     holder = slots.rotation if slots.rotation is not None else slots.similarity
     if holder is None:
@@ -113,9 +125,54 @@ def _watch_caches(changes: Changes, anatomy: Anatomy, slots: Slots) -> None:
             return
         mask = kwargs.get("attention_mask")
         padded = isinstance(mask, Tensor) and not bool(mask.bool().all())
-        admitted(kwargs.get("past_key_values"), holder, rolling, padded)
+        cache, places = kwargs.get("past_key_values"), kwargs.get("position_ids")
+        admitted(cache, holder, rolling, padded)
+        if unrotated and cache is not None and isinstance(places, Tensor):
+            real = mask[:, -places.shape[-1] :].bool() if isinstance(mask, Tensor) and mask.dim() == 2 else None
+            require(not leaps(places, real), IN_A_CACHE)
 
     changes.hook(anatomy.stack.register_forward_pre_hook(check, with_kwargs=True))
+
+
+def _watch_lengths(changes: Changes, anatomy: Anatomy, slots: Slots) -> None:
+    """Inputs that the model's own positions or its own window cannot hold are refused before they are read."""
+    table, narrow = anatomy.position_table, slots.visible
+    wide = [window for window in anatomy.windows if window is not None and window > getattr(narrow, "window", window)]
+    sliding = min(wide, default=None) if hasattr(narrow, "sinks") else None
+    if table is None and sliding is None:
+        return
+
+    def check(_: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
+        given = [kwargs.get("input_ids"), kwargs.get("inputs_embeds"), *args]
+        read = next((one for one in given if isinstance(one, Tensor)), None)
+        if changes.out or read is None:
+            return
+        cache = kwargs.get("past_key_values")
+        tokens = read.shape[1] + (0 if cache is None else cache.get_seq_length())
+        if table is not None:
+            _refuse_past_the_table(anatomy, table, tokens, kwargs.get("position_ids"))
+        if sliding is not None and tokens > sliding:
+            raise BadInput(
+                f"{name_of(narrow)} keeps the first keys of a sequence, and {type(anatomy.stack).__name__} has a window of its "
+                f"own of {sliding} tokens, which has left them behind at {tokens}; leave it out, or take window"
+            )
+
+    changes.hook(anatomy.stack.register_forward_pre_hook(check, with_kwargs=True))
+
+
+def _refuse_past_the_table(anatomy: Anatomy, table: nn.Embedding, tokens: int, positions: Any) -> None:
+    """BART and OPT begin after an offset, RoBERTa after its padding index."""
+    held = table.num_embeddings - int(getattr(table, "offset", 0))
+    room = held if table.padding_idx is None else held - table.padding_idx - 1
+    if tokens <= room:
+        return
+    # Packed sequences begin again
+    if isinstance(positions, Tensor) and int(positions.max()) < held:
+        return
+    raise BadInput(
+        f"{type(anatomy.stack).__name__} has a table of {room} absolute positions and was given {tokens} tokens: "
+        "no method takes a model past its table"
+    )
 
 
 def _listed(anatomy: Anatomy, method: Method) -> list[object]:
@@ -133,6 +190,13 @@ def _refuse_unreachable(anatomy: Anatomy) -> None:
             f"{type(anatomy.stack).__name__} computes attention itself instead of through transformers' AttentionInterface, "
             f"so no method can reach its {len(anatomy.layers)} layers"
         )
+    if hasattr(anatomy.layers[0], "prepare_dynamic_mask"):
+        raise BadInput(f"{type(anatomy.layers[0]).__name__} makes a mask of its own out of its values: no method can reach it")
+    if anatomy.has_unread_bias:
+        raise BadInput(
+            f"{type(anatomy.layers[0]).__name__} adds a position_bias of its own to the logits, which lengthwise reads of T5's "
+            f"families only: {type(anatomy.stack).__name__} computes attention in a way that no method can reach"
+        )
 
 
 def _install(
@@ -143,6 +207,7 @@ def _install(
     observer: Observer | None,
     rotary: Rotary | None,
 ) -> None:
+    read: dict[Any, ForwardMask] = {}
     for index, (module, owner) in enumerate(zip(anatomy.layers, anatomy.bias_owners, strict=True)):
         outer: Layer | None = module.__dict__.get(LAYER)
         config: Any = getattr(module, "config", anatomy.stack.config)
@@ -155,6 +220,7 @@ def _install(
             implementation=implementation,
             observer=observer if observer is not None or outer is None else outer.observer,
             rotary=rotary if rotary is not None or outer is None else outer.rotary,
+            read=read,
         )
         changes.set(module.__dict__, LAYER, layer)
         if owner is module and "compute_bias" not in module.__dict__:
@@ -168,13 +234,19 @@ def _install(
 def _prove_reached(changes: Changes, anatomy: Anatomy) -> None:
     """Every forward of the stack must have gone through our function in every layer, or its result is withheld."""
 
-    def start(*_: Any) -> None:
-        for module in [] if changes.out else anatomy.layers:
+    def start(stack: nn.Module, *_: Any) -> None:
+        if stack is not anatomy.stack and not getattr(stack, "_is_replica", False):
+            raise BadInput(f"this {type(stack).__name__} is a copy made while its model was extended; copy it outside `extend`")
+        if changes.out:
+            return
+        anatomy.layers[0].__dict__[LAYER].read.clear()
+        for module in anatomy.layers:
             module.__dict__[LAYER].visits = 0
 
     def finish(*_: Any) -> None:
         if changes.out:
             return
+        anatomy.layers[0].__dict__[LAYER].read.clear()
         missed = [i for i, module in enumerate(anatomy.layers) if module.__dict__[LAYER].visits == 0]
         if missed:
             name = type(anatomy.layers[missed[0]]).__name__

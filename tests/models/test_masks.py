@@ -20,7 +20,7 @@ from transformers.masking_utils import (
     sliding_window_causal_mask_function,
 )
 
-from lengthwise.attention import Visible
+from lengthwise.attention import DistanceBias, Visible
 from lengthwise.errors import BadInput
 from lengthwise.models.masks import ForwardMask, build_mask, decode, encode
 
@@ -144,6 +144,22 @@ def test_what_a_forward_shares_is_made_once() -> None:
     assert mask.once("other", object) is not made[0]
 
 
+def test_what_carries_a_gradient_is_made_at_every_call() -> None:
+    """A layer that is computed again in the backward pass, or for the first time without a gradient, does all of it again."""
+    mask, weight = ForwardMask(Visible.build(2, 2)), torch.ones(2, 3, requires_grad=True)
+    kinds: dict[str, Callable[[], Any]] = {
+        "tensor": lambda: 2 * weight,
+        "bias": lambda: DistanceBias(2 * weight),
+        "tables": lambda: [("part", (2 * weight, 3 * weight))],
+    }
+    for kind, make in kinds.items():
+        with torch.no_grad():
+            without = mask.once(kind, make)
+            assert mask.once(kind, make) is without
+        assert mask.once(kind, make) is not without
+        assert mask.once(kind, make) is not mask.once(kind, make)
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_no_mask_means_everything_or_everything_so_far(causal: bool) -> None:
     mask = decode(None, 3, 5, causal, CPU)
@@ -193,11 +209,15 @@ DENSE: dict[str, Callable[[Tensor], Tensor]] = {
 def test_dense_masks_are_read(kind: str, rule: str) -> None:
     seen = dense({"batch_size": BATCH, **SHAPES["whole"], "mask_function": RULES[rule]})[:, None]
     tensor = DENSE[kind](seen)
-    mask = decode(tensor, LENGTH, LENGTH, False, CPU)
+    read: dict[Any, ForwardMask] = {}
+    mask = decode(tensor, LENGTH, LENGTH, False, CPU, read)
     assert torch.equal(shown(mask), seen[:, 0])
     assert mask.stock is not None
     assert mask.stock("eager") is tensor
-    assert decode(tensor, LENGTH, LENGTH, False, CPU) is mask
+    assert decode(tensor, LENGTH, LENGTH, False, CPU, read) is mask
+    # In another forward it is read anew, and the caller's tensor carries nothing from one to the other
+    assert decode(tensor, LENGTH, LENGTH, False, CPU, {}) is not mask
+    assert not vars(tensor)
 
 
 @pytest.mark.parametrize("kind", DENSE)

@@ -5,17 +5,23 @@ Encoder-decoders are extended in the encoder, where the long input is read; deco
 
 from __future__ import annotations
 
+import inspect
+import sys
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 
-from lengthwise.errors import BadInput
+from lengthwise.errors import BadInput, require
 
 T5_FAMILIES = ("t5", "mt5", "umt5", "switch_transformers")
 # T5's own pre-training length; its config does not always say
 T5_TRAIN_LENGTH = 512
+# Rotations that models were trained on at their full length: Llama 3.1's and Phi-3's
+TRAINED_STRETCHED = ("llama3", "longrope")
+# What families call their embedding of absolute positions
+TABLES = ("wpe", "embed_positions", "position_embeddings")
 
 
 @dataclass(frozen=True)
@@ -48,8 +54,24 @@ class Anatomy:
         return found if base is None else {**found, "base": float(base)}
 
     @property
-    def is_t5(self) -> bool:
-        return self.family in T5_FAMILIES
+    def windows(self) -> list[int | None]:
+        """How many keys the model's own mask lets a row of each layer see; None for all."""
+        return [_window(layer, getattr(layer, "config", self.stack.config)) for layer in self.layers]
+
+    @property
+    def position_table(self) -> nn.Embedding | None:
+        """The embedding of absolute positions, of families that have one: no input can be longer."""
+        named = ((name.rsplit(".", 1)[-1], module) for name, module in self.stack.named_modules())
+        return next((module for name, module in named if name in TABLES and isinstance(module, nn.Embedding)), None)
+
+    @property
+    def has_unread_bias(self) -> bool:
+        """Whether its attention takes a bias of positions that is neither T5's nor of a model of lengthwise's own."""
+        layer = type(self.layers[0])
+        if self.family in T5_FAMILIES or layer.__module__.startswith("lengthwise."):
+            return False
+        eager = sys.modules[layer.__module__].__dict__.get("eager_attention_forward", layer.forward)
+        return any("position_bias" in inspect.signature(taker).parameters for taker in (layer.forward, eager))
 
 
 def unwrapped(model: nn.Module) -> Any:
@@ -72,6 +94,8 @@ def anatomy_of(model: nn.Module, train_length: int | None = None) -> Anatomy:
     family = str(inner.config.model_type)
     _refuse_half_precision_t5(family, stack)
     heads = int(getattr(config, "num_attention_heads", 0) or config.num_heads)
+    trained = _train_length(config, family) if train_length is None else train_length
+    require(trained > 1, f"train_length must be above 1 token, not {trained}; give the right one (--train-length)")
     return Anatomy(
         family=family,
         stack=stack,
@@ -79,7 +103,7 @@ def anatomy_of(model: nn.Module, train_length: int | None = None) -> Anatomy:
         bias_owners=_bias_owners(layers),
         heads=heads,
         key_size=_key_size(config, heads),
-        train_length=_train_length(config, family) if train_length is None else train_length,
+        train_length=trained,
         causal=bool(getattr(layers[0], "is_causal", False)),
     )
 
@@ -92,7 +116,12 @@ def _stack(model: Any) -> Any:
             if hasattr(module, "encoder") and hasattr(module.encoder, "config"):
                 return module.encoder
         return model.get_encoder()
-    return model.base_model
+    # Llama 4's text model is not where its class says; OPT's causal model calls the decoder in its base model directly
+    base = getattr(model, "model", model) if model.base_model is model else model.base_model
+    inner = getattr(base, "decoder", None)
+    if hasattr(inner, "config") and not hasattr(base, "encoder"):
+        return inner
+    return base if hasattr(base, "config") else model.base_model
 
 
 def _attention_layers(stack: nn.Module) -> tuple[nn.Module, ...]:
@@ -112,16 +141,32 @@ def _bias_owners(layers: tuple[nn.Module, ...]) -> tuple[nn.Module | None, ...]:
     return tuple(owners)
 
 
+def _window(layer: Any, config: Any) -> int | None:
+    """Some layers of full attention carry the window of the others; the config's list of layers knows. 0 is no window."""
+    kinds, index = getattr(config, "layer_types", None), getattr(layer, "layer_idx", None)
+    if kinds and index is not None:
+        slides = kinds[index] == "sliding_attention"
+    else:
+        slides = getattr(layer, "is_sliding", getattr(config, "use_sliding_window", True))
+    window: int | None = getattr(layer, "sliding_window", getattr(config, "sliding_window", None))
+    return (window or None) if slides else None
+
+
 def _key_size(config: Any, heads: int) -> int:
-    for name in ("d_kv", "head_dim"):
-        if getattr(config, name, None):
-            return int(getattr(config, name))
+    # DeepSeek's head_dim counts only what is rotated
+    parts: list[Any] = [getattr(config, name, None) for name in ("qk_nope_head_dim", "qk_rope_head_dim")]
+    whole = None if None in parts else sum(parts)
+    for size in (getattr(config, "qk_head_dim", None), whole, getattr(config, "d_kv", None), getattr(config, "head_dim", None)):
+        if size:
+            return int(size)
     return int(config.hidden_size) // heads
 
 
 def _train_length(config: Any, family: str) -> int:
+    """What the config tells. A rotation stretched by hand (yarn, ...) counts from the length before it was."""
     rope = getattr(config, "rope_parameters", None) or {}
-    original = rope.get("original_max_position_embeddings") if isinstance(rope, dict) else None
+    stretched = isinstance(rope, dict) and rope.get("rope_type") not in TRAINED_STRETCHED
+    original = rope.get("original_max_position_embeddings") if stretched else None
     if family in T5_FAMILIES:
         return int(getattr(config, "n_positions", None) or T5_TRAIN_LENGTH)
     for length in (original, getattr(config, "max_position_embeddings", None), getattr(config, "n_positions", None)):

@@ -11,11 +11,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers.cache_utils import DynamicCache, DynamicLayer
+from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
 from lengthwise.errors import BadInput
 
 MARK = "_lengthwise_method"
+PLAIN = (DynamicLayer, DynamicSlidingWindowLayer)
 
 
 class RollingLayer(DynamicLayer):  # type: ignore[misc]
@@ -73,6 +74,7 @@ def admitted(cache: Any, method: object, rolling: Any, padded: bool) -> None:
     # Rows of a padded batch have their sinks at different places: there all keys are kept
     if rolling is not None and type(cache) is DynamicCache and not padded:
         make = partial(RollingLayer, rolling.sinks, rolling.window)
-        cache.layers[:] = [make() for _ in cache.layers]
+        # Linear attention and convolutions keep states of their own
+        cache.layers[:] = [make() if type(layer) in PLAIN else layer for layer in cache.layers]
         if cache.layer_class_to_replicate is not None:
             cache.layer_class_to_replicate = make

@@ -10,6 +10,7 @@ from typing import Any
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
+from lengthwise.errors import BadInput
 from lengthwise.models.anatomy import unwrapped
 
 IN_FORCE = "_lengthwise_changes"
@@ -18,7 +19,7 @@ ABSENT = object()
 Entry = tuple[dict[str, Any], str, Any]  # whose, which, and a value of it
 
 
-@dataclass
+@dataclass(eq=False)
 class Changes:
     """Entries of modules and configs that were given other values, and hooks, which rest while the changes are `out`."""
 
@@ -36,17 +37,25 @@ class Changes:
     @contextmanager
     def in_force(self, model: nn.Module) -> Iterator[None]:
         """Known to `suspended` until its end, and undone then."""
-        known = unwrapped(model).__dict__.setdefault(IN_FORCE, [])
+        known: list[Changes] = unwrapped(model).__dict__.setdefault(IN_FORCE, [])
         known.append(self)
         try:
             yield
         finally:
-            for handle in reversed(self.hooks):
-                handle.remove()
-            _put(reversed(self.before))
-            known.remove(self)
+            # Later ones found what this one had set: they cannot stay without it
+            ended = known[known.index(self) :] if self in known else []
+            for one in reversed(ended):
+                one._undo()
+                known.remove(one)
             if not known:
-                del unwrapped(model).__dict__[IN_FORCE]
+                unwrapped(model).__dict__.pop(IN_FORCE, None)
+            if len(ended) > 1:
+                raise BadInput("this model was extended again and the outer `extend` was left first; both are undone now")
+
+    def _undo(self) -> None:
+        for handle in reversed(self.hooks):
+            handle.remove()
+        _put(reversed(self.before))
 
 
 @contextmanager

@@ -7,34 +7,43 @@ bfloat16. Only the extended stack counts: an encoder loaded alone has the finger
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 
 import torch
 import transformers
+from torch import Tensor
 
 from lengthwise.errors import BadInput
 from lengthwise.models.anatomy import Anatomy
 from lengthwise.models.load import EMBEDDED
+from lengthwise.records.config import another_model
 from lengthwise.version import __version__
 
 VALUES_A_TENSOR = 256
 
 
 def fingerprint_of(anatomy: Anatomy) -> dict[str, Any]:
-    digest = hashlib.sha256()
-    for layer in anatomy.layers:
-        for name, parameter in sorted(layer.named_parameters()):
-            values = parameter.detach().reshape(-1)[:VALUES_A_TENSOR].to("cpu", torch.bfloat16)
-            digest.update(name.encode())
-            digest.update(values.view(torch.int16).numpy().tobytes())
+    parameters = chain.from_iterable(sorted(layer.named_parameters()) for layer in anatomy.layers)
     return {
         "family": anatomy.family,
         "name": _name(anatomy),
         "layers": len(anatomy.layers),
         "heads": anatomy.heads,
         "key_size": anatomy.key_size,
-        "weights": digest.hexdigest()[:16],
+        "weights": values_digest(parameters, VALUES_A_TENSOR),
     }
+
+
+def values_digest(named: Iterable[tuple[str, Tensor]], first: int) -> str:
+    """Of the first values of every parameter."""
+    digest = hashlib.sha256()
+    for name, parameter in named:
+        values = parameter.detach().reshape(-1)[:first].to("cpu", torch.bfloat16)
+        digest.update(name.encode())
+        digest.update(values.view(torch.int16).numpy().tobytes())
+    return digest.hexdigest()[:16]
 
 
 def versions() -> dict[str, str]:
@@ -49,12 +58,11 @@ def _name(anatomy: Anatomy) -> str:
 
 
 def check_fingerprint(anatomy: Anatomy, expected: dict[str, Any]) -> None:
-    """The name is a hint for people and is not compared."""
+    """What `expected` does not say is not compared."""
     found = fingerprint_of(anatomy)
-    for key in ("family", "layers", "heads", "key_size", "weights"):
-        if key in expected and expected[key] != found[key]:
-            made_for = expected.get("name") or "another model"
-            raise BadInput(
-                f"this alignment was made for {made_for}: its {key} is {expected[key]}, this model's is {found[key]}; "
-                "calibrate this model, or pass force=True (--force)"
-            )
+    if other := another_model({**found, **expected}, found):
+        made_for = expected.get("name") or "another model"
+        raise BadInput(
+            f"this alignment was made for {made_for}: {other}; calibrate this model, or pass force=True (--force of evaluate, "
+            "reach and bake)"
+        )

@@ -32,10 +32,9 @@ def load(name: str, dtype: str = "auto", device: str | None = None, *, as_stored
     """
     if dtype not in DTYPES:
         raise BadInput(f"dtype must be one of {', '.join(DTYPES)}, not {dtype!r}")
-    if name == "embedded":
-        name = str(EMBEDDED)
-    where, file = _place(name)
-    source = name if Path(name).exists() else f"{name} from the hub (no such directory here)"
+    path = str(EMBEDDED) if name == "embedded" else name
+    where, file = _place(path)
+    source = name if Path(path).exists() else f"{name} from the hub (no such directory here)"
     config = _said_plainly(source, lambda: _config(where, file))
     model_class = _model_class(config, bool(file))
     # Weights of other shapes are let through here, because transformers would say which ones only in its log

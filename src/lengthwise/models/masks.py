@@ -7,7 +7,7 @@ through untouched, and a tensor, because caches, hooks and batch-splitting know 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,7 @@ from transformers.masking_utils import (
     causal_mask_function,
 )
 
-from lengthwise.attention import Visible
+from lengthwise.attention import DistanceBias, Visible
 from lengthwise.errors import BadInput
 
 
@@ -33,9 +33,27 @@ class ForwardMask:
     made: dict[Any, Any] = field(default_factory=dict)  # stock masks and dense biases, made at most once a forward
 
     def once(self, key: Any, make: Callable[[], Any]) -> Any:
-        if key not in self.made:
-            self.made[key] = make()
-        return self.made[key]
+        """Made at the first call; what carries a gradient at every one.
+
+        Layers that are computed again in the backward pass must do again what they did, and so must find nothing made.
+        """
+        key = (torch.is_grad_enabled(), key)
+        if key in self.made:
+            return self.made[key]
+        made = make()
+        if not any(tensor.requires_grad for tensor in _tensors(made)):
+            self.made[key] = made
+        return made
+
+
+def _tensors(made: Any) -> Iterator[Tensor]:
+    if isinstance(made, Tensor):
+        yield made
+    elif isinstance(made, DistanceBias):
+        yield made.table
+    elif isinstance(made, (tuple, list)):
+        for one in made:
+            yield from _tensors(one)
 
 
 def build_mask(
@@ -86,8 +104,18 @@ def encode(mask: ForwardMask, batch_size: int) -> Tensor:  # [batch, 1, queries,
     return tensor
 
 
-def decode(tensor: Tensor | None, queries: int, keys: int, causal: bool, device: torch.device) -> ForwardMask:
-    """What a layer was handed: our runs, a boolean or additive mask of the caller's, or nothing."""
+def decode(
+    tensor: Tensor | None,
+    queries: int,
+    keys: int,
+    causal: bool,
+    device: torch.device,
+    read: dict[Any, ForwardMask] | None = None,
+) -> ForwardMask:
+    """What a layer was handed: our runs, a boolean or additive mask of the caller's, or nothing.
+
+    `read` holds the callers' masks that this forward has read; each keeps its tensor, so that no other has its id.
+    """
     if tensor is None:
         return ForwardMask(Visible.build(queries, keys, causal=causal, device=device))
     carried = getattr(tensor, "lengthwise", None)
@@ -97,9 +125,10 @@ def decode(tensor: Tensor | None, queries: int, keys: int, causal: bool, device:
         start, stop, position = tensor[:, 0].unbind(-1)
         return ForwardMask(Visible(start, stop, position[0], keys))
     # Switch makes a dense mask whatever the implementation, and so may a caller: its own implementation takes it as it is
-    mask = ForwardMask(_of_dense(tensor, queries, keys), lambda _: tensor)
-    tensor.lengthwise = mask  # type: ignore[attr-defined]
-    return mask
+    read, key = {} if read is None else read, (id(tensor), queries, keys)
+    if key not in read:
+        read[key] = ForwardMask(_of_dense(tensor, queries, keys), lambda _: tensor)
+    return read[key]
 
 
 def _of_dense(mask: Tensor, queries: int, keys: int) -> Visible:

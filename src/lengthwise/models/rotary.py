@@ -3,6 +3,7 @@
 Frequencies that never change are put in place of the model's own; nothing else needs to know. Everything else needs unrotated
 keys: a key's rotation then depends on the row that reads it. So the model's rotary embedding is told to leave them as they are
 (cos 1, sin 0), the cache keeps them so, and the attention function rotates, with the family's own tables and its own formula.
+That this is what the model itself does is not assumed: `rotary_proof` runs a few tokens.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ from lengthwise.models.anatomy import Anatomy
 BUFFER = "inv_freq"
 # Rope types that recompute their frequencies in every forward
 MOVING = ("dynamic", "longrope")
+# What an attention module carries while its queries and keys arrive unrotated: one of WAYS
+WAY = "_lengthwise_way"
+
+Formula = Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -53,11 +58,38 @@ class Rotary:
 
 
 def rotated(module: nn.Module, states: Tensor, tables: tuple[Tensor, Tensor]) -> Tensor:
-    """`states` [batch, heads, tokens, key_size] by the attention module's own formula, partial rotation included."""
-    if not getattr(module, "use_rope", True):
-        return states  # SmolLM3 leaves every fourth layer without positions
+    """`states` [batch, heads, tokens, key_size] by the attention module's own formula, in the way that was proven of it."""
+    return WAYS[module.__dict__.get(WAY, "all of it")](formula_of(module), states, tables)
+
+
+def _all_of_it(formula: Formula, states: Tensor, tables: tuple[Tensor, Tensor]) -> Tensor:
     # The formula takes queries and keys together: no heads of the second are asked for
-    return _formula(module)(states, states[:, :0], *tables)[0]  # type: ignore[no-any-return]
+    return formula(states, states[:, :0], *tables)[0]  # type: ignore[no-any-return]
+
+
+def _its_first_part(formula: Formula, states: Tensor, tables: tuple[Tensor, Tensor]) -> Tensor:
+    size = tables[0].shape[-1]
+    return torch.cat((_all_of_it(formula, states[..., :size], tables), states[..., size:]), -1)
+
+
+def _its_last_part(formula: Formula, states: Tensor, tables: tuple[Tensor, Tensor]) -> Tensor:
+    size = states.shape[-1] - tables[0].shape[-1]
+    return torch.cat((states[..., :size], _all_of_it(formula, states[..., size:], tables)), -1)
+
+
+def _nothing(formula: Formula, states: Tensor, tables: tuple[Tensor, Tensor]) -> Tensor:
+    return states
+
+
+# What of a query or key a layer rotates, in the order in which it is tried: the formulas of GPT-NeoX and GLM pass over the
+# rest themselves, Phi cuts the first part out before, DeepSeek the last; SmolLM3, Cohere2 and EXAONE-4 have layers that rotate
+# nothing
+WAYS: dict[str, Callable[[Formula, Tensor, tuple[Tensor, Tensor]], Tensor]] = {
+    "all of it": _all_of_it,
+    "its first part": _its_first_part,
+    "its last part": _its_last_part,
+    "nothing": _nothing,
+}
 
 
 def unmoved(rotary: Rotary) -> Callable[..., tuple[Tensor, Tensor]]:
@@ -70,6 +102,16 @@ def unmoved(rotary: Rotary) -> Callable[..., tuple[Tensor, Tensor]]:
     return forward
 
 
+def kept_by_moving(anatomy: Anatomy) -> list[tuple[dict[str, Any], str]]:
+    """What a rotary embedding whose frequencies change with length still has of the longest input: whose, and which entry."""
+    module: Any = getattr(anatomy.stack, "rotary_emb", None)
+    kinds = getattr(module, "rope_type", "default")
+    if not any(kind in MOVING for kind in (kinds.values() if isinstance(kinds, dict) else [kinds])):
+        return []
+    owners = (module._buffers, module.__dict__)
+    return [(owner, key) for owner in owners for key in owner if key.endswith((BUFFER, "max_seq_len_cached"))]
+
+
 def rotary_of(anatomy: Anatomy, method: str) -> Rotary:
     """The stack's rotary embedding, or why `method` cannot take it over."""
     name, module = type(anatomy.stack).__name__, getattr(anatomy.stack, "rotary_emb", None)
@@ -80,12 +122,12 @@ def rotary_of(anatomy: Anatomy, method: str) -> Rotary:
         raise BadInput(f"{name} has frequencies of its own for each type of layer; {method} cannot be used on it")
     if (kind := str(getattr(module, "rope_type", "default"))) in MOVING:
         raise BadInput(f"the frequencies of this {anatomy.family} model change with length ({kind}); leave out {method}")
-    _formula(anatomy.layers[0])
+    formula_of(anatomy.layers[0])
     return Rotary(module, own)
 
 
-def _formula(module: nn.Module) -> Callable[..., Any]:
-    formula: Callable[..., Any] | None = sys.modules[type(module).__module__].__dict__.get("apply_rotary_pos_emb")
+def formula_of(module: nn.Module) -> Formula:
+    formula: Formula | None = sys.modules[type(module).__module__].__dict__.get("apply_rotary_pos_emb")
     if formula is None:
         raise BadInput(f"{type(module).__name__} has no rotation formula that lengthwise can find")
     return formula

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import torch
@@ -18,10 +19,11 @@ from torch import Tensor, nn
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from lengthwise.attention import DistanceBias, Equation, Part, Rest, RowStatistics, Visible, as_they_stand, attention
+from lengthwise.attention import DistanceBias, Equation, Part, Rest, RowStatistics, Visible, as_they_stand, attention, scan
 from lengthwise.attention.segments import within_segments
 from lengthwise.errors import BadInput
 from lengthwise.models.masks import ForwardMask, build_mask, decode
+from lengthwise.models.places import Places, places_of
 from lengthwise.models.rotary import Rotary, rotated
 from lengthwise.slots import Slots, name_of
 
@@ -52,6 +54,7 @@ class Layer:
     implementation: str = "auto"
     observer: Observer | None = None
     rotary: Rotary | None = None  # set where queries and keys arrive unrotated
+    read: dict[Any, ForwardMask] = field(default_factory=dict)  # the callers' masks of one forward, for all layers
     visits: int = 0
     _short: dict[int, bool] = field(default_factory=dict)
 
@@ -59,9 +62,21 @@ class Layer:
         """Whether inputs of this many keys are the old model's, bit for bit."""
         if self.observer is not None or self.implementation != "auto" or keys > self.train_length:
             return False
+        if self._spares_all_short:
+            return True
         if keys not in self._short:
             self._short[keys] = self.slots.leaves_alone(keys, self.index)
         return self._short[keys]
+
+    @cached_property
+    def _spares_all_short(self) -> bool:
+        """Whether inputs of every number of keys up to the training length are the old model's: asked once, not at each."""
+        if not self.slots.leaves_alone(self.train_length, self.index):
+            return False
+        # Every length as a sequence of its own: a law may go by the widest row
+        lengths = torch.arange(1, self.train_length + 1)[:, None, None]
+        g = replace(self.slots, temperature=self.slots.laws).inverse_temperature(lengths, self.index)
+        return g is None or bool((g == 1).all())
 
 
 def attention_forward(
@@ -82,8 +97,10 @@ def attention_forward(
     layer.visits += 1
     causal = kwargs.get("is_causal")
     causal = getattr(module, "is_causal", False) if causal is None else causal
-    mask = decode(attention_mask, query.shape[2], key.shape[2], causal, query.device)
-    if mask.stock is not None and layer.is_stock(key.shape[2]):
+    mask = decode(attention_mask, query.shape[2], key.shape[2], causal, query.device, layer.read)
+    places = _places(layer, mask, kwargs.get("position_ids"))
+    reach = key.shape[2] if places is None else max(key.shape[2], places.reach)
+    if mask.stock is not None and layer.is_stock(reach):
         query, key = _rotated_as_trained(module, layer, mask, query, key, kwargs.get("position_ids"))
         if scaling is not None:
             kwargs["scaling"] = scaling
@@ -92,7 +109,7 @@ def attention_forward(
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     if layer.slots.similarity is not None:
         query, key, scale = layer.slots.similarity.similarity(query, key)
-    first, *more = _runs(module, layer, mask, query, key)
+    first, *more = _runs(module, layer, mask, query, key, places)
     equation = Equation(
         *first[:2],
         value,
@@ -105,13 +122,26 @@ def attention_forward(
     if hasattr(layer.slots.visible, "segments"):
         output = _solved_in_segments(layer, equation)
     else:
-        equation = replace(equation, inverse_temperature=layer.slots.inverse_temperature(equation.n, layer.index))
-        output = _solved(layer, equation)
+        output = _solved(layer, _tempered(layer, equation))
     return output.transpose(1, 2).contiguous(), None
 
 
+def _places(layer: Layer, mask: ForwardMask, position_ids: Tensor | None) -> Places | None:
+    """The caller's positions, where queries and keys arrive unrotated and some row sees them leap."""
+    if layer.rotary is None or position_ids is None:
+        return None
+    places: Places | None = mask.once("places", lambda: places_of(mask.visible, position_ids))
+    rotation = layer.slots.rotation
+    if places is not None and hasattr(rotation, "distances"):
+        raise BadInput(
+            f"{name_of(rotation)} counts distances in tokens, and these position_ids leap, up to {places.reach} positions in "
+            f"{mask.visible.keys} tokens; give none, or take a method that changes frequencies"
+        )
+    return places
+
+
 def _runs(
-    module: nn.Module, layer: Layer, mask: ForwardMask, query: Tensor, key: Tensor
+    module: nn.Module, layer: Layer, mask: ForwardMask, query: Tensor, key: Tensor, places: Places | None
 ) -> list[tuple[Tensor, Tensor, Visible]]:
     """Queries, keys and mask of every part of the rows; the tables of their positions are made once a forward."""
     narrow, rotation, rotary = layer.slots.visible, layer.slots.rotation, layer.rotary
@@ -122,16 +152,29 @@ def _runs(
         return [(query, key, seen)]
 
     def placed() -> list[tuple[Part, tuple[Tensor, Tensor], tuple[Tensor, Tensor]]]:
-        apart = rotation is not None and hasattr(rotation, "distances")
+        apart = hasattr(rotation, "distances")
         parts = rotation.distances(seen, mask.visible) if apart else [as_they_stand(seen)]
-        frequencies = None
-        if rotation is not None and hasattr(rotation, "frequencies"):
-            frequencies = rotation.frequencies(rotary.own, int(mask.visible.count.amax()))
-        tables = [[rotary.tables(query, at, frequencies) for at in (part.query, part.key)] for part in parts]
+        if places is not None:
+            parts = [Part(seen, places.at, places.at)]
+        lengths = mask.visible.count.amax(-1).clamp_min(1).tolist() if places is None else [places.reach]
+        tables = [[_tables(rotary, rotation, query, at, lengths) for at in (part.query, part.key)] for part in parts]
         return [(part, q, k) for part, (q, k) in zip(parts, tables, strict=True)]
 
     parts = mask.once(("placed", id(rotation), id(seen)), placed)
     return [(rotated(module, query, at_q), rotated(module, key, at_k), part.visible) for part, at_q, at_k in parts]
+
+
+def _tables(rotary: Rotary, rotation: Any, like: Tensor, at: Tensor, lengths: list[int]) -> tuple[Tensor, Tensor]:
+    """Frequencies may follow the length: each sequence of a batch has those of its own, whatever it is padded to."""
+    if not hasattr(rotation, "frequencies"):
+        return rotary.tables(like, at)
+    of = {length: rotation.frequencies(rotary.own, length) for length in set(lengths)}
+    if len(of) == 1:
+        return rotary.tables(like, at, of[lengths[0]])
+    at = at.expand(len(lengths), -1)
+    each = [rotary.tables(like, at[b : b + 1], of[length]) for b, length in enumerate(lengths)]
+    cos, sin = (torch.cat(tables) for tables in zip(*each, strict=True))
+    return cos, sin
 
 
 def _rotated_as_trained(
@@ -160,9 +203,6 @@ def _bias(layer: Layer, mask: ForwardMask, heads: int) -> DistanceBias | None:
     if method is None:
         if owner is None:
             return None
-        if torch.is_grad_enabled() and any(weight.requires_grad for weight in owner.parameters()):
-            # Layers that are computed again in the backward pass must find nothing made
-            return bias_of(owner)
         found: DistanceBias = mask.once(("bias", owner), lambda: bias_of(owner))
         return found
     device = mask.visible.start.device
@@ -172,10 +212,25 @@ def _bias(layer: Layer, mask: ForwardMask, heads: int) -> DistanceBias | None:
     return found
 
 
+def _tempered(layer: Layer, equation: Equation, heads: slice = slice(None)) -> Equation:
+    """With the temperatures of its rows; the entropy that adaptive ones ask for is read without a gradient."""
+
+    @torch.no_grad()
+    def entropy(g: Tensor | None) -> Tensor:  # [batch, heads, queries]
+        g = equation.query.new_ones((1, 1, 1)) if g is None else g
+        return scan(equation, g[None]).entropy[0]
+
+    return replace(equation, inverse_temperature=layer.slots.inverse_temperature(equation.n, layer.index, entropy, heads))
+
+
 def _solved(layer: Layer, equation: Equation) -> Tensor:
     if layer.observer is None:
         return attention(equation, implementation=layer.implementation)[0]
+    tempered = equation.inverse_temperature
     equation = layer.observer.before(layer.index, equation)
+    if layer.slots.adaptive and equation.inverse_temperature is not tempered:
+        name = name_of(layer.slots.adaptive[0])
+        raise BadInput(f"{name} answers to every other temperature, so none can be calibrated on top of it; leave it out")
     output, rows = attention(equation, statistics=True, implementation=layer.implementation)
     assert rows is not None
     layer.observer.after(layer.index, equation, rows)
@@ -193,10 +248,7 @@ def _solved_in_segments(layer: Layer, equation: Equation) -> Tensor:
         raise BadInput(f"{name_of(method)} is for training; leave it out to measure attention")
 
     def solve(segment: Equation, heads: slice) -> Tensor:
-        g = layer.slots.inverse_temperature(segment.n, layer.index)
-        if g is not None and g.shape[1] > 1:
-            g = g[:, heads]
-        return attention(replace(segment, inverse_temperature=g), implementation=layer.implementation)[0]
+        return attention(_tempered(layer, segment, heads), implementation=layer.implementation)[0]
 
     return within_segments(equation, method.segments(seen.keys), solve)
 
