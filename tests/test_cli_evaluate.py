@@ -28,7 +28,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models")
     saved(answering("t5"), folder / "t5")
     saved(answering("t5", seed=1), folder / "other")
-    Alignment("pmax", "model", 256, 0.5, (Calibrated(LONG, 0.3, 0.5, 3),)).save(folder / "a.json")
+    Alignment("pmax", "model", 256, 0.5, (Calibrated(LONG, 0.3, 0.5, 3),), {"family": "t5"}).save(folder / "a.json")
     Alignment("pmax", "model", 256, 0.5, (Calibrated(LONG, 0.3, 0.5, 3),), {"weights": "abc"}).save(folder / "foreign.json")
     return folder
 
@@ -124,6 +124,9 @@ REFUSALS: dict[str, tuple[str, str]] = {
     "a file to write into": ("evaluate {m}/t5 --task passkey --length 300 --out {m}/a.json", "cannot use"),
     "a threshold in percent": ("reach {m}/t5 --threshold 85", "threshold is a mean score above 0 and at most 1"),
     "a reach below training": ("reach {m}/t5 --longest 100", "longest (100) is below the training length 256"),
+    "no Ray address": ("evaluate {m}/t5 --ray bogus --task passkey --length 300 --out {t}/new", "bogus is not a Ray address"),
+    "a training length of nothing": ("evaluate {m}/t5 --train-length 0 --task passkey --length 300 --out {t}/new", "above 1"),
+    "a temperature of next to nothing": (T5_PASSKEY + "constant:tau=1e-40", "inverse float32 can hold"),
     "an unknown task to reach for": ("reach {m}/t5 --task chess", "no task 'chess'"),
 }
 
@@ -207,6 +210,10 @@ def test_reach_prints_one_json_document(models: Path, monkeypatch: pytest.Monkey
         ("evaluate M --ray auto", "evaluate M --ray auto"),
         ("evaluate M --ray local", "evaluate M --ray local"),
         ("evaluate M --ray=auto", "evaluate M --ray=auto"),
+        ("evaluate M --ray bogus --out x", "evaluate M --ray bogus --out x"),
+        ("evaluate --ray bogus M --out x", "evaluate --ray bogus M --out x"),
+        ("evaluate --force --ray M --out x", "evaluate --force --ray local M --out x"),
+        ("evaluate --out x --method=log --ray M", "evaluate --out x --method=log --ray local M"),
         ("", ""),
     ],
 )

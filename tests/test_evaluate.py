@@ -82,7 +82,7 @@ def test_every_method_task_length_and_sample_is_recorded_and_scored(family: str,
         assert record.seconds > 0
     assert len({record.prediction for record in records}) > 4
     config = json.loads((tmp_path / "config.json").read_text())
-    assert list(config) == ["format", "model", "settings", "methods", "reads", "tasks", "data", "made_with"]
+    assert list(config) == ["format", "model", "settings", "methods", "reads", "tasks", "data", "given", "made_with"]
     assert config["methods"] == {"none": None, "infoscale": None}
     assert {"seed": 3, "dtype": "float32", "train_length": TRAIN_LENGTH}.items() <= config["settings"].items()
     assert len((tmp_path / "summary.csv").read_text().splitlines()) == 1 + 8
@@ -293,7 +293,8 @@ def test_a_task_may_be_given_samples_of_other_material(tmp_path: Path) -> None:
     records = evaluate(tmp_path, tasks=of_flowers())
     expected = line_samples(TOKENIZER, LONG, 3, 0, names=(["red", "white"], ["rose", "lily"]))
     assert [(record.task, record.target) for record in records] == [("line", sample.target) for sample in expected]
-    assert json.loads((tmp_path / "config.json").read_text())["tasks"] == {"line": "names of flowers"}
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert (config["tasks"], config["given"]) == ({"line": "names of flowers"}, {"names of flowers": None})
     evaluate(tmp_path, tasks=["passkey"])
     evaluate(tmp_path, tasks=of_flowers() | {"topic": TASKS["topic"]}, lengths=[520], samples=1)
     tasks = json.loads((tmp_path / "config.json").read_text())["tasks"]
@@ -350,6 +351,8 @@ def test_an_alignment_of_another_model_needs_force(alignment: lw.Alignment) -> N
         ({"lengths": [SHORT, 20]}, "a prompt of 20 tokens has no room for the question"),
         ({"samples": 0}, "samples must be at least 1, not 0"),
         ({"batch_tokens": 0}, "batch_tokens must be at least 1, not 0"),
+        ({"train_length": 0}, "train_length must be above 1 token, not 0"),
+        ({"train_length": 1}, "train_length must be above 1 token, not 1"),
         ({"data": "cases.jsonl"}, "give lengths or a file of cases"),
         ({"data": "cases.jsonl", "lengths": [], "tasks": ["line", "topic"]}, "holds cases of one task"),
         ({"data": "cases.jsonl", "lengths": []}, "cannot read the cases in cases.jsonl"),
@@ -361,9 +364,15 @@ def test_bad_input_is_refused_before_anything_is_written(options: dict[str, Any]
     assert not (tmp_path / "run").exists()
 
 
-def test_a_question_that_truncation_cannot_keep_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(lw.BadInput, match="truncate keeps the last 16 tokens"):
-        evaluate(tmp_path, methods=["truncate"], train_length=16)
+@pytest.mark.parametrize("method", ["truncate", "hedge+log"])
+@pytest.mark.parametrize(("family", "room"), [("t5", 32), ("llama", 32 - TASKS["passkey"].answer_tokens)])
+def test_a_question_that_truncation_cannot_keep_is_refused_before_anything_is_asked(
+    method: str, family: str, room: int, tmp_path: Path, answered: list[list[list[int]]]
+) -> None:
+    with pytest.raises(lw.BadInput, match=f"truncate keeps the last {room} tokens"):
+        evaluate(tmp_path / "run", answering(family), ["none", method], train_length=32, lengths=[SHORT, LONG])
+    assert not answered
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.fixture
@@ -383,11 +392,15 @@ def test_the_cases_of_a_file_are_recorded_under_its_name_and_mean_length(cases: 
     assert len(some) == 4
     assert set(some) < set(records)
     assert {(record.data, record.length) for record in records} == {("cases.jsonl", round(sum(lengths) / 4))}
+    assert json.loads((out / "config.json").read_text())["given"] == {"cases.jsonl": str(cases)}
     assert [record.tokens for record in records] == lengths[:3] * 2
     assert [record.depth for record in records] == [None] * 6
     assert not (out / "sharpness.jsonl").read_text()
     # All four of a file of four, whatever was asked for
     assert len(evaluate(out, data=cases, lengths=[], samples=100)) == 4
+    with pytest.raises(lw.BadInput, match="truncate keeps the last 16 tokens"):
+        evaluate(tmp_path / "tight", methods=["none", "truncate"], data=cases, lengths=[], train_length=16)
+    assert not (tmp_path / "tight").exists()
 
 
 def test_a_file_that_has_changed_is_refused(cases: Path, tmp_path: Path) -> None:
@@ -438,8 +451,8 @@ def test_samples_are_made_once_for_all_methods(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setitem(TASKS, "passkey", replace(real, samples=counted))
     evaluate(methods=["none", "truncate", "infoscale"], lengths=[SHORT, LONG])
-    # Once to see whether the shortest has room, then the real ones
-    assert made == [(SHORT, 1), (SHORT, 3), (LONG, 3)]
+    # Once to see whether the shortest has room, once whether truncation leaves the question, then the real ones
+    assert made == [(SHORT, 1), (LONG, 1), (SHORT, 3), (LONG, 3)]
 
 
 def test_progress_names_the_cells_and_counts_down_to_nothing(

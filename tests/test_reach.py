@@ -16,12 +16,17 @@ from hypothesis import strategies as st
 from transformers import ByT5Tokenizer
 
 import lengthwise as lw
+from lengthwise.methods.temperature.aligned import Calibrated
 from lengthwise.reach import PRECISION, STEP, search
 from lengthwise.records import Record, read_lines
 from lengthwise.tasks import TASKS
 from tests.answering import TRAIN_LENGTH, answering
+from tests.conftest import make
 
 MODULE = sys.modules["lengthwise.reach"]
+FOREIGN = lw.Alignment("pmax", "model", 256, 0.5, (Calibrated(300, 0.3, 0.5, 3),), {"weights": "abc"})
+# A decoder of 100 tokens of which an answer takes 64
+TIGHT = {"model": answering("llama"), "tasks": ["code_completion"], "train_length": 100}
 
 
 @given(limit=st.integers(0, 40000), start=st.sampled_from([256, 300, 512, 2048]), longest=st.integers(2048, 20000))
@@ -117,11 +122,18 @@ def test_the_interval_is_wide_where_samples_are_few(monkeypatch: pytest.MonkeyPa
         ({"methods": ["warp"]}, "no method 'warp'"),
         ({"methods": {"none": "infoscale", "x": "truncate+log"}}, "truncate is a baseline of its own"),
         ({"train_length": 16}, "a prompt of 16 tokens has no room for the question"),
+        ({"train_length": 0}, "train_length must be above 1 token, not 0"),
+        ({"methods": [FOREIGN]}, "this alignment was made for another model"),
+        ({"methods": ["rerope"]}, "ReRoPE changes rotary positions, and T5Stack has none"),
+        ({"model": make("t5 encoder")}, "T5EncoderModel"),
+        ({"methods": ["truncate"], **TIGHT}, "truncate keeps the last 36 tokens"),
+        ({"methods": ["hedge+log"], **TIGHT}, "truncate keeps the last 36 tokens"),
     ],
 )
-def test_bad_input_is_refused(options: dict[str, Any], message: str) -> None:
+def test_bad_input_is_refused_before_the_search(options: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MODULE, "evaluate", None)
     with pytest.raises(lw.BadInput, match=message):
-        lw.reach(answering("t5"), ByT5Tokenizer(), **options, show_progress=False)
+        lw.reach(**{"model": answering("t5"), "tokenizer": ByT5Tokenizer(), "show_progress": False, **options})
 
 
 def test_the_lengths_are_cells_of_a_run_directory_and_can_be_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,7 @@ CONFIG: dict[str, Any] = {
     "reads": {"none": "whole"},
     "tasks": {"line": "names of flowers"},
     "data": {},
+    "given": {"names of flowers": None},
     "made_with": {"lengthwise": "0.1.0"},
 }
 
@@ -135,6 +136,13 @@ def test_a_field_with_a_default_may_be_missing_from_older_lines(tmp_path: Path) 
         ("[1, 2]", "it is not a JSON object"),
         ('{"model": "m"}', "it has no 'method'"),
         (json.dumps({**asdict(RECORD), "mood": "good"}), "it has an unknown key 'mood'"),
+        (json.dumps({**asdict(RECORD), "score": "abc"}), "its 'score' is 'abc', not float"),
+        (json.dumps({**asdict(RECORD), "score": float("nan")}), "its 'score' is nan, not float"),
+        (json.dumps({**asdict(RECORD), "score": True}), "its 'score' is True, not float"),
+        (json.dumps({**asdict(RECORD), "length": [1]}), r"its 'length' is \[1\], not int"),
+        (json.dumps({**asdict(RECORD), "length": 512.5}), r"its 'length' is 512\.5, not int"),
+        (json.dumps({**asdict(RECORD), "depth": "deep"}), r"its 'depth' is 'deep', not float \| None"),
+        (json.dumps({**asdict(RECORD), "method": None}), "its 'method' is None, not str"),
         ("\0\0\0\0", "it is not JSON"),
         ("", "it is not JSON"),
     ],
@@ -245,6 +253,11 @@ def test_the_config_is_kept_and_methods_and_files_may_grow(tmp_path: Path) -> No
     assert run.config["methods"] == {"none": None, "@a.json": {"scope": "model"}}
     assert json.loads(path.read_text()) == run.config
     assert run.config["made_with"] == CONFIG["made_with"]
+    # Of earlier versions, which did not tell it
+    path.write_text(json.dumps({key: value for key, value in CONFIG.items() if key != "given"}))
+    assert RunDirectory(path.parent, CONFIG).config["given"] == CONFIG["given"]
+    moved = {**CONFIG, "given": {"names of flowers": "/elsewhere"}}
+    assert RunDirectory(path.parent, moved).config["given"] == CONFIG["given"]
 
 
 @pytest.mark.parametrize(
@@ -282,6 +295,11 @@ def test_the_same_model_in_another_directory_is_the_same_model(tmp_path: Path) -
         ({"letter.txt": "dear"}, "is not a run directory, but holds letter.txt"),
         ({"config.json": '{"format": "lengthwise.run/1"}'}, "is not the config of a run directory"),
         ({"config.json": "{"}, "is not the config of a run directory"),
+        ({"config.json": "[]"}, "is not the config of a run directory"),
+        ({"config.json": json.dumps({**CONFIG, "tasks": 5})}, "config.json is damaged: its 'tasks' is 5, not dict"),
+        ({"config.json": json.dumps({**CONFIG, "reads": []})}, r"config.json is damaged: its 'reads' is \[\], not dict"),
+        ({"config.json": json.dumps({**CONFIG, "data": {"f": 5}})}, "config.json is damaged: its 'data' is {'f': 5}"),
+        ({"config.json": json.dumps({**CONFIG, "methods": {"none": 5}})}, "config.json is damaged: its 'methods' is"),
         ({"config.json": json.dumps({**CONFIG, "format": "lengthwise.run/9"})}, "its format is 'lengthwise.run/9'"),
         ({"records.jsonl": json.dumps(asdict(RECORD)) + "\n"}, "holds records but no config.json"),
     ],
@@ -327,10 +345,13 @@ def test_the_summary_comes_from_the_records_alone(tmp_path: Path) -> None:
 
 def test_sharpness_lines_are_keyed_by_method_task_and_length(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path, CONFIG)
-    line = Sharpness("none", "passkey", 512, 510, [[0.5]], [[1.0]])
+    line = Sharpness("none", "passkey", 512, 510, [[0.5, 1]], [[1.0]])
     run.sharpness.append([line, replace(line, tokens=9)])
     run.sharpness.append([replace(line, length=1024), line])
     assert [found.length for found in read_lines(tmp_path / "sharpness.jsonl", Sharpness)] == [512, 1024]
+    (tmp_path / "sharpness.jsonl").write_text(json.dumps({**asdict(line), "entropy": [["x"]]}) + "\n")
+    with pytest.raises(BadInput, match=r"line 1 of .*: its 'entropy' is \[\['x'\]\], not list\[list\[float\]\]"):
+        read_lines(tmp_path / "sharpness.jsonl", Sharpness)
 
 
 def test_wilson_intervals_are_scipys() -> None:

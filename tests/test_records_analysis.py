@@ -10,7 +10,7 @@ import pytest
 
 from lengthwise.errors import BadInput
 from lengthwise.records.analysis import ANALYSIS, Analysis, read_analysis
-from tests.analysed import analysis, at
+from tests.analysed import analysis, at, sighted, taus
 
 
 def written(folder: Path, of: Analysis, **changes: Any) -> Path:
@@ -41,6 +41,10 @@ DAMAGED: dict[str, tuple[dict[str, Any], str]] = {
     "a training length that is none": ({"settings": {"train_length": 0}}, "tells no training length"),
     "no lengths": ({"lengths": None}, "is damaged"),
     "a length with a field too few": ({"lengths": [{"length": 512}]}, "it has no 'sequences'"),
+    "text for numbers": ({"lengths": [at(512).__dict__, {**at(1024).__dict__, "p_max": "x"}]}, "lengths 2: its 'p_max' is 'x'"),
+    "a number for a reason": ({"temperatures": [{**taus(512).__dict__, "why": {"pmax": 5}}]}, "temperatures 1: its 'why' is"),
+    "text for a layer": ({"sights": [{**sighted(1, 4.0).__dict__, "layer": "1"}]}, "sights 1: its 'layer' is '1', not int"),
+    "a word for a training length": ({"settings": {"train_length": [2]}}, "is damaged"),
     "nothing yet": ({"lengths": []}, "holds no finished length yet"),
 }
 

@@ -19,16 +19,14 @@ from typing import Any
 from torch import nn
 
 from lengthwise.errors import require
-from lengthwise.extend import extend
 from lengthwise.models.anatomy import Anatomy, anatomy_of
 from lengthwise.models.fingerprint import fingerprint_of
 from lengthwise.progress import progress
 from lengthwise.records import Record, RunDirectory
 from lengthwise.records.config import FORMAT, Config
 from lengthwise.sweep import here, on_ray
-from lengthwise.sweep.cells import Job, Subject, default_batch_tokens
+from lengthwise.sweep.cells import Job, Subject, check_contenders, check_room, default_batch_tokens
 from lengthwise.sweep.contenders import contenders_of
-from lengthwise.sweep.generate import check_answers
 from lengthwise.sweep.questions import Questions
 from lengthwise.sweep.settings import made_with, settings_of
 from lengthwise.sweep.todo import Left
@@ -68,15 +66,12 @@ def evaluate(
     load the model by its `name`, onto `device`.
     """
     anatomy = anatomy_of(model, train_length)
-    check_answers(model)
     require(batch_tokens is None or batch_tokens >= 1, f"batch_tokens must be at least 1, not {batch_tokens}")
     contenders = contenders_of(methods, anatomy.facts)
-    for contender in contenders:
-        # Refused now, not when its turn comes
-        with extend(model, contender.methods, train_length=train_length, force=force):
-            pass
+    check_contenders(model, contenders, train_length, force)
     questions = Questions(tokenizer, tasks, lengths, samples, seed, data)
     jobs = questions.jobs(contenders, sharpness)
+    check_room(model, tokenizer, anatomy.train_length, jobs, questions.one)
     device = device or next(model.parameters()).device.type
     budget = default_batch_tokens(device) if batch_tokens is None else batch_tokens
     subject = Subject(model, tokenizer, name or fingerprint_of(anatomy)["name"], anatomy.train_length, budget, seed, force)
@@ -109,6 +104,7 @@ def _config(anatomy: Anatomy, subject: Subject, jobs: Sequence[Job], questions: 
         "reads": {job.contender.name: job.contender.reads for job in jobs},
         "tasks": questions.materials,
         "data": questions.files,
+        "given": questions.given,
         "made_with": made_with(device),
     }
 

@@ -21,6 +21,7 @@ from lengthwise.errors import BadInput, require
 from lengthwise.evaluate import evaluate
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.records import Cell, summarise
+from lengthwise.sweep.cells import check_contenders, check_room
 from lengthwise.sweep.contenders import Contender, contenders_of
 from lengthwise.sweep.questions import Questions
 from lengthwise.tasks import Task
@@ -78,7 +79,9 @@ def reach(
     require(longest >= trained, f"longest ({longest}) is below the training length {trained}, where the search begins")
     contenders = _with_none(methods, anatomy.facts)
     # Refused now, not when their turn comes
-    Questions(tokenizer, tasks, [trained], samples, seed)
+    check_contenders(model, contenders, train_length, force)
+    questions = Questions(tokenizer, tasks, [trained], samples, seed)
+    check_room(model, tokenizer, trained, questions.jobs(contenders, sharpness=False), questions.one)
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory()) if out is None else out
 

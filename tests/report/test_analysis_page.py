@@ -6,13 +6,16 @@ import csv
 import io
 import json
 import re
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import typer
 
+from lengthwise.cli import app
 from lengthwise.errors import BadInput
-from lengthwise.records.analysis import ANALYSIS, Analysis
+from lengthwise.records.analysis import ANALYSIS, Analysis, read_analysis
 from lengthwise.report import report
 from lengthwise.report.analysis import tables
 from lengthwise.report.analysis.findings import findings
@@ -96,6 +99,25 @@ def test_the_command_makes_it_again() -> None:
     assert "--text" not in words
     given = analysis(settings={**analysis().settings, "text": "my book.txt"})
     assert "--text 'my book.txt'" in command(given)
+
+
+@pytest.mark.parametrize(
+    ("text", "files", "expected"),
+    [
+        ("shipped prose", [], []),
+        ("a.txt, b.txt", ["books/a.txt", "books/b.txt"], ["books/a.txt", "books/b.txt"]),
+        ("one, two.txt", ["one, two.txt"], ["one, two.txt"]),
+        ("given text", [], ["FILE"]),
+        # Analyses of earlier versions tell names only
+        ("a.txt, b.txt", None, ["a.txt", "b.txt"]),
+        ("given text", None, ["FILE"]),
+    ],
+)
+def test_the_command_names_every_text(text: str, files: list[str] | None, expected: list[str], tmp_path: Path) -> None:
+    of = analysis(settings={**analysis().settings, "text": text}, files=files)
+    _, name, *words = shlex.split(command(read_analysis(written(tmp_path / "a", of))))
+    parameters = typer.main.get_command(app).commands[name].make_context(name, words).params  # type: ignore[attr-defined]
+    assert [str(path) for path in parameters["text"] or []] == expected
 
 
 def test_a_page_is_made_of_an_analysis_alone(tmp_path: Path) -> None:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pytest
+import typer
+
+from lengthwise.cli import app
 from lengthwise.report.provenance import commands, describe, facts, named_in_python
 from lengthwise.report.read import read_run
 from lengthwise.report.section import Section
+from lengthwise.tasks import TASKS
 from tests.report.conftest import alignment, config, record, records
 
 MakeRun = Callable[..., Path]
@@ -53,6 +60,64 @@ def test_the_commands_make_the_cells_again(make_run: MakeRun):
     ]
 
 
+def parsed(command: str) -> dict[str, Any]:
+    """What `lengthwise` understands of a printed command."""
+    program, name, *words = shlex.split(command)
+    assert program == "lengthwise"
+    parameters: dict[str, Any] = typer.main.get_command(app).commands[name].make_context(name, words).params  # type: ignore[attr-defined]
+    return parameters
+
+
+def of_code(task: str, length: int, index: int, **changes: Any) -> dict[str, Any]:
+    return {**record("none", "line", length, index), "task": task, **changes}
+
+
+def test_a_further_score_of_a_task_is_no_task_of_a_command(make_run: MakeRun):
+    names = ("code_completion_es", "code_completion")
+    lines = [of_code(name, 1024, 0) for name in names] + [of_code(name, 900, 0, data="cases.jsonl") for name in names]
+    found = [parsed(line) for line in commands(Section((read_run(make_run(config(["none"]), lines)),)))]
+    assert [(list(one["task"]), list(one["length"] or ()), one["data"]) for one in found] == [
+        (["code_completion"], [1024], None),
+        (["code_completion"], [], Path("cases.jsonl")),
+    ]
+
+
+def test_further_scores_are_told_by_their_names():
+    further = {(name, task) for task, of in TASKS.items() for name in of.also}
+    names = {*TASKS, *(name for name, _ in further)}
+    assert {(name, task) for name in names for task in TASKS if name.startswith(f"{task}_")} == further
+
+
+MADE_OF = "my code (0123456789abcdef)"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [({MADE_OF: "/home/me/my code"}, "/home/me/my code"), ({}, "my code")],
+    ids=["now", "earlier versions"],
+)
+def test_samples_made_of_a_folder_are_asked_of_that_folder(make_run: MakeRun, given: dict[str, str], expected: str):
+    """Each task by itself, as --data wants it."""
+    names = ("code_completion", "code_key_retrieval")
+    document = {**config(["none"]), "tasks": {**dict.fromkeys(names, MADE_OF), "line": None}, "given": given}
+    lines = [of_code(name, n, 0) for name in (*names, "line") for n in (512, 1024)]
+    section = Section((read_run(make_run(document, lines)),))
+    found = {tuple(one["task"]): one for one in map(parsed, commands(section))}
+    assert {tasks: one["data"] for tasks, one in found.items()} == {
+        ("code_completion",): Path(expected),
+        ("code_key_retrieval",): Path(expected),
+        ("line",): None,
+    }
+    assert all(one["length"] == [512, 1024] for one in found.values())
+    assert dict(facts(section))["samples of code_completion"] == MADE_OF
+
+
+def test_a_file_of_the_hub_keeps_its_whole_name_in_the_command(make_run: MakeRun):
+    document = {**config(["none"]), "data": {"cases@train": "abc"}, "given": {"cases@train": "hub:someone/cases@train"}}
+    run = make_run(document, [record("none", "line", 5210, 0, data="cases@train")])
+    assert [parsed(line)["data"] for line in commands(Section((read_run(run),)))] == [Path("hub:someone/cases@train")]
+
+
 def test_an_alignment_named_in_python_becomes_a_file_in_the_command(make_run: MakeRun):
     document = {**config(), "methods": {"none": None, "mine": alignment("model")}}
     section = Section((read_run(make_run(document, records(["none", "mine"], ["line"], [512], samples=1))),))
@@ -67,8 +132,15 @@ def test_official_files_are_told_with_their_digests(make_run: MakeRun):
 
 
 def test_samples_of_other_material_are_told(make_run: MakeRun):
-    document = {**config(["none"]), "tasks": {"line": "names of held-out words", "passkey": None}}
-    section = Section((read_run(make_run(document, [record("none", "line", 512, 0)])),))
+    """Those that were given in Python have no command; where that is not known, it is not said."""
+    made = "names of held-out words"
+    document = {**config(["none"]), "tasks": {"line": made, "passkey": None}}
+    lines = [record("none", task, 512, 0) for task in ("line", "passkey")]
+    section = Section((read_run(make_run({**document, "given": {made: None}}, lines)),))
     told = dict(facts(section))
-    assert told["samples of line"] == "names of held-out words, given in Python"
+    assert told["samples of line"] == f"{made}, given in Python"
     assert "samples of passkey" not in told
+    assert [parsed(line)["task"] for line in commands(section)] == [["passkey"]]
+    unknown = Section((read_run(make_run(document, lines)),))
+    assert dict(facts(unknown))["samples of line"] == made
+    assert [parsed(line)["task"] for line in commands(unknown)] == [["line", "passkey"]]

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from lengthwise.laws import log_law
 from lengthwise.methods.temperature.aligned import interpolate
 from lengthwise.report.frame import Chart, length_axis
 from lengthwise.report.read import read_run
 from lengthwise.report.section import Section
 from lengthwise.report.styles import styles
-from lengthwise.report.temperature_chart import applied, log_law, temperature_charts
+from lengthwise.report.temperature_chart import applied, temperature_charts
 from tests.report.conftest import HEADS, LAYERS, alignment, config, records
 
 MakeRun = Callable[..., Path]

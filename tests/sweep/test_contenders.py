@@ -13,7 +13,7 @@ from lengthwise.methods.temperature.infoscale import InfoScale
 from lengthwise.sweep.contenders import Contender, contenders_of
 
 FACTS = {"train_length": 64, "key_size": 8}
-ALIGNMENT = Alignment("pmax", "model", 64, 0.5, (Calibrated(128, 0.8, 0.5, 3),))
+ALIGNMENT = Alignment("pmax", "model", 64, 0.5, (Calibrated(128, 0.8, 0.5, 3),), {"family": "t5"})
 
 
 def test_specs_are_their_own_names_and_take_what_they_need_from_the_model() -> None:

@@ -9,6 +9,7 @@ import torch
 from transformers import ByT5Tokenizer
 
 import lengthwise as lw
+from lengthwise.hedge import Hedge
 from lengthwise.sweep.generate import answers, check_answers, padded
 from tests.answering import answering
 from tests.conftest import make, tokens
@@ -49,13 +50,58 @@ def test_a_padded_batch_answers_what_single_prompts_do(family: str, method: str)
     assert len(set(together)) >= 3
 
 
-def test_a_checkpoint_cannot_bend_greedy_answers() -> None:
-    model, tokenizer = answering("llama"), ByT5Tokenizer()
-    prompt = tokens(40)[0].tolist()
-    plain = answers(model, tokenizer, [prompt], 12)
-    bent = {"do_sample": True, "temperature": 9.0, "num_beams": 3, "repetition_penalty": 9.0, "no_repeat_ngram_size": 1}
-    model.generation_config.update(**bent)
-    assert answers(model, tokenizer, [prompt], 12) == plain
+# What a checkpoint's generation_config may hold; `most` is 12 below, and a digit is what the models like to say
+DIGITS = [ord(digit) + 3 for digit in "0123456789"]
+BENDS: list[dict[str, Any]] = [
+    {"do_sample": True, "temperature": 9.0, "num_beams": 3, "repetition_penalty": 9.0, "no_repeat_ngram_size": 1},
+    {"min_new_tokens": 12},
+    {"suppress_tokens": DIGITS[:5], "begin_suppress_tokens": DIGITS[5:]},
+    {"bad_words_ids": [[digit] for digit in DIGITS[::2]]},
+    {"sequence_bias": [[[digit], -99.0] for digit in DIGITS[1::2]]},
+    {"forced_bos_token_id": ord("x") + 3, "forced_eos_token_id": ord("y") + 3, "exponential_decay_length_penalty": (1, 9.0)},
+    {"guidance_scale": 2.0},
+    {"prompt_lookup_num_tokens": 3, "max_time": 1e-9},
+    {"return_dict_in_generate": True, "output_scores": True, "output_attentions": True},
+]
+
+
+@pytest.mark.parametrize("bent", BENDS, ids=lambda bent: next(iter(bent)))
+@pytest.mark.parametrize("family", ["t5", "llama"])
+@pytest.mark.parametrize("hedged", [False, True])
+def test_a_checkpoint_cannot_bend_greedy_answers(family: str, bent: dict[str, Any], hedged: bool) -> None:
+    model, tokenizer = answering(family), ByT5Tokenizer()
+    prompts = [tokens(length, seed=length)[0].tolist() for length in (40, 60)]
+    # A digit that ends the first answer early, for what would put the end off
+    (first,) = answers(model, tokenizer, prompts[:1], 12)
+    model.generation_config.eos_token_id = ord(first[3]) + 3
+
+    def said() -> list[str]:
+        ends = [prompt[-20:] for prompt in prompts]
+        return answers(model, tokenizer, prompts, 12, Hedge(model, prompts, ends) if hedged else None)
+
+    plain = said()
+    own = model.generation_config
+    own.update(**bent)
+    before = own.to_dict()
+    assert said() == plain
+    assert model.generation_config is own
+    assert own.to_dict() == before
+
+
+def test_what_an_architecture_needs_of_its_generation_config_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, tokenizer = answering("t5"), ByT5Tokenizer()
+    # The last is a name of some architecture's own
+    needed = {"decoder_start_token_id": 7, "bos_token_id": 8, "use_cache": False, "languages": {"fr": 9}}
+    vars(model.generation_config).update(needed)
+    generate, seen = model.generate, []
+
+    def spy(**inputs: Any) -> Any:
+        seen.append(model.generation_config.to_dict())
+        return generate(**inputs)
+
+    monkeypatch.setattr(model, "generate", spy)
+    answers(model, tokenizer, [tokens(40)[0].tolist()], 4)
+    assert {name: seen[0].get(name) for name in needed} == needed
 
 
 def test_a_tokenizer_without_padding_pads_with_its_end() -> None:
@@ -104,5 +150,7 @@ def test_out_of_memory_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> N
         raise torch.OutOfMemoryError("a page of figures")
 
     monkeypatch.setattr(model, "generate", exhausted)
+    own = model.generation_config
     with pytest.raises(lw.BadInput, match="out of memory on a batch of 1x40 tokens; give a smaller --batch-tokens"):
         answers(model, ByT5Tokenizer(), [tokens(40)[0].tolist()], 4)
+    assert model.generation_config is own

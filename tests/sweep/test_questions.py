@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from transformers import ByT5Tokenizer
 import lengthwise as lw
 from lengthwise.records import Record, read_lines, summarise
 from lengthwise.report.depth_map import depth_maps
+from lengthwise.report.provenance import commands
 from lengthwise.report.read import read_run
 from lengthwise.report.section import Section
 from lengthwise.report.styles import styles
@@ -98,6 +100,7 @@ def test_tiny_models_are_asked_the_tasks_at_lengths(family: str, tmp_path: Path)
     config = json.loads((tmp_path / "config.json").read_text())
     assert config["tasks"]["multi_document_qa"] is None
     assert config["tasks"]["code_completion"].startswith("the standard library of Python 3.")
+    assert config["given"] == {}
 
 
 def test_the_report_maps_the_place_of_the_gold_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,6 +130,14 @@ def test_files_and_folders_at_lengths_are_what_samples_are_made_of(tmp_path: Pat
     assert config["tasks"]["multi_document_qa"].startswith("nq.jsonl (")
     assert config["data"] == {}
     assert {record.target for record in read_lines(out / "records.jsonl", Record)} < {f"number {k}," for k in range(4)}
+    # The command that the report prints asks for the same
+    before = (out / "records.jsonl").read_bytes()
+    (again,) = commands(Section((read_run(out),)))
+    assert lengthwise(*shlex.split(again)[1:]).status == 0
+    assert (out / "records.jsonl").read_bytes() == before
+    assert lengthwise(*shlex.split(again)[1:-1], tmp_path / "again").status == 0
+    targets = [[record.target for record in read_lines(path / "records.jsonl", Record)] for path in (out, tmp_path / "again")]
+    assert targets[0] == targets[1]
     # The same directory does not take made-up ones beside them
     refused = lengthwise(*command)
     assert refused.status == 2

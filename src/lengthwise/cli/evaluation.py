@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,8 +10,11 @@ from typing import Annotated, Any
 import typer
 
 from lengthwise.cli.options import Device, Dtype, Force, Json, Model, TrainLength, print_json, say
+from lengthwise.errors import require
 
 Out = Annotated[Path, typer.Option(help="Run directory: made, or gone on with.")]
+# Options without a value
+FLAGS = ("--force", "--json", "--ray")
 BatchTokens = Annotated[int | None, typer.Option(help="Tokens in a batch; by default what suits the device.")]
 
 
@@ -42,6 +46,8 @@ def evaluate(
     from lengthwise.evaluate import evaluate as verb
     from lengthwise.records import summarise
 
+    what = "give HOST:PORT, ray://HOST:PORT or auto, or nothing for this machine"
+    require(ray is None or _is_address(ray), f"{ray} is not a Ray address; {what}")
     loaded, tokenizer, device = _loaded(model, dtype, device, on_ray=ray is not None)
     try:
         records = verb(
@@ -121,10 +127,26 @@ def with_ray_address(arguments: list[str]) -> list[str]:
     filled: list[str] = []
     for at, argument in enumerate(arguments):
         filled.append(argument)
-        after = arguments[at + 1] if at + 1 < len(arguments) else ""
-        if argument == "--ray" and not (after in ("local", "auto") or (":" in after and not after.startswith("-"))):
+        if argument == "--ray" and not _address_at(arguments, at + 1):
             filled.append("local")
     return filled
+
+
+def _address_at(arguments: list[str], at: int) -> bool:
+    """Whether the address of `--ray` stands there: a word that may be one, or that cannot be MODEL, which stands elsewhere."""
+    if at >= len(arguments) or arguments[at].startswith("-"):
+        return False
+    words = [i for i, (before, word) in enumerate(itertools.pairwise(arguments), 1) if _is_argument(before, word)]
+    return _is_address(arguments[at]) or any(i != at for i in words)
+
+
+def _is_argument(before: str, word: str) -> bool:
+    """No option, nor the value of the option before it."""
+    return not word.startswith("-") and (not before.startswith("-") or "=" in before or before in FLAGS)
+
+
+def _is_address(word: str) -> bool:
+    return word in ("local", "auto") or ":" in word
 
 
 def _loaded(model: str, dtype: str, device: str | None, on_ray: bool = False) -> tuple[Any, Any, str]:

@@ -1,7 +1,7 @@
 """What an analysis leaves behind: two files of append-only lines, and analysis.json, which holds all there is to know.
 
     {"format", "model": {fingerprint}, "settings": {...}, "made_with": {...},
-     "lengths": [AtLength], "temperatures": [Temperatures], "heads": [Dispersal], "sights": [Sight]}
+     "lengths": [AtLength], "temperatures": [Temperatures], "heads": [Dispersal], "sights": [Sight], "files": [path]}
 
 Layers and heads are counted from 0 in lists, and from 1 where a field or a table names one.
 """
@@ -9,10 +9,11 @@ Layers and heads are counted from 0 in lists, and from 1 where a field or a tabl
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from lengthwise.errors import BadInput, require
 from lengthwise.records.record import from_json
@@ -20,6 +21,7 @@ from lengthwise.records.record import from_json
 FORMAT = "lengthwise.analysis/1"
 ANALYSIS, LENGTHS, ALIGNED = "analysis.json", "lengths.jsonl", "aligned.jsonl"
 MAKE_ONE = "make one with `lengthwise analyse MODEL --length N ... --out DIR`"
+Entry = TypeVar("Entry")
 Heads = list[list[float]]  # [layers][heads]
 
 
@@ -126,6 +128,7 @@ class Analysis:
     temperatures: tuple[Temperatures, ...]  # from the training length on
     heads: tuple[Dispersal, ...]  # those that disperse most first
     sights: tuple[Sight, ...]  # near-sighted heads first; none where a model has no learned bias
+    files: list[str] | None = None  # the texts that were read, as they were named; None in analyses of earlier versions
 
     @property
     def train_length(self) -> int:
@@ -145,7 +148,9 @@ def read_analysis(path: Path) -> Analysis:
     document = read_document(path)
     lists: dict[str, Any] = {"lengths": AtLength, "temperatures": Temperatures, "heads": Dispersal, "sights": Sight}
     try:
-        found = {name: tuple(from_json(kind, line) for line in document[name]) for name, kind in lists.items()}
+        found: dict[str, Any] = {name: tuple(_entries(kind, name, document[name])) for name, kind in lists.items()}
+        files = document.get("files")
+        found["files"] = None if files is None else [str(file) for file in files]
         analysis = Analysis(document["model"], document["settings"], document["made_with"], **found)
         whole = analysis.train_length > 1 and isinstance(analysis.model["name"], str)
     except (KeyError, TypeError, ValueError) as error:
@@ -153,6 +158,14 @@ def read_analysis(path: Path) -> Analysis:
     require(whole, f"{path / ANALYSIS} is damaged: it tells no training length; {MAKE_ONE}")
     require(len(analysis.lengths) > 0, f"{path} holds no finished length yet; let `lengthwise analyse ... --out {path}` run")
     return analysis
+
+
+def _entries(kind: type[Entry], name: str, entries: list[Any]) -> Iterator[Entry]:
+    for number, entry in enumerate(entries, 1):
+        try:
+            yield from_json(kind, entry)
+        except ValueError as error:
+            raise ValueError(f"{name} {number}: {error}") from None
 
 
 def read_document(path: Path) -> dict[str, Any]:

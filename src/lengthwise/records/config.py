@@ -1,7 +1,8 @@
 """What must not change within one run directory, and what may grow.
 
     {"format", "model": {fingerprint}, "settings": {...}, "methods": {spec: alignment or null},
-     "reads": {spec: whole, end or both}, "tasks": {name: material or null}, "data": {name: digest}, "made_with": {...}}
+     "reads": {spec: whole, end or both}, "tasks": {name: material or null}, "data": {name: digest},
+     "given": {material or name of data: path, or null for Python}, "made_with": {...}}
 
 The model and the settings must stay; methods, tasks and files of data may be added; a spec, a task or a file name keeps its
 content.
@@ -14,11 +15,21 @@ from pathlib import Path
 from typing import Any
 
 from lengthwise.errors import BadInput
+from lengthwise.records.record import check_kinds
 
 FORMAT = "lengthwise.run/1"
 Config = dict[str, Any]
 # The name is for people: the same model may stand in another directory today
 COMPARED = ("family", "layers", "heads", "key_size", "weights")
+KINDS = {
+    "model": dict[str, Any],
+    "settings": dict[str, Any],
+    "methods": dict[str, dict[str, Any] | list[Any] | None],
+    "reads": dict[str, str],
+    "tasks": dict[str, str | None],
+    "data": dict[str, str],
+    "given": dict[str, str | None],
+}
 ANOTHER = "give another --out"
 USUAL = "what the package brings"
 
@@ -27,6 +38,16 @@ def check_format(config: Config, path: Path) -> None:
     found = config.get("format")
     if found != FORMAT:
         raise BadInput(f"{path} is not a run directory of this version: its format is {found!r}, not {FORMAT!r}; {ANOTHER}")
+    check_whole(config, path)
+
+
+def check_whole(config: Config, path: Path) -> None:
+    """Refuse values that no evaluation writes; older configs may lack a key."""
+    try:
+        check_kinds(config, KINDS)
+    except ValueError as error:
+        damaged = f"{path / 'config.json'} is damaged: {error}"
+        raise BadInput(f"{damaged}; put it right, or evaluate into another directory") from None
 
 
 def grown(old: Config, new: Config, path: Path) -> Config:
@@ -43,19 +64,25 @@ def grown(old: Config, new: Config, path: Path) -> Config:
         "methods": _joined(old["methods"], new["methods"], path, "method"),
         "reads": _joined(old.get("reads", {}), new.get("reads", {}), path, "method"),
         "data": _joined(old.get("data", {}), new.get("data", {}), path, "data file"),
+        # The same content may stand elsewhere today
+        "given": {**new.get("given", {}), **old.get("given", {})},
     }
 
 
 def check_same(old: Config, new: Config, path: Path) -> None:
     """Refuse another model, or other settings, than those a directory was begun with."""
-    for key in COMPARED:
-        was, now = old["model"].get(key), new["model"].get(key)
-        if was != now:
-            raise BadInput(f"{path} holds records of another model: its {key} is {was}, this model's is {now}; {ANOTHER}")
+    if other := another_model(old["model"], new["model"]):
+        raise BadInput(f"{path} holds records of another model: {other}; {ANOTHER}")
     for key, now in new["settings"].items():
         was = old["settings"].get(key)
         if was != now:
             raise BadInput(f"{path} was begun with another {key}: {was} then, {now} now; {ANOTHER}, or {key} {was}")
+
+
+def another_model(was: dict[str, Any], now: dict[str, Any]) -> str:
+    """What tells two models apart by their fingerprints, in words; empty for the same model."""
+    key = next((key for key in COMPARED if was.get(key) != now.get(key)), None)
+    return "" if key is None else f"its {key} is {was.get(key)}, this model's is {now.get(key)}"
 
 
 def _joined(old: dict[str, Any], new: dict[str, Any], path: Path, what: str) -> dict[str, Any]:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, fields
-from typing import Any, NamedTuple, TypeVar
+from functools import cache
+from types import UnionType
+from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 Line = TypeVar("Line")
 
@@ -73,4 +77,35 @@ def from_json(kind: type[Line], document: Any) -> Line:
         raise ValueError(f"it has no {missing[0]!r}")
     if unknown := [name for name in document if name not in names]:
         raise ValueError(f"it has an unknown key {unknown[0]!r}")
+    check_kinds(document, _kinds_of(kind))  # type: ignore[arg-type]
     return kind(**document)
+
+
+@cache
+def _kinds_of(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def check_kinds(document: Mapping[str, Any], kinds: Mapping[str, Any]) -> None:
+    """Refuses, as a ValueError, the first value that is not of its kind; a key that is not there is nobody's business here."""
+    for name, kind in kinds.items():
+        if name in document and not _is(document[name], kind):
+            words = kind.__name__ if isinstance(kind, type) else str(kind)
+            raise ValueError(f"its {name!r} is {repr(document[name])[:40]}, not {words}")
+
+
+def _is(value: Any, kind: Any) -> bool:
+    if kind is Any:
+        return True
+    if isinstance(kind, UnionType):
+        return any(_is(value, one) for one in get_args(kind))
+    outer, inner = get_origin(kind) or kind, get_args(kind)
+    if outer is list:
+        return isinstance(value, list) and all(_is(one, inner[0]) for one in value)
+    if outer is dict:
+        # JSON has no keys but texts
+        return isinstance(value, dict) and all(_is(one, inner[1]) for one in value.values())
+    if outer is float:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    # JSON's true is no number, though Python's is
+    return isinstance(value, outer) and not (outer is int and isinstance(value, bool))

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from lengthwise.report.section import Section, alignments_in
+from lengthwise.report.section import Section, Subject, alignments_in
 from lengthwise.report.words import SCOPES, STATISTICS, listed
 
 # Settings that `lengthwise evaluate` takes as options of the same name
 OPTIONS = ("seed", "dtype", "train_length", "batch_tokens")
+# What `Task.of` says that samples are made of: a name and a digest
+TAKEN = re.compile(r"(.+) \([0-9a-f]{16}\)")
 
 
 def facts(section: Section) -> list[tuple[str, str]]:
@@ -25,8 +28,8 @@ def facts(section: Section) -> list[tuple[str, str]]:
     found.append(("time spent on answers", _duration(sum(record.seconds for record in section.records))))
     files = {name: digest for run in section.runs for name, digest in run.config.get("data", {}).items()}
     found += [(f"file {name}", str(digest)) for name, digest in files.items()]
-    materials = {name: made for run in section.runs for name, made in run.config.get("tasks", {}).items() if made}
-    found += [(f"samples of {name}", f"{made}, given in Python") for name, made in materials.items()]
+    materials = {name: made for name, made in section.materials.items() if made}
+    found += [(f"samples of {name}", _material(made, section)) for name, made in materials.items()]
     made = {", ".join(f"{key} {value}" for key, value in run.config["made_with"].items()): None for run in section.runs}
     found.append(("made with", "; ".join(made)))
     found.append(("read from", ", ".join(str(run.path) for run in section.runs)))
@@ -58,17 +61,44 @@ def _alignment(document: Mapping[str, Any]) -> str:
 
 
 def commands(section: Section) -> list[str]:
-    """What makes these cells again; tasks that ran alike share a command, every official file has its own."""
-    alike: dict[tuple[tuple[str, ...], tuple[str, ...], int], list[str]] = defaultdict(list)
-    for subject in section.subjects:
+    """What makes these cells again; tasks that ran alike share a command, but those of a file or folder have their own."""
+    alike: dict[tuple[str, tuple[str, ...], tuple[str, ...], int], list[str]] = defaultdict(list)
+    for subject in _asked(section):
         records = [record for record in section.records if subject.covers(record)]
         for data in sorted({record.data for record in records}):
+            source = _source(section, subject.task, data)
+            if source is None:
+                continue
             found = [record for record in records if record.data == data]
             methods = tuple(spec for spec in section.methods if any(record.method == spec for record in found))
             lengths = sorted({record.length for record in found})
-            inputs = ("--data", data) if data else tuple(word for n in lengths for word in ("--length", str(n)))
-            alike[methods, inputs, max(record.index for record in found) + 1].append(subject.task)
-    return [_command(section, tasks, *how) for how, tasks in alike.items()]
+            inputs = [word for n in lengths if not data for word in ("--length", str(n))]
+            inputs += ["--data", source] if source else []
+            alone = subject.task if source else ""
+            alike[alone, methods, tuple(inputs), max(record.index for record in found) + 1].append(subject.task)
+    return [_command(section, tasks, methods, inputs, samples) for (_, methods, inputs, samples), tasks in alike.items()]
+
+
+def _asked(section: Section) -> list[Subject]:
+    """Without further scores of the same answers, which are named after their task."""
+    tasks = {subject.task for subject in section.subjects}
+    return [one for one in section.subjects if not any(one.task.startswith(f"{task}_") for task in tasks)]
+
+
+def _source(section: Section, task: str, data: str) -> str | None:
+    """The file or folder to ask for; empty for the package's own samples, None for those that only Python can give."""
+    if data:
+        return section.given.get(data) or data
+    material = section.materials.get(task) or ""
+    if material in section.given:
+        return section.given[material]
+    # Runs of earlier versions tell its name only
+    named = TAKEN.fullmatch(material)
+    return named[1] if named else ""
+
+
+def _material(made: str, section: Section) -> str:
+    return f"{made}, given in Python" if section.given.get(made, "") is None else made
 
 
 def _command(section: Section, tasks: list[str], methods: tuple[str, ...], inputs: tuple[str, ...], samples: int) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lengthwise.errors import BadInput, require
 from lengthwise.records import Record, Sharpness, read_lines
-from lengthwise.records.config import FORMAT, Config
+from lengthwise.records.config import FORMAT, Config, check_whole
 from lengthwise.records.directory import CONFIG, RECORDS, SHARPNESS, read_config
 
 MAKE_ONE = "make one with `lengthwise evaluate ... --out RUN_DIR`"
@@ -29,6 +29,7 @@ def read_run(path: Path) -> Run:
         raise BadInput(f"{path} is not a run directory: it has no {CONFIG} of a run; {MAKE_ONE}") from None
     found = config.get("format")
     require(found == FORMAT, f"{path} is not a run directory of this version: its format is {found!r}, not {FORMAT!r}")
+    check_whole(config, path)
     trained = config["settings"].get("train_length")
     require(isinstance(trained, int) and trained > 1, f"{path / CONFIG} tells no train_length, but {trained!r}; {MAKE_ONE}")
     require(isinstance(config.get("made_with"), dict), f"{path / CONFIG} does not tell what it was made with; {MAKE_ONE}")

@@ -62,6 +62,16 @@ class Section:
         return {spec: what for run in self.runs for spec, what in run.config.get("reads", {}).items()}
 
     @cached_property
+    def materials(self) -> dict[str, str | None]:
+        """What the samples of each task are made of; null is what the package brings."""
+        return {task: made for run in self.runs for task, made in run.config.get("tasks", {}).items()}
+
+    @cached_property
+    def given(self) -> dict[str, str | None]:
+        """Where files and materials came from: a path, or null for Python; runs of earlier versions do not tell."""
+        return {what: path for run in self.runs for what, path in run.config.get("given", {}).items()}
+
+    @cached_property
     def methods(self) -> list[str]:
         """Specs in the order they are shown: the plain model, truncation, then as they were run."""
         used = {cell.method for cell in self.cells}

@@ -6,12 +6,12 @@ its heads, and the range of all heads behind them.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import Any
 
+from lengthwise.laws import log_law
 from lengthwise.report.frame import Axis, Box, Chart, Curve, Point, band, line, nice_ticks
 from lengthwise.report.section import Section
 from lengthwise.report.styles import Style
@@ -66,10 +66,6 @@ def temperature_charts(section: Section, looks: Mapping[str, Style]) -> list[Cha
             )
         )
     return charts
-
-
-def log_law(train_length: int, length: float) -> float:
-    return math.log(train_length) / math.log(length) if length > train_length else 1.0
 
 
 def _law_curve(table: Temperatures, x: Axis, y: Axis) -> Curve:

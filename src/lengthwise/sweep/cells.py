@@ -21,7 +21,7 @@ from lengthwise.measure import Means, run_stack
 from lengthwise.models.anatomy import anatomy_of, unwrapped
 from lengthwise.records import CellKey, Record, Sharpness
 from lengthwise.sweep.contenders import Contender
-from lengthwise.sweep.generate import answers
+from lengthwise.sweep.generate import answers, check_answers
 from lengthwise.sweep.truncate import truncated
 from lengthwise.tasks import TASKS, Sample
 
@@ -79,6 +79,22 @@ class Job:
     def weight(self, train_length: int) -> float:
         """What one sample costs, for the progress bar: between linear and quadratic in its length."""
         return float(self.read_tokens(train_length) ** 1.3)
+
+
+def check_contenders(model: Any, contenders: Sequence[Contender], train_length: int | None, force: bool) -> None:
+    """Refused now, not when their turn comes."""
+    check_answers(model)
+    for contender in contenders:
+        with extend(model, contender.methods, train_length=train_length, force=force):
+            pass
+
+
+def check_room(model: Any, tokenizer: Any, train_length: int, jobs: Sequence[Job], one: Callable[[Job], Sample]) -> None:
+    """Where an end is read, it must have room for the question; `one` is a sample of a job."""
+    longest = max(job.length for job in jobs)
+    cut = {job.task: job for job in jobs if job.length == longest and job.contender.reads != "whole"}
+    for task, job in cut.items():
+        truncated(tokenizer, one(job), _room(model, train_length, task))
 
 
 def default_batch_tokens(device: str) -> int:
@@ -144,7 +160,7 @@ def check_recorded(job: Job, samples: Sequence[Sample], recorded: dict[int, Reco
 
 def _prompt(subject: Subject, job: Job, sample: Sample) -> list[int]:
     if job.contender.truncates:
-        return truncated(subject.tokenizer, sample, _room(subject, job))
+        return truncated(subject.tokenizer, sample, _room(subject.model, subject.train_length, job.task))
     return [int(token) for token in subject.tokenizer(sample.prompt, verbose=False).input_ids]
 
 
@@ -152,14 +168,13 @@ def _hedge(subject: Subject, job: Job, prompts: list[list[int]], samples: Sequen
     """The second reading."""
     if not job.contender.hedges:
         return None
-    room = _room(subject, job)
+    room = _room(subject.model, subject.train_length, job.task)
     return Hedge(subject.model, prompts, [truncated(subject.tokenizer, sample, room) for sample in samples])
 
 
-def _room(subject: Subject, job: Job) -> int:
+def _room(model: Any, train_length: int, task: str) -> int:
     """Tokens of a prompt that truncation keeps: in a decoder prompt and answer share the training length."""
-    answer = 0 if unwrapped(subject.model).config.is_encoder_decoder else TASKS[job.task].answer_tokens
-    return subject.train_length - answer
+    return train_length - (0 if unwrapped(model).config.is_encoder_decoder else TASKS[task].answer_tokens)
 
 
 def _records(subject: Subject, job: Job, sample: Sample, index: int, prediction: str, seconds: float) -> list[Record]:

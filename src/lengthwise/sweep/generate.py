@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -12,6 +13,9 @@ from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 from lengthwise.errors import BadInput, require
 from lengthwise.models.anatomy import unwrapped
 from lengthwise.text import padded
+
+# What an architecture needs of a checkpoint's generation config, beside where an answer ends
+KEPT = ("bos_token_id", "decoder_start_token_id", "use_cache")
 
 
 def check_answers(model: nn.Module) -> None:
@@ -32,7 +36,7 @@ def answers(
     was_training = inner.training
     inner.eval()
     try:
-        with torch.inference_mode():
+        with torch.inference_mode(), _in_force(settings, inner):
             output = model.generate(
                 input_ids=ids.to(device),
                 attention_mask=mask.to(device),
@@ -52,21 +56,23 @@ def answers(
 
 
 def _greedy(model: Any, tokenizer: Any, most: int) -> GenerationConfig:
-    """Every knob that would bend a greedy answer is named, because what is left out comes from the checkpoint."""
+    """Of the checkpoint's own config only what its architecture needs; all else is as transformers would have it."""
     own = model.generation_config
     end = own.eos_token_id if own.eos_token_id is not None else tokenizer.eos_token_id
     pads = (tokenizer.pad_token_id, own.pad_token_id, end[0] if isinstance(end, list) else end, 0)
-    return GenerationConfig(
-        max_new_tokens=most,
-        do_sample=False,
-        num_beams=1,
-        repetition_penalty=1.0,
-        no_repeat_ngram_size=0,
-        encoder_no_repeat_ngram_size=0,
-        min_length=0,
-        temperature=1.0,
-        top_p=1.0,
-        top_k=50,
-        eos_token_id=end,
-        pad_token_id=next(pad for pad in pads if pad is not None),
-    )
+    # A name that transformers does not know is read by an architecture's own code, if at all
+    known = GenerationConfig().to_dict()
+    kept = {name: value for name, value in own.to_dict().items() if name in KEPT or name not in known}
+    told = {"eos_token_id": end, "pad_token_id": next(pad for pad in pads if pad is not None)}
+    return GenerationConfig(**{**kept, **told}, max_new_tokens=most, do_sample=False, num_beams=1)
+
+
+@contextmanager
+def _in_force(settings: GenerationConfig, model: Any) -> Iterator[None]:
+    """In the place of the checkpoint's own config, from which `generate` takes whatever it is not told."""
+    own = model.generation_config
+    model.generation_config = settings
+    try:
+        yield
+    finally:
+        model.generation_config = own

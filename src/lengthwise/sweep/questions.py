@@ -32,6 +32,7 @@ class Questions:
     ) -> None:
         self.tasks, self.lengths, self.samples = tasks_of(tasks), sorted(set(lengths)), samples
         self.data = None if data is None else Path(data)
+        self._path = data
         self._check()
         if self.data is not None and self.lengths:
             self.tasks = {name: task.of(self.data) for name, task in self.tasks.items()}
@@ -46,8 +47,8 @@ class Questions:
                 task.samples(tokenizer, self.lengths[0], 1, seed)
 
         @lru_cache(maxsize=2)
-        def made(task: str, length: int) -> list[Sample]:
-            return self.tasks[task].samples(tokenizer, length, samples, seed)
+        def made(task: str, length: int, n: int = samples) -> list[Sample]:
+            return self.tasks[task].samples(tokenizer, length, n, seed)
 
         self._made = made
 
@@ -64,6 +65,14 @@ class Questions:
         content = repr(self.cases).encode() if is_hub(self.data) else self.data.read_bytes()
         return {self.data.name: hashlib.sha256(content).hexdigest()[:16]}
 
+    @property
+    def given(self) -> dict[str, str | None]:
+        """The path of the file, or of what samples are made of; None for samples given in Python."""
+        if self.data is not None:
+            return {self.data.name: str(self._path)}
+        path = None if self._path is None else str(self._path)
+        return {task.material: path for name, task in self.tasks.items() if task.samples is not TASKS[name].samples}
+
     def jobs(self, contenders: Sequence[Contender], sharpness: bool) -> list[Job]:
         """Shortest first, and the methods of one task and length side by side."""
         name = "" if self.data is None else self.data.name
@@ -76,6 +85,11 @@ class Questions:
 
     def of(self, job: Job) -> Sequence[Sample]:
         return self._made(job.task, job.length) if self.data is None else self.cases[job.length]
+
+    def one(self, job: Job) -> Sample:
+        """A sample of the job, without making the others; of a file, the one that asks most."""
+        some = self._made(job.task, job.length, 1) if self.data is None else self.cases[job.length]
+        return max(some, key=lambda sample: len(sample.question))
 
     def _count(self, length: int) -> int:
         return self.samples if self.data is None else min(self.samples, len(self.cases[length]))

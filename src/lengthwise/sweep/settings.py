@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from lengthwise.models.anatomy import unwrapped
-from lengthwise.models.fingerprint import versions
+from lengthwise.models.fingerprint import values_digest, versions
 from lengthwise.sweep.cells import Subject
 from lengthwise.text import shipped_prose
 
@@ -44,9 +44,4 @@ def tokenizer_digest(tokenizer: Any) -> str:
 
 def parameters_digest(model: nn.Module) -> str:
     """Of a few values of every parameter: the fingerprint knows the extended stack's attention only, answers come from all."""
-    digest = hashlib.sha256()
-    for name, parameter in unwrapped(model).named_parameters():
-        values = parameter.detach().reshape(-1)[:VALUES_A_TENSOR].to("cpu", torch.bfloat16)
-        digest.update(name.encode())
-        digest.update(values.view(torch.int16).numpy().tobytes())
-    return digest.hexdigest()[:16]
+    return values_digest(unwrapped(model).named_parameters(), VALUES_A_TENSOR)

@@ -21,6 +21,6 @@ def truncated(tokenizer: Any, sample: Sample, length: int) -> list[int]:
     require(
         question <= room,
         f"truncate keeps the last {length} tokens, {room} of them text, but the question alone takes {question}; "
-        "leave truncate out, or give a larger --train-length",
+        "leave truncate and hedge out, or give a larger --train-length",
     )
     return last_tokens(ids, length, special)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
+from lengthwise.laws import log_law
 from lengthwise.records.analysis import Analysis
 from lengthwise.report.analysis.figure import LAW, Figure
 from lengthwise.report.frame import Axis, Box, Chart, Curve, Point, line, nice_ticks
 from lengthwise.report.styles import CIRCLE, CROSS, Style
-from lengthwise.report.temperature_chart import log_law
 from lengthwise.report.words import tokens_at
 
 BOX = Box(width=620, height=340, left=46, right=24, top=26, bottom=40)

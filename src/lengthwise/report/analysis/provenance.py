@@ -27,6 +27,13 @@ def command(analysis: Analysis) -> str:
     words = ["lengthwise", "analyse", str(analysis.model["name"])]
     words += [word for one in analysis.lengths for word in ("--length", str(one.length))]
     words += [word for key in OPTIONS for word in (f"--{key.replace('_', '-')}", str(analysis.settings[key]))]
-    if analysis.settings["text"] != "shipped prose":
-        words += ["--text", str(analysis.settings["text"])]
+    words += [word for text in _texts(analysis) for word in ("--text", text)]
     return shlex.join([*words, "--out", "DIR"])
+
+
+def _texts(analysis: Analysis) -> list[str]:
+    """The files that were read; FILE for a text given in Python. Analyses of earlier versions tell names only."""
+    if analysis.files:
+        return analysis.files
+    said = str(analysis.settings["text"])
+    return {"shipped prose": [], "given text": ["FILE"]}.get(said, said.split(", "))
