@@ -40,6 +40,7 @@ def brute_force(model: Any, tokenizer: Any, length: int, statistic: str, sequenc
     return grid[nearest], target, values
 
 
+@pytest.mark.filterwarnings("ignore:.*the grid ends there")
 @pytest.mark.parametrize("statistic", ["pmax", "entropy"])
 @pytest.mark.parametrize(("name", "seed", "sequences"), [("t5", 0, 1), ("t5", 1, 3), ("flan-t5", 2, 1), ("umt5", 3, 1)])
 def test_grid_is_algorithm_1(tokenizer: Any, statistic: str, name: str, seed: int, sequences: int) -> None:
@@ -183,3 +184,60 @@ def test_a_target_out_of_reach_is_refused(tokenizer: Any) -> None:
         calibrate(model, tokenizer, scope="layer")
     with pytest.warns(UserWarning, match="no temperature brings layer 0 head 0"):
         calibrate(model, tokenizer, scope="head")
+
+
+def dull(name: str, weight: float) -> Any:
+    """Its attention is nearly uniform at every temperature of the grid."""
+    model = make(name)
+    for key, parameter in model.encoder.named_parameters():
+        if key.endswith((".q.weight", "relative_attention_bias.weight")):
+            parameter.data *= weight
+    return model
+
+
+def test_a_grid_that_ends_before_the_target_says_so(tokenizer: Any, tmp_path: Any) -> None:
+    with pytest.warns(UserWarning, match="the grid ends there") as caught:
+        alignment = calibrate(dull("t5", 0.01), tokenizer, search="grid")
+    entry = alignment.temperatures[0]
+    assert entry.tau == 0.5
+    (line,) = (str(one.message) for one in caught)
+    off = 1 - entry.statistic / entry.target
+    assert off > 0.5
+    assert line == (
+        f"length 128: the mean pmax is {entry.statistic:.4g} at tau 0.5, {100 * off:.0f} % off its training value "
+        f"{entry.target:.4g}; the grid ends there, so use --search solve, which looks from tau 2 to 0.1"
+    )
+    alignment.save(tmp_path / "missed.json")
+    assert lw.Alignment.load(tmp_path / "missed.json").provenance["searched"][0]["missed"] == [line]
+
+
+def test_a_solution_off_its_target_says_so(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lengthwise.search.MOST_FORWARDS", 1)
+    with pytest.warns(UserWarning, match=r"^length (1024|2048): .* % off its training value .*; try --scope layer") as caught:
+        alignment = calibrate(tiny_t5(), tokenizer, [1024, 2048])
+    said = [str(one.message) for one in caught]
+    assert [line for of in alignment.provenance["searched"] for line in of["missed"]] == said
+    assert len(said) == 2
+
+
+@pytest.mark.parametrize("scope", ["layer", "head"])
+def test_layers_and_heads_off_their_targets_are_counted_in_one_line(
+    tokenizer: Any, monkeypatch: pytest.MonkeyPatch, scope: str
+) -> None:
+    monkeypatch.setattr("lengthwise.align.AlignInPass.ATTEMPTS", 0)
+    with pytest.warns(UserWarning, match=f"{scope}s are more than") as caught:
+        alignment = calibrate(tiny_t5(), tokenizer, 2048, scope=scope)
+    (line,) = (str(one.message) for one in caught)
+    entry = alignment.temperatures[0]
+    off = (torch.tensor(entry.statistic) / torch.tensor(entry.target) - 1).abs()
+    missed = int((off > 0.02).sum())
+    assert missed > 1
+    assert line.startswith(f"length 2048: {missed} of {off.numel()} {scope}s are more than 2 % off their training pmax, ")
+    assert alignment.provenance["searched"][0]["missed"] == [line]
+
+
+def test_nothing_is_said_where_the_target_was_met(tokenizer: Any) -> None:
+    """Any warning is an error here."""
+    for options in ({}, {"search": "grid"}, {"scope": "layer"}, {"scope": "head"}):
+        found = calibrate(tiny_t5(), tokenizer, 1024, **options).provenance["searched"]
+        assert all("missed" not in of for of in found)

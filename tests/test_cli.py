@@ -92,11 +92,17 @@ def test_calibrate_prints_one_json_document_and_nothing_else(
     assert document["temperatures"] == json.loads((models / "model.json").read_text())["temperatures"]
 
 
+@pytest.mark.filterwarnings("default")
 def test_calibrate_takes_its_options(models: Path, tmp_path: Path, lengthwise: Callable[..., Said]) -> None:
     text = tmp_path / "text.txt"
     text.write_text("".join(chr(97 + (7 * i * i) % 26) for i in range(200)))
     common = ("--length", LENGTH, "--text", text, "--statistic", "entropy", "--train-length", 24, "--dtype", "float32")
-    assert lengthwise("calibrate", models / "t5", *common, "--search", "grid", "--out", tmp_path / "grid.json").status == 0
+    said = lengthwise("calibrate", models / "t5", *common, "--search", "grid", "--out", tmp_path / "grid.json")
+    assert said.status == 0
+    # It ends off its target, and says so
+    (note,) = (line for line in said.err if "note:" in line)
+    assert note.startswith(f"lengthwise: note: length {LENGTH}: the mean entropy is ")
+    assert "; the grid ends there, so use --search solve" in note
     document = json.loads((tmp_path / "grid.json").read_text())
     assert (document["statistic"], document["train_length"]) == ("entropy", 24)
     assert document["temperatures"][0]["forwards"] == 11
@@ -246,7 +252,14 @@ REFUSALS: dict[str, tuple[str, str]] = {
     "a file as the folder to write to": ("calibrate {m}/t5 --length 64 --out {m}/model.json/a.json", "cannot write"),
     "a folder as the file to write": ("calibrate {m}/t5 --length 64 --out {t}", "cannot write"),
     "a file as the folder to bake into": ("bake {m}/t5 {m}/model.json --length 64 --out {m}/model.json/b", "cannot write"),
+    "a folder that lets nobody write": (
+        "calibrate {m}/t5 --length 64 --out /proc/x.json",
+        "cannot write /proc/x.json: No such",
+    ),
+    "such a folder to bake into": ("bake {m}/t5 {m}/model.json --length 64 --out /proc/new/b", "cannot write /proc/new/b"),
+    "a name too long to write": ("calibrate {m}/t5 --length 64 --out {t}/" + 300 * "a", "File name too long"),
     "a file as the folder of the demo": ("demo --out {m}/model.json/d", "cannot write"),
+    "a device of the demo that is not there": ("demo --out {t}/d --device foo", "cannot load embedded onto foo: "),
     "a folder that is not empty": ("bake {m}/t5 {m}/model.json --length 64 --out {m}/letters", "exists already"),
     "an alignment of another model": ("bake {m}/other {m}/model.json --length 64 --out {t}/b", "made for"),
     "layers on a shared bias": ("bake {m}/t5 {m}/layer.json --length 64 --out {t}/b", "share one bias table"),
@@ -326,6 +339,29 @@ def test_a_folder_that_may_not_be_written_to_is_refused_before_any_work(
     assert (said.status, len(said.err)) == (2, 1)
     said = lengthwise("bake", models / "t5", models / "model.json", "--length", LENGTH, "--out", tmp_path / "baked")
     assert (said.status, len(said.err)) == (2, 1)
+
+
+def test_what_a_full_disk_does_not_take_is_not_lost(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lengthwise: Callable[..., Said]
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    out = tmp_path / "a.json"
+    for flags in ((), ("--json",)):
+        said = lengthwise("calibrate", models / "t5", "--length", LENGTH, "--out", out, *flags)
+        assert said.status == 2
+        why = f"cannot write {out}: No space left on device; give another place"
+        assert said.err[-1] == f"lengthwise: {why}; the alignment was printed instead, keep it in a file"
+        (tmp_path / "kept.json").write_text(said.out)
+        kept = lw.Alignment.load(tmp_path / "kept.json")
+        assert kept.temperatures == lw.Alignment.load(models / "model.json").temperatures
+    assert listing(tmp_path) == ["kept.json"]
+    monkeypatch.setattr(transformers.ByT5Tokenizer, "save_pretrained", full)
+    said = lengthwise("bake", models / "t5", models / "model.json", "--length", LENGTH, "--out", tmp_path / "baked")
+    assert said == Said(2, "", [f"lengthwise: cannot write {tmp_path}/baked: No space left on device; give another place"])
+    assert listing(tmp_path) == ["kept.json"]
 
 
 def interrupt(*_: Any, **__: Any) -> Any:

@@ -87,6 +87,7 @@ def test_a_fourth_forward_is_the_last_however_far_off() -> None:
     search = solve(model, 1.0, 2.0, "entropy")
     assert model.forwards == 4
     assert search.off(search.best) > 0.02
+    assert search.missed
 
 
 def test_a_bracketed_target_is_sought_inside_the_bracket() -> None:
@@ -122,7 +123,19 @@ def test_grid_search_asks_for_all_eleven_temperatures_and_takes_the_nearest() ->
 
 
 def test_a_grid_that_does_not_reach_the_target_ends_at_its_end() -> None:
-    assert grid_search(Model("pmax", line(-2.0, 0.1)), 0.9).best.g == pytest.approx(1 / 0.5)
+    search = grid_search(Model("pmax", line(-2.0, 0.1)), 0.9)
+    assert search.best.g == pytest.approx(1 / 0.5)
+    assert (search.at_end, search.missed) == (True, True)
+    # An end that is the answer is no miss
+    assert not grid_search(Model("pmax", line(-2.0, 0.1)), math.exp(-2.0 + 0.1 * math.log(2))).missed
+
+
+def test_a_grid_misses_only_what_jumps_between_its_steps() -> None:
+    smooth = grid_search(Model("pmax", line(-2.0, 0.8)), TARGET)
+    assert smooth.off(smooth.best) > 0.02
+    assert (smooth.at_end, smooth.missed) == (False, False)
+    stiff = grid_search(Model("pmax", lambda x: -3.0 + 2.0 * (x > 0.4) + 0.1 * x), math.exp(-2.0))
+    assert (stiff.at_end, stiff.missed) == (False, True)
 
 
 def test_of_equally_near_steps_the_first_wins() -> None:

@@ -177,6 +177,10 @@ def killed_at(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Losses, "on_step_begin", on_step_begin)
 
 
+def interrupt(*_: Any, **__: Any) -> Any:
+    raise KeyboardInterrupt
+
+
 @pytest.mark.parametrize("adjustment", ["none", "clex with lora", "longqlora"])
 def test_the_same_command_goes_on_after_a_kill_to_the_same_losses(
     adjustment: str,
@@ -284,6 +288,10 @@ def test_the_command_prints_the_ends_of_the_curve(
         (("--dataset", "x"), "give what to train on"),
         (("--stretch", 2, "--adjustment", "clex"), "clex draws t from 2 on at length 64"),
         (("--config", "missing.yaml"), "cannot read the settings missing.yaml"),
+        # No step would reach them
+        (("--data", "missing.txt"), "cannot read the text file missing.txt: No such file or directory"),
+        (("--data", "/dev/null"), "/dev/null holds no text; leave it out"),
+        (("--data", sys.executable), f"{sys.executable} is not UTF-8 text"),
     ],
 )
 def test_bad_input_is_one_line_and_nothing_is_written(
@@ -339,6 +347,48 @@ def test_a_directory_of_another_run_is_left_as_it_is(
         assert said.err[0].startswith(f"lengthwise: {message}")
     assert lengthwise("train", model, *same, "--data", text).status == 0
     assert everything_in(out) == before
+
+
+def test_a_finished_run_whose_losses_are_gone_or_damaged(
+    lengthwise: Callable[..., Said], model: Path, text: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    command = ("train", model, "--data", text, "--out", out, *FLAGS)
+    last = lengthwise(*command).out.splitlines()[-1]
+    losses = out / "losses.jsonl"
+    losses.write_text(losses.read_text() + "garbage\n")
+    said = lengthwise(*command)
+    assert (said.status, said.out) == (2, "")
+    assert said.err == [f"lengthwise: line 3 of {losses} is damaged: it is not JSON; take the line out"]
+    losses.write_text("")
+    assert lengthwise(*command) == Said(0, last + "\n", [f"lengthwise: {losses} holds no losses"])
+    losses.unlink()
+    assert lengthwise(*command).status == 0
+
+
+def test_an_interrupted_run_says_from_where_it_goes_on(
+    lengthwise: Callable[..., Said], model: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "run"
+    command = ("train", model, "--data", text, "--out", out, *FLAGS, "--steps", 5, "--save-every", 2, "--adjustment", "clex")
+    interrupted = "lengthwise: interrupted; nothing half-written was left behind"
+    for step, told in (
+        (1, f"no checkpoint is in {out} yet; the same command begins again at step 1 of 5"),
+        (3, f"what was finished is in {out}; the same command goes on after step 2 of 5"),
+        (4, f"what was finished is in {out}; the same command goes on after step 4 of 5"),
+    ):
+        with monkeypatch.context() as patched:
+            killed_at(step, patched)
+            said = lengthwise(*command)
+        assert said.status == 1
+        assert said.err[-2:] == [f"lengthwise: {told}", interrupted]
+    # A checkpoint that what CLEX learnt is not beside is none
+    (out / "checkpoints" / "checkpoint-4" / "clex.safetensors").unlink()
+    with monkeypatch.context() as patched:
+        killed_at(2, patched)
+        assert "goes on after step 2 of 5" in lengthwise(*command).err[-2]
+        patched.setattr(sys.modules["lengthwise.train"], "load", interrupt)
+        assert lengthwise(*command, "--out", tmp_path / "new").err == [interrupted]
 
 
 def test_a_run_that_is_going_on_is_not_joined(lengthwise: Callable[..., Said], model: Path, text: Path, tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from lengthwise.analysis import png
 from lengthwise.analysis.at_length import at_length
 from lengthwise.analysis.dispersal import dispersal
 from lengthwise.analysis.sights import sights
@@ -29,12 +28,14 @@ from lengthwise.analysis.temperatures import temperatures
 from lengthwise.calibrate import calibrate
 from lengthwise.errors import BadInput, require
 from lengthwise.files import PART, write_whole
+from lengthwise.methods.temperature.aligned import STATISTICS
 from lengthwise.models.anatomy import Anatomy, anatomy_of
 from lengthwise.models.fingerprint import fingerprint_of
 from lengthwise.progress import Tick, progress
 from lengthwise.records.analysis import ALIGNED, ANALYSIS, LENGTHS, Aligned, Analysis, AtLength, read_document
 from lengthwise.records.append_only import AppendOnly
 from lengthwise.records.config import ANOTHER, check_same
+from lengthwise.report.analysis import png
 from lengthwise.report.analysis.figures import figures
 from lengthwise.report.analysis.markdown import markdown
 from lengthwise.report.analysis.svg import svg
@@ -42,7 +43,6 @@ from lengthwise.report.analysis.tables import csv_tables
 from lengthwise.sweep.settings import dtype_of, made_with, parameters_digest, tokenizer_digest
 from lengthwise.text import given_text, long_sequences
 
-STATISTICS = ("pmax", "entropy")
 FORWARDS = 4  # of one calibration, about
 # Short lengths are read in several sequences, until so many tokens have been read
 TOKENS, MOST_SEQUENCES = 4096, 16
@@ -74,7 +74,7 @@ def analyse(
     # Refused now, and before anything is written: a text too short, a model whose attention cannot be read
     read = {length: job.sequences_of(length) for length in lengths}
     at_length(model, anatomy, read[lengths[0]][:1, :FEW])
-    begun = _begun(job, source, name)
+    begun = _begun(job, source, [str(path) for path in files], name)
     folder = _Folder(Path(out), begun)
     with progress("analysing", folder.left(lengths, anatomy.train_length), show_progress) as tick:
         for length in lengths:
@@ -155,6 +155,7 @@ class _Folder:
             temperatures=tuple(temperatures(trained, lengths, {one.key: one for one in self.aligned.lines.values()})),
             heads=tuple(dispersal(by_length[trained], by_length[longest])) if known else (),
             sights=tuple(sights(anatomy, longest)),
+            files=self.begun.files,
         )
         write_whole(self.path / ANALYSIS, json.dumps(analysis.to_json(), indent=1) + "\n")
         return analysis
@@ -175,7 +176,7 @@ class _Folder:
         return analysis
 
 
-def _begun(job: _Job, source: str, name: str) -> Analysis:
+def _begun(job: _Job, source: str, files: list[str], name: str) -> Analysis:
     """The analysis before anything is known."""
     fingerprint = fingerprint_of(job.anatomy)
     settings = {
@@ -189,7 +190,7 @@ def _begun(job: _Job, source: str, name: str) -> Analysis:
         "parameters": parameters_digest(job.model),
     }
     device = next(job.model.parameters()).device.type
-    return Analysis({**fingerprint, "name": name or fingerprint["name"]}, settings, made_with(device), (), (), (), ())
+    return Analysis({**fingerprint, "name": name or fingerprint["name"]}, settings, made_with(device), (), (), (), (), files)
 
 
 def _make(path: Path, begun: Analysis) -> None:
@@ -210,7 +211,6 @@ def _checked(lengths: Sequence[int], train_length: int, sequences: int) -> list[
     """By length, the training length among them."""
     require(len(lengths) > 0, "give at least one length to analyse")
     require(min(lengths) >= 2, f"a length must be at least 2 tokens, not {min(lengths)}")
-    require(train_length > 1, f"train_length must be above 1, not {train_length}")
     beyond = max(lengths) > train_length
     require(beyond, f"no length is beyond the training length {train_length}, where nothing is wrong; give a larger one")
     require(sequences >= 1, f"sequences must be at least 1, not {sequences}")

@@ -24,9 +24,9 @@ from lengthwise.methods.temperature.aligned import SCOPES, STATISTICS, Alignment
 from lengthwise.models.anatomy import Anatomy, anatomy_of
 from lengthwise.models.fingerprint import fingerprint_of, versions
 from lengthwise.progress import Tick, progress
-from lengthwise.search import GRID, Point, Search, grid_search, solve
+from lengthwise.search import FLATTEST, GRID, SHARPEST, TOLERANCE, Point, Search, grid_search, solve
 from lengthwise.tasks import TASKS
-from lengthwise.text import given_text, long_sequences, short_sequences
+from lengthwise.text import given_text, long_sequences, padded, short_sequences
 
 SEARCHES = ("solve", "grid")
 Batch = dict[str, Tensor]
@@ -73,6 +73,8 @@ def calibrate(
             shorter = _shorter([result.entry for result in results])
             run = _Run(model, anatomy, statistic, n, short, long, shorter, tick)
             results.append(run.search(search) if scope == "model" else run.in_one_pass(scope))
+    for line in (line for result in results for line in result.missed):
+        warnings.warn(line, stacklevel=2)
     return Alignment(
         statistic=statistic,
         scope=scope,
@@ -88,7 +90,7 @@ def calibrate(
             "seed": seed,
             "search": search if scope == "model" else "one pass",
             "method": method if isinstance(method, str) else repr(method),
-            "searched": [{"length": n, "path": result.path} for n, result in zip(lengths, results, strict=True)],
+            "searched": [result.searched for result in results],
         },
     )
 
@@ -97,6 +99,12 @@ def calibrate(
 class _Result:
     entry: Calibrated
     path: list[dict[str, Any]]
+    missed: list[str]  # a line each: targets that were not reached, and what to do
+
+    @property
+    def searched(self) -> dict[str, Any]:
+        told = {"length": self.entry.length, "path": self.path}
+        return {**told, "missed": self.missed} if self.missed else told
 
 
 @dataclass(frozen=True)
@@ -150,7 +158,7 @@ class _Run:
         search = grid_search(at, target) if name == "grid" else solve(at, self.start, target, self.statistic)
         best = search.best
         tau = round(1 / best.g, 2) if name == "grid" else 1 / best.g
-        return _Result(Calibrated(self.length, tau, best.statistic, forwards, target), _path(search))
+        return _Result(Calibrated(self.length, tau, best.statistic, forwards, target), _path(search), self._off(search))
 
     def in_one_pass(self, scope: str) -> _Result:
         targets = self.targets()
@@ -159,24 +167,51 @@ class _Run:
         self.tick(0, f"length {self.length}: one forward, every {scope} solved on the way")
         solver = AlignInPass(len(self.anatomy.layers), self.ladder, self.statistic, targets, self.start, self.tick)
         reached = self.observed(solver, self.long).of(self.statistic)
-        if solver.clamped:
-            self._say_clamped(solver.clamped, scope)
+        missed = self._clamped(solver.clamped, scope) if solver.clamped else []
         if scope == "layer":
             tau, value, target = ((1 / solver.g)[:, 0], reached.mean(1), targets[:, 0])
         else:
             tau, value, target = 1 / solver.g, reached, targets
-        return _Result(Calibrated(self.length, tau.tolist(), value.tolist(), 1, target.tolist()), [])
+        missed += self._off_each(value, target, solver.clamped, scope)
+        return _Result(Calibrated(self.length, tau.tolist(), value.tolist(), 1, target.tolist()), [], missed)
 
-    def _say_clamped(self, clamped: list[tuple[int, int]], scope: str) -> None:
+    def _off(self, search: Search) -> list[str]:
+        if not search.missed:
+            return []
+        best, wider = search.best, f"--search solve, which looks from tau {1 / FLATTEST:g} to {1 / SHARPEST:g}"
+        finer = "try --scope layer, or another text (--text FILE)"
+        advice = f"the grid ends there, so use {wider}" if search.at_end else "use --search solve" if search.grid else finer
+        return [
+            f"length {self.length}: the mean {self.statistic} is {best.statistic:.4g} at tau {1 / best.g:.4g}, "
+            f"{100 * search.off(best):.0f} % off its training value {search.target:.4g}; {advice}"
+        ]
+
+    def _off_each(self, value: Tensor, target: Tensor, clamped: list[tuple[int, int]], scope: str) -> list[str]:
+        """In one line, whatever their number; those that no temperature serves have been told of."""
+        off = ((value - target).abs() / target.abs()).reshape(len(value), -1)  # [layers, 1 or heads]
+        for at, head in clamped:
+            off[at, head] = 0
+        missed = int((off > TOLERANCE).sum())
+        if not missed:
+            return []
+        at, head = divmod(int(off.argmax()), off.shape[1])
+        worst = f"layer {at}" if scope == "layer" else f"layer {at} head {head}"
+        index = (at,) if scope == "layer" else (at, head)
+        return [
+            f"length {self.length}: {missed} of {off.numel()} {scope}s are more than {100 * TOLERANCE:g} % off their training "
+            f"{self.statistic}, most of all {worst}: {float(value[index]):.4g} instead of {float(target[index]):.4g}; "
+            "try --scope model, or another text (--text FILE)"
+        ]
+
+    def _clamped(self, clamped: list[tuple[int, int]], scope: str) -> list[str]:
         where = ", ".join(f"layer {at}" if scope == "layer" else f"layer {at} head {head}" for at, head in clamped[:4])
         more = f" and {len(clamped) - 4} more" if len(clamped) > 4 else ""
         if scope == "layer":
             raise BadInput(
                 f"no temperature brings {where}{more} to the training value at length {self.length}; use scope model"
             )
-        warnings.warn(
-            f"no temperature brings {where}{more} to its training value; the nearest allowed one is kept", stacklevel=3
-        )
+        reach = f"no temperature brings {where}{more} to its training value at length {self.length}"
+        return [f"{reach}; the nearest allowed one is kept"]
 
 
 def _path(search: Search) -> list[dict[str, Any]]:
@@ -216,14 +251,13 @@ def _batches(
 
 
 def _padded(tokenizer: Any, prompts: list[str]) -> Batch:
-    rows = [torch.tensor(tokenizer(prompt, verbose=False).input_ids) for prompt in prompts]
-    ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=tokenizer.pad_token_id or 0)
-    return {"input_ids": ids, "attention_mask": torch.nn.utils.rnn.pad_sequence([torch.ones_like(r) for r in rows], True)}
+    rows = [tokenizer(prompt, verbose=False).input_ids for prompt in prompts]
+    ids, mask = padded(rows, tokenizer.pad_token_id or 0, left=False)
+    return {"input_ids": ids, "attention_mask": mask}
 
 
 def _check_lengths(lengths: list[int], train_length: int, sequences: int) -> None:
     require(bool(lengths), "give at least one length to calibrate for")
-    require(train_length > 1, f"train_length must be above 1, not {train_length}")
     if lengths[0] <= train_length:
         raise BadInput(
             f"length {lengths[0]} is not above the training length {train_length}: there the model needs no temperature; "

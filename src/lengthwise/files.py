@@ -1,11 +1,17 @@
-"""Write a file whole or not at all, however many processes write it and whenever one is killed."""
+"""Write a file or a folder whole or not at all, however many processes write it and whenever one is killed."""
 
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
-PART = ".part-"  # begins the name of a file that is being written
+from lengthwise.errors import BadInput
+
+PART = ".part-"  # begins the name of a file or a folder that is being written
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
@@ -20,3 +26,39 @@ def write_whole(path: Path, content: str | bytes) -> None:
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def save_whole(path: Path, parts: Iterable[Any], *, over: bool = False) -> None:
+    """`save_pretrained` of all parts into a folder beside it, moved into place when complete.
+
+    An empty folder gives way; one that holds something only to `over`.
+    """
+    try:
+        _save_whole(path, parts, over)
+    except Exception as error:
+        # The libraries in Rust have errors of their own for what an OSError is in Python
+        if not isinstance(error, OSError) and "(os error " not in str(error):
+            raise
+        raise cannot_write(path, error) from error
+
+
+def cannot_write(path: Path, error: Exception) -> BadInput:
+    """A full disk, a folder that lets nobody write: in one line."""
+    reason = (isinstance(error, OSError) and error.strerror) or " ".join(str(error).split())
+    return BadInput(f"cannot write {path}: {reason}; give another place")
+
+
+def _save_whole(path: Path, parts: Iterable[Any], over: bool) -> None:
+    folder = path.absolute().parent
+    folder.mkdir(parents=True, exist_ok=True)
+    beside = Path(tempfile.mkdtemp(prefix=PART, dir=folder))
+    try:
+        for part in parts:
+            part.save_pretrained(beside)
+        beside.chmod(0o755)
+        if path.exists():
+            remove = shutil.rmtree if over else os.rmdir
+            remove(path)
+        beside.replace(path)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)

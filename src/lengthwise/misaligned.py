@@ -33,7 +33,7 @@ from lengthwise.output_alignment.misalignment import symmetric_cross_entropy, sy
 from lengthwise.output_alignment.views import Views, drawn_extra
 from lengthwise.progress import Tick, progress
 from lengthwise.tasks.perplexity import RESAMPLES, widened
-from lengthwise.text import read_texts, shipped_prose
+from lengthwise.text import given_text
 
 SAMPLING = "1..L/2"
 
@@ -120,9 +120,7 @@ def _ids(tokenizer: Any, text: str | None, files: Sequence[str | Path], words: i
         require(tokenizer.dim() == 1, f"token ids must be one stream of [tokens], not of shape {tuple(tokenizer.shape)}")
         return tokenizer.cpu()
     check_tokenizer(tokenizer, words)
-    require(text is None or not files, "give a text or files, not both")
-    if text is None:
-        text = read_texts(files) if files else shipped_prose()
+    _, text = given_text(text, files)
     # Tokenizers warn that a text is longer than the model; that is what we are here for
     return torch.tensor(tokenizer(text, add_special_tokens=False, verbose=False).input_ids)
 

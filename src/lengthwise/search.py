@@ -23,6 +23,8 @@ GRID = tuple(round(1 - 0.05 * step, 2) for step in range(11))
 # A third forward further off than this is worth a fourth; one nearer than the other needs no successor
 TOLERANCE, GOOD_ENOUGH = 0.02, 1e-3
 MOST_FORWARDS = 4
+# Between two steps of the grid the nearer one is within this of the target, unless the model jumps
+COARSE = 0.2
 STEP = 0.01  # of ln g, for a slope
 # Sharper layers hand sharper inputs to the next ones: a model moves about this much more than its layers' own responses say,
 # 1.1 to 2 times on the models at hand
@@ -58,6 +60,7 @@ class Search:
 
     target: float
     path: list[Point] = field(default_factory=list)
+    grid: bool = False  # the steps were not chosen
 
     def off(self, point: Point) -> float:
         """Relative distance to the target."""
@@ -68,10 +71,19 @@ class Search:
         """The nearest to the target; of equals the first."""
         return min(self.path, key=self.off)
 
+    @property
+    def at_end(self) -> bool:
+        """The best is an end of the grid: what lies beyond was not tried."""
+        return self.grid and self.best in (self.path[0], self.path[-1])
+
+    @property
+    def missed(self) -> bool:
+        return self.off(self.best) > (COARSE if self.grid and not self.at_end else TOLERANCE)
+
 
 def grid_search(forward: Callable[[float, bool], Point], target: float) -> Search:
     """Algorithm 1: every temperature of the grid has its own forward."""
-    search = Search(target)
+    search = Search(target, grid=True)
     for tau in GRID:
         search.path.append(forward(1 / tau, False))
     return search

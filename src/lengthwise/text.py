@@ -39,7 +39,7 @@ def read_texts(paths: Sequence[str | Path]) -> str:
 
 def given_text(text: str | None, files: Sequence[str | Path]) -> tuple[str, str]:
     """What sequences are cut from, in words and in full: a text, files, or the prose that ships along."""
-    require(text is None or not files, "give a text or text files, not both")
+    require(text is None or not files, "give a text or files, not both")
     if files:
         return ", ".join(Path(path).name for path in files), read_texts(files)
     return ("given text", text) if text is not None else ("shipped prose", shipped_prose())

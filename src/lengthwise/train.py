@@ -22,6 +22,7 @@ from torch import Tensor
 
 from lengthwise.errors import BadInput, require
 from lengthwise.extend import extend
+from lengthwise.files import save_whole
 from lengthwise.methods import weights
 from lengthwise.models.anatomy import Anatomy, anatomy_of, unwrapped
 from lengthwise.models.fingerprint import fingerprint_of, versions
@@ -29,9 +30,9 @@ from lengthwise.models.load import load
 from lengthwise.progress import progress
 from lengthwise.records.locks import claim
 from lengthwise.training.adjustment import LEARNT, Adjustment, Methods, adjustment_of, methods_for, prepared, spec_with
-from lengthwise.training.directory import CLAIM, FORMAT, Directory, save_whole
+from lengthwise.training.directory import CLAIM, FORMAT, Directory
 from lengthwise.training.lora import merged, quantised
-from lengthwise.training.rows import Rows, digest, rows_of
+from lengthwise.training.rows import Rows, check_files, digest, rows_of
 from lengthwise.training.settings import Settings, settings_of
 
 # Another value of these makes no other run
@@ -92,6 +93,7 @@ def _checked(settings: Settings) -> tuple[Run, Tensor]:
     """Everything that can be refused is refused here, before anything is written."""
     gguf = settings.model.endswith(".gguf")
     require(not gguf, f"{settings.model} is a GGUF file, made to be read only; give the model as a directory of safetensors")
+    check_files(settings.data)
     model, tokenizer = load(settings.model, "float32", "cpu")
     anatomy = anatomy_of(model)
     able = anatomy.causal and not model.config.is_encoder_decoder and model.get_output_embeddings() is not None
@@ -208,6 +210,6 @@ def _save(model: Any, run: Run) -> None:
     if run.methods.learnt is not None:
         delattr(inner, LEARNT)
     if run.adjustment.lora_rank:
-        save_whole(run.directory.adapter, [model])
+        save_whole(run.directory.adapter, [model], over=True)
         inner = merged(model, run.directory.adapter, run.model if run.adjustment.quantised else None)
     run.directory.finish(inner, run.tokenizer, run.spec, run.methods.learnt)

@@ -33,6 +33,8 @@ from experiments.output_alignment.fine_tuning_training import Recipe, Snapshot, 
 from lengthwise.models.load import load
 from tests.answering import answering, saved
 
+# Four steps need no second file
+pytestmark = pytest.mark.filterwarnings("ignore:the steps end before they reach")
 STEPS = 4
 CLEX, EABF, LORA = Setting("clex", 1), Setting("eabf", 1), Setting("longqlora", 2)
 BY_KL = Setting("clex", 1, compare="kl")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import fmean
@@ -153,7 +154,7 @@ def test_files_of_another_layout_are_refused(fields: dict[str, Any], complaint: 
         (["--tasks", "a"], ["run", "--model", "lengthwise", "--tasks", "a"]),
         (["run", "--tasks", "a"], ["run", "--model", "lengthwise", "--tasks", "a"]),
         (["--model", "hf", "--tasks", "a"], ["run", "--model", "hf", "--tasks", "a"]),
-        (["--model=hf"], ["run", "--model=hf"]),
+        (["--model=hf", "-t", "a"], ["run", "--model=hf", "-t", "a"]),
         (["--config", "a.yaml"], ["run", "--config", "a.yaml"]),
         (["ls", "tasks"], ["ls", "tasks"]),
     ],
@@ -165,6 +166,31 @@ def test_our_model_is_the_default(given: list[str], passed: list[str], monkeypat
     assert harness(given) == 0
     assert seen == [["lm_eval", *passed]]
     assert harness_module.sys.argv == before
+
+
+@pytest.mark.parametrize("given", [[], ["run"], ["--model_args", "pretrained=x", "--data", "LongBench"]])
+def test_a_run_without_a_task_is_refused_before_the_harness_is_imported(
+    given: list[str], monkeypatch: pytest.MonkeyPatch, lengthwise: Callable[..., Said]
+) -> None:
+    monkeypatch.setitem(sys.modules, "lengthwise.harness.model", None)
+    said = lengthwise("harness", *given)
+    assert said == Said(2, "", ["lengthwise: no task is named; give --tasks NAME (lengthwise harness ls tasks lists them)"])
+
+
+@pytest.mark.parametrize("complaint", ["Tasks not found: x", "Need to specify task to evaluate."])
+def test_what_the_harness_says_of_tasks_is_one_line(
+    complaint: str, monkeypatch: pytest.MonkeyPatch, lengthwise: Callable[..., Said]
+) -> None:
+    def refuse() -> None:
+        raise ValueError(complaint)
+
+    monkeypatch.setattr("lm_eval.__main__.cli_evaluate", refuse)
+    said = lengthwise("harness", "--tasks", "x")
+    named = f"lengthwise: the harness has no such task: {complaint} (lengthwise harness ls tasks lists them)"
+    assert said == Said(2, "", [named])
+    complaint = "shapes do not fit"
+    with pytest.raises(ValueError, match="shapes do not fit"):
+        lengthwise("harness", "--tasks", "x")
 
 
 def test_data_out_of_reach_and_a_missing_package_are_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

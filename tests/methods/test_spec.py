@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ FACTS = {"train_length": 512, "key_size": 64}
 
 
 def saved(path: Path) -> Alignment:
-    alignment = Alignment("pmax", "model", 64, 0.1, (Calibrated(128, 0.8, 0.1, 1),))
+    alignment = Alignment("pmax", "model", 64, 0.1, (Calibrated(128, 0.8, 0.1, 1),), {"family": "t5"})
     alignment.save(path)
     return alignment
 
@@ -89,6 +90,12 @@ def test_a_missing_alignment_is_named(tmp_path: Path) -> None:
 def test_an_unknown_name_comes_with_the_nearest() -> None:
     with pytest.raises(BadInput, match=r"no method 'infoscal' in 'log\+infoscal'; did you mean 'infoscale'\?"):
         methods_of("log+infoscal", FACTS)
+
+
+@pytest.mark.parametrize("spec", ["truncate", "hedge+log", "log+truncate", "hedge"])
+def test_what_evaluate_and_reach_alone_know_is_said(spec: str) -> None:
+    with pytest.raises(BadInput, match=f"'{re.escape(spec)}': truncate and hedge are for evaluate and reach"):
+        methods_of(spec, FACTS)
 
 
 @pytest.mark.parametrize("spec", ["zzz", "", "log+", "none:tau=1"])

@@ -85,6 +85,28 @@ def test_the_last_whole_checkpoint_is_the_one_to_go_on_from(tmp_path: Path) -> N
 
 def test_losses_after_the_checkpoint_are_forgotten(tmp_path: Path) -> None:
     directory = Directory(tmp_path)
-    directory.losses.write_text('{"step": 1}\n{"step": 2}\n{"step": 3}\n{"st')
+    lines = [json.dumps({"step": step, "loss": 3.5, "cross_entropy": 3.0}) + "\n" for step in (1, 2, 3)]
+    directory.losses.write_text("".join(lines) + '{"st')
     directory.forget_losses_after(2)
-    assert directory.losses.read_text() == '{"step": 1}\n{"step": 2}\n'
+    assert directory.losses.read_text() == "".join(lines[:2])
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b"garbage", "it is not JSON"),
+        (b"\xff", "it is not JSON"),
+        (b"", "it is not JSON"),
+        (b"[5]", "it is not a JSON object"),
+        (b'{"step": 2, "loss": 3.5}', "it has no number as 'cross_entropy'"),
+        (b'{"step": "two", "loss": 3.5, "cross_entropy": 3.0}', "it has no number as 'step'"),
+    ],
+)
+def test_a_damaged_line_of_losses_is_named_and_left(tmp_path: Path, line: bytes, reason: str) -> None:
+    directory = Directory(tmp_path)
+    text = b'{"step": 1, "loss": 3.5, "cross_entropy": 3.0}\n' + line + b"\n"
+    directory.losses.write_bytes(text)
+    for read in (directory.read_losses, lambda: directory.forget_losses_after(1)):
+        with pytest.raises(BadInput, match=rf"^line 2 of .*losses\.jsonl is damaged: {reason}; take the line out$"):
+            read()
+    assert directory.losses.read_bytes() == text

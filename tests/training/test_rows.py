@@ -10,7 +10,7 @@ import pytest
 from transformers import ByT5Tokenizer
 
 from lengthwise.errors import BadInput
-from lengthwise.training.rows import digest, rows_of
+from lengthwise.training.rows import check_files, digest, rows_of
 from lengthwise.training.settings import Settings
 
 WORDS = 384
@@ -35,14 +35,34 @@ def test_documents_follow_one_another_with_an_end_between(tmp_path: Path, tokeni
     chosen = settings(data=files(tmp_path, "abcdef", "ghi", "jk"))
     # abcdef|ghi|jk| has 14 tokens: three rows of 4, and two are left over
     assert rows_of(chosen, tokenizer, WORDS, 4, 100).tolist() == [of("abcd"), of("ef|g"), of("hi|j")]
-    assert rows_of(chosen, tokenizer, WORDS, 4, 2).tolist() == [of("abcd"), of("ef|g")]
+    fewer = settings(data=chosen.data[:2])
+    assert rows_of(fewer, tokenizer, WORDS, 4, 2).tolist() == [of("abcd"), of("ef|g")]
 
 
 def test_no_more_is_read_than_the_steps_need(tmp_path: Path, tokenizer: ByT5Tokenizer) -> None:
-    chosen = settings(data=(*files(tmp_path, "abcdefgh"), str(tmp_path / "missing.txt")))
-    assert rows_of(chosen, tokenizer, WORDS, 4, 2).tolist() == [of("abcd"), of("efgh")]
-    with pytest.raises(BadInput, match=r"cannot read the text file .*missing.txt: No such file"):
-        rows_of(chosen, tokenizer, WORDS, 4, 3)
+    chosen = settings(data=files(tmp_path, "abcdefgh", "ij", "kl"))
+    with pytest.warns(UserWarning, match=r"^the steps end before they reach \S*1\.txt, \S*2\.txt: .* nothing of them$"):
+        assert rows_of(chosen, tokenizer, WORDS, 4, 2).tolist() == [of("abcd"), of("efgh")]
+    with pytest.warns(UserWarning, match=r"^the steps end before they reach \S*2\.txt: .* nothing of it$"):
+        assert rows_of(chosen, tokenizer, WORDS, 4, 3).tolist() == [of("abcd"), of("efgh"), of("|ij|")]
+    many = settings(data=files(tmp_path, "abcdefgh", *"ijklmn"))
+    with pytest.warns(UserWarning, match=r"reach (\S*\d\.txt, ){4}and 2 more: "):
+        rows_of(many, tokenizer, WORDS, 4, 2)
+
+
+def test_every_file_is_looked_at_before_anything_is_done(tmp_path: Path) -> None:
+    good = files(tmp_path, "abcdefgh")
+    check_files(good)
+    (tmp_path / "blank.txt").write_text(" \n")
+    (tmp_path / "odd.bin").write_bytes(b"\xff\xfe\x00")
+    for name, message in (
+        ("missing.txt", r"cannot read the text file .*missing\.txt: No such file"),
+        ("blank.txt", r"blank\.txt holds no text; leave it out"),
+        ("odd.bin", r"odd\.bin is not UTF-8 text"),
+        (".", "cannot read the text file .*: Is a directory"),
+    ):
+        with pytest.raises(BadInput, match=message):
+            check_files((*good, str(tmp_path / name)))
 
 
 def test_a_dataset_is_a_file_or_a_directory(tmp_path: Path, tokenizer: ByT5Tokenizer) -> None:

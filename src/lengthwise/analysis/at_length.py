@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from lengthwise.align import AtSharpness
 from lengthwise.analysis.gaussian import normal_quantiles, shown_ranks, straightness, top_probability
 from lengthwise.analysis.sorted_logits import sorted_mean
 from lengthwise.attention import Equation
@@ -14,8 +15,7 @@ from lengthwise.models.anatomy import Anatomy
 from lengthwise.progress import Tick, silent
 from lengthwise.records.analysis import AtLength
 
-# Of a causal model's rows those that see more than half of what the widest sees, as calibration has it
-LEAST_SHARE = 0.5
+LEAST_SHARE = AtSharpness.LEAST_SHARE  # as calibration has it
 
 
 class Watch(Means):

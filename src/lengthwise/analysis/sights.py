@@ -24,9 +24,7 @@ def sights(anatomy: Anatomy, longest: int) -> list[Sight]:
         if owner is not layer:
             continue
         with torch.no_grad():
-            bias = bias_of(owner)
-        assert bias is not None
-        bias = DistanceBias(bias.table.double().cpu())
+            bias = DistanceBias(bias_of(owner).table.double().cpu())
         near, far = (sight(bias, n, anatomy.causal).tolist() for n in (anatomy.train_length, longest))
         found += [Sight(index + 1, head + 1, near[head], far[head], curve) for head, curve in enumerate(bias.table.tolist())]
     return sorted(found, key=lambda one: one.sight_train)

@@ -11,6 +11,8 @@ import math
 from collections.abc import Mapping, Sequence
 
 from lengthwise.errors import BadInput
+from lengthwise.laws import log_law
+from lengthwise.methods.temperature.aligned import STATISTICS
 from lengthwise.methods.temperature.proposition1 import proposition1
 from lengthwise.methods.temperature.proposition2 import proposition2
 from lengthwise.records.analysis import Aligned, AtLength, Temperatures
@@ -43,12 +45,12 @@ def _at(trained: AtLength, one: AtLength, aligned: Mapping[tuple[int, str], Alig
     else:
         why["proposition_2"] = "all logits of the first layer are equal: no temperature changes their entropy"
     solved: dict[str, float | None] = {}
-    for statistic in ("pmax", "entropy"):
+    for statistic in STATISTICS:
         found = Aligned(one.length, statistic, 1.0) if one is trained else aligned.get((one.length, statistic))
         solved[statistic] = None if found is None else found.tau
         if found is None or found.why:
             why[statistic] = "not calibrated yet" if found is None else found.why
-    law = math.log(trained.length) / math.log(one.length)
+    law = log_law(trained.length, one.length)
     return Temperatures(one.length, first, second, solved["pmax"], solved["entropy"], law, why)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +9,7 @@ import typer
 
 from lengthwise.cli.options import Device, Dtype, Force, Json, Model, TrainLength, check_writable, print_json, say
 from lengthwise.errors import BadInput
+from lengthwise.files import save_whole
 
 
 def calibrate(
@@ -50,7 +49,12 @@ def calibrate(
         seed=seed,
         method=method,
     )
-    alignment.save(out)
+    try:
+        alignment.save(out)
+    except BadInput as error:
+        # Forwards that took hours are not taken again for want of a place
+        print_json(alignment.to_json())
+        raise BadInput(f"{error}; the alignment was printed instead, keep it in a file") from error
     if as_json:
         print_json(alignment.to_json())
     else:
@@ -78,7 +82,7 @@ def bake(
         raise BadInput(f"{out} exists already; give a new directory")
     loaded, tokenizer = load(model, dtype, "cpu", as_stored=True)
     baked = verb(loaded, table, length=length, inplace=True, force=force)
-    _save_whole(out, baked, tokenizer)
+    save_whole(out, [baked, tokenizer])
     tau = table.tau(length).tolist()
     if as_json:
         print_json({"model": model, "alignment": str(alignment), "length": length, "tau": tau, "out": str(out)})
@@ -99,18 +103,3 @@ def _brief(table: Any) -> str:
         return f"{table:.4g}"
     flat = [v for row in table for v in (row if isinstance(row, list) else [row])]
     return f"{min(flat):.4g} ... {max(flat):.4g} ({len(flat)} values)"
-
-
-def _save_whole(out: Path, model: Any, tokenizer: Any) -> None:
-    """Into a directory beside it, moved into place when complete."""
-    out.absolute().parent.mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.absolute().parent))
-    try:
-        model.save_pretrained(part)
-        tokenizer.save_pretrained(part)
-        part.chmod(0o755)
-        if out.exists():
-            out.rmdir()
-        part.replace(out)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from lengthwise.errors import BadInput
+from lengthwise.files import PART
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A directory, a hub name, a GGUF file, or `embedded`.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-Dtype = Annotated[str, typer.Option(help="auto, float32 or bfloat16.")]
+Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, ...; by default a GPU if there is one.")]
 TrainLength = Annotated[int | None, typer.Option(help="Length the model was trained on; by default what its config says.")]
 Texts = Annotated[list[Path] | None, typer.Option(help="Text file to read; by default prose that ships along.")]
@@ -30,9 +31,14 @@ def print_json(document: Any) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Before hours of work, not after."""
+    """Before hours of work, not after: by a file made and removed there, because permissions do not tell everything."""
     folder = path.absolute().parent
-    while not folder.exists():
-        folder = folder.parent
-    if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise BadInput(f"cannot write {path}; give a path in a directory you may write to")
+    try:
+        while not folder.exists():
+            folder = folder.parent
+        with tempfile.NamedTemporaryFile(prefix=PART, dir=folder):
+            reason = "it is a directory" if path.is_dir() else None
+    except OSError as error:
+        reason = error.strerror
+    if reason is not None:
+        raise BadInput(f"cannot write {path}: {reason}; give a path in a directory you may write to")

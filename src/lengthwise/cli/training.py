@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lengthwise.cli.options import Json, print_json
+from lengthwise.cli.options import Json, print_json, say
 
 
 def train(
@@ -58,9 +58,16 @@ def train(
 
     given = {name: value for name, value in flags.items() if value is not None and value != []}
     written = {} if config is None else {str(key).replace("-", "_"): value for key, value in read_yaml(config).items()}
-    trained = train_with(settings_of({**written, **given}))
+    settings = settings_of({**written, **given})
     # One word for all processes that `accelerate launch` started
-    if os.environ.get("RANK", "0") != "0":
+    speaks = os.environ.get("RANK", "0") == "0"
+    try:
+        trained = train_with(settings)
+    except KeyboardInterrupt:
+        if speaks:
+            _say_where_it_goes_on(settings)
+        raise
+    if not speaks:
         return
     if as_json:
         print_json(asdict(trained))
@@ -68,10 +75,30 @@ def train(
         _print(trained)
 
 
+def _say_where_it_goes_on(settings: Any) -> None:
+    from lengthwise.training.directory import Directory
+
+    directory = Directory(Path(settings.out))
+    if not (directory.path / "config.json").exists():
+        return
+    checkpoint = directory.last_checkpoint(learns="clex" in settings.adjustment)
+    if checkpoint is None:
+        say(f"no checkpoint is in {settings.out} yet; the same command begins again at step 1 of {settings.steps}")
+    else:
+        done = f"step {checkpoint.name.rpartition('-')[2]} of {settings.steps}"
+        say(f"what was finished is in {settings.out}; the same command goes on after {done}")
+
+
 def _print(trained: Any) -> None:
-    first, last = trained.losses[0], trained.losses[-1]
+    if trained.losses:
+        _print_losses(trained.losses[:1] + trained.losses[1:][-1:])
+    else:
+        say(f"{Path(trained.model).with_name('losses.jsonl')} holds no losses")
+    print(f"{trained.model}: use it with the method {trained.method}")
+
+
+def _print_losses(lines: list[dict[str, Any]]) -> None:
     print(f"{'step':>6}{'loss':>10}{'cross-entropy':>16}{'misalignment':>15}")
-    for line in [first, last] if last is not first else [last]:
+    for line in lines:
         apart = f"{line['misalignment']:>15.4f}" if "misalignment" in line else f"{'-':>15}"
         print(f"{line['step']:>6}{line['loss']:>10.4f}{line['cross_entropy']:>16.4f}{apart}")
-    print(f"{trained.model}: use it with the method {trained.method}")

@@ -19,16 +19,24 @@ from lengthwise.errors import BadInput, require
 
 MODEL = "lengthwise"
 COMMANDS = ("run", "ls", "validate")
+# With one of these a run has its task, has it from a file of settings, or is not to be made
+WITH_TASK = ("--ta", "-t", "--config", "-C", "--he", "-h")
+LISTED = "lengthwise harness ls tasks lists them"
+# How the harness begins when it refuses tasks
+OF_TASKS = ("Need to specify task", "No tasks specified", "Tasks not found")
 
 
 def harness(arguments: Sequence[str], data: Path | None = None) -> int:
     """Run lm_eval's command line; the exit status. `data` is a folder of LongBench-E's files, used instead of the hub's."""
     installed = importlib.util.find_spec("lm_eval") is not None
     require(installed, "the harness needs the package lm-eval; pip install 'lengthwise[lm-eval]'")
+    given = _with_model(arguments)
+    # The harness would say so itself, a minute later
+    named = given[0] != "run" or any(argument.startswith(WITH_TASK) for argument in given)
+    require(named, f"no task is named; give --tasks NAME ({LISTED})")
     importlib.import_module("lengthwise.harness.model")
     from lengthwise.harness.local_data import write_tasks
 
-    given = _with_model(arguments)
     if data is None:
         return _lm_eval(given)
     require("--include_path" not in given, "--data brings its own --include_path; give one of them, not both")
@@ -59,6 +67,10 @@ def _lm_eval(arguments: list[str]) -> int:
         raise BadInput(
             f"the data of a task is out of reach ({reason}); LongBench-E runs from local files with --data"
         ) from error
+    except ValueError as error:
+        if not str(error).startswith(OF_TASKS):
+            raise
+        raise BadInput(f"the harness has no such task: {' '.join(str(error).split())[:160]} ({LISTED})") from error
     finally:
         sys.argv = own
     return 0

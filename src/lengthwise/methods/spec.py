@@ -12,9 +12,12 @@ from collections.abc import Callable, Mapping
 from lengthwise.errors import BadInput
 from lengthwise.methods.catalogue import CATALOGUE
 
+# What of a prompt is read: no methods (sweep/contenders.py)
+READINGS = ("truncate", "hedge")
+
 
 def methods_of(spec: str, facts: Mapping[str, object]) -> list[object]:
-    """The methods a spec names; `facts` (train_length, key_size) fill in what a method needs of the model."""
+    """The methods a spec names; `facts` (train_length, key_size, ...) fill in what a method needs of the model."""
     parts = [part.strip() for part in spec.split("+")]
     return [_method(part, spec, facts) for part in parts if part != "none"]
 
@@ -23,6 +26,8 @@ def _method(part: str, spec: str, facts: Mapping[str, object]) -> object:
     name, _, rest = part.partition(":")
     if part.startswith("@"):
         name, rest = "aligned", f"path={part[1:]}"
+    if name in READINGS:
+        raise BadInput(f"{spec!r}: truncate and hedge are for evaluate and reach, without options; leave {name} out here")
     if name not in CATALOGUE:
         near = difflib.get_close_matches(name, ["none", *CATALOGUE], n=1)
         hint = f"did you mean {near[0]!r}?" if near and near[0] != name else "`lengthwise methods` lists them."

@@ -8,6 +8,7 @@ every task counts once. The same within each length.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,6 +89,7 @@ def check(case: Case) -> None:
 def _scored(task: str, case: Case) -> Scored:
     document = Case(case.place, case.get("doc", dict, "what was asked"))
     score = float(case.get("score", (int, float), "the score of the answer"))
+    require(math.isfinite(score), f"{case.place}: 'score' is {score}; it should be a finite number")
     return Scored(task, document.get("length", int, "the number of words"), score)
 
 

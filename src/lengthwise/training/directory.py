@@ -13,24 +13,21 @@ method.txt          the spec to use the model with; written last, so that where 
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lengthwise.errors import BadInput
-from lengthwise.files import PART, write_whole
+from lengthwise.files import PART, save_whole, write_whole
 from lengthwise.methods import weights
 from lengthwise.methods.positions.clex import Clex
+from lengthwise.records.config import ANOTHER, another_model
 
 FORMAT = "lengthwise.training/1"
 LEARNT = "clex.safetensors"
 CLAIM = ".claim-training"
-ANOTHER = "give another --out"
-# The name is for people: the same model may stand in another directory today
-COMPARED = ("family", "layers", "heads", "key_size", "weights")
+# What every line of losses.jsonl holds
+ALWAYS = ("step", "loss", "cross_entropy")
 # Settings that runs begun earlier do not name, and what they were
 SINCE = {"compare": "sce"}
 
@@ -86,9 +83,9 @@ class Directory:
         return next((path for path in reversed(found) if _complete(path, learns)), None)
 
     def read_losses(self) -> list[dict[str, Any]]:
-        if not self.losses.exists():
-            return []
-        return [json.loads(line) for line in self.losses.read_text().splitlines(True) if line.endswith("\n")]
+        """One entry a step; a last line without an end, which a kill left, is none."""
+        text = self.losses.read_bytes() if self.losses.exists() else b""
+        return [_loss(line, number, self.losses) for number, line in enumerate(text.split(b"\n")[:-1], 1)]
 
     def forget_losses_after(self, step: int) -> None:
         """Steps that a killed run took after its last checkpoint are taken again."""
@@ -96,7 +93,8 @@ class Directory:
         write_whole(self.losses, "".join(json.dumps(line) + "\n" for line in kept))
 
     def finish(self, model: Any, tokenizer: Any, spec: str, learnt: Clex | None) -> None:
-        save_whole(self.model, [model, tokenizer])
+        # What a run killed between this and its last word left there is written anew
+        save_whole(self.model, [model, tokenizer], over=True)
         if learnt is not None:
             weights.save(learnt, self.learnt)
         write_whole(self.method, spec + "\n")
@@ -110,19 +108,19 @@ class Directory:
             raise BadInput(f"{self.path} is not a training directory, but holds {foreign[0]}; give a new or empty one as --out")
 
 
-def save_whole(path: Path, parts: Iterable[Any]) -> None:
-    """`save_pretrained` of all parts into a directory beside it, moved into place when complete."""
-    beside = Path(tempfile.mkdtemp(prefix=PART, dir=path.parent))
+def _loss(line: bytes, number: int, path: Path) -> dict[str, Any]:
     try:
-        for part in parts:
-            part.save_pretrained(beside)
-        beside.chmod(0o755)
-        if path.exists():
-            # Of a run killed between this and its last word
-            shutil.rmtree(path)
-        beside.replace(path)
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        found = json.loads(line.decode())
+    except ValueError:
+        reason = "it is not JSON"
+    else:
+        if not isinstance(found, dict):
+            reason = "it is not a JSON object"
+        elif missing := [name for name in ALWAYS if not isinstance(found.get(name), int | float)]:
+            reason = f"it has no number as {missing[0]!r}"
+        else:
+            return found
+    raise BadInput(f"line {number} of {path} is damaged: {reason}; take the line out")
 
 
 def _complete(checkpoint: Path, learns: bool) -> bool:
@@ -146,10 +144,8 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _same(old: dict[str, Any], new: dict[str, Any], path: Path) -> None:
-    for key in COMPARED:
-        was, now = old["model"].get(key), new["model"][key]
-        if was != now:
-            raise BadInput(f"{path} trains another model: its {key} is {was}, this model's is {now}; {ANOTHER}")
+    if other := another_model(old["model"], new["model"]):
+        raise BadInput(f"{path} trains another model: {other}; {ANOTHER}")
     for key, now in new["settings"].items():
         was = old["settings"].get(key, SINCE.get(key))
         if was != now:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,18 @@ from lengthwise.training.settings import Settings
 # How `datasets` reads a file, by the end of its name
 BUILDERS = {".json": "json", ".jsonl": "json", ".csv": "csv", ".parquet": "parquet", ".txt": "text"}
 
+# Files that are named in one line
+NAMED = 4
+
+
+def check_files(paths: Sequence[str]) -> None:
+    """All of them, also those that no step will reach: a run names every file it was asked to learn from."""
+    for path in paths:
+        require(bool(read_texts([path]).strip()), f"{path} holds no text; leave it out")
+
 
 def rows_of(settings: Settings, tokenizer: Any, words: int, tokens: int, most: int) -> Tensor:  # [rows, tokens]
-    """As many as there are, and no more than `most`: nothing is read that no step will see. `words` the model knows."""
+    """As many as there are, and no more than `most`: nothing is taken that no step will see. `words` the model knows."""
     end = tokenizer.eos_token_id
     require(end is not None, "this tokenizer has no end-of-text token to put between documents; give it an eos_token")
     check_tokenizer(tokenizer, words)
@@ -34,6 +44,8 @@ def rows_of(settings: Settings, tokenizer: Any, words: int, tokens: int, most: i
         found += len(packed[-1])
         if found >= most * tokens:
             break
+    if unread := settings.data[len(packed) :]:
+        _say_unread(unread)
     count = min(most, found // tokens)
     if count == 0:
         raise BadInput(
@@ -60,6 +72,15 @@ class Rows(Dataset[dict[str, Tensor]]):
 
 def digest(rows: Tensor) -> str:
     return hashlib.sha256(rows.numpy().tobytes()).hexdigest()[:16]
+
+
+def _say_unread(paths: Sequence[str]) -> None:
+    more = [f"and {len(paths) - NAMED} more"] if len(paths) > NAMED else []
+    them = "it" if len(paths) == 1 else "them"
+    warnings.warn(
+        f"the steps end before they reach {', '.join([*paths[:NAMED], *more])}: the model will learn nothing of {them}",
+        stacklevel=3,
+    )
 
 
 def documents(settings: Settings) -> Iterable[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from lengthwise.methods.temperature.aligned import Alignment, Calibrated, Table
 
 def make(*temperatures: tuple[int, Table], scope: str = "model", train_length: int = 64) -> Alignment:
     entries = tuple(Calibrated(length, tau, statistic=0.1, forwards=3) for length, tau in temperatures)
-    return Alignment("pmax", scope, train_length, target=0.1, temperatures=entries)
+    return Alignment("pmax", scope, train_length, target=0.1, temperatures=entries, model={"family": "t5"})
 
 
 def document(**changes: Any) -> dict[str, Any]:
@@ -132,14 +133,14 @@ def test_a_save_that_breaks_off_keeps_the_old_file(tmp_path: Path, monkeypatch: 
     path = tmp_path / "tau.json"
     make((128, 0.8)).save(path)
     break_off_writes(monkeypatch)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(BadInput, match="No space left"):
         make((128, 0.6)).save(path)
     assert Alignment.load(path) == make((128, 0.8))
 
 
 def test_a_save_that_breaks_off_leaves_no_partial_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     break_off_writes(monkeypatch)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(BadInput, match="No space left"):
         make((128, 0.6)).save(tmp_path / "tau.json")
     assert [*tmp_path.iterdir()] == []
 
@@ -185,7 +186,11 @@ ENTRY = {"length": 128, "tau": 0.8, "statistic": 0.1, "forwards": 3}
         {"temperatures": [{**ENTRY, "tau": None}]},
         {"temperatures": [{**ENTRY, "tau": "0.8"}]},
         {"temperatures": [{**ENTRY, "length": "128"}]},
+        {"temperatures": [{**ENTRY, "length": 128.5}]},
         {"train_length": None},
+        {"train_length": 64.5},
+        {"model": {}},
+        {"model": "t5"},
         {"statistic": "mean"},
         {"scope": "planet"},
     ],
@@ -243,6 +248,17 @@ def test_a_tau_of_the_wrong_depth_is_refused(scope: str, tau: Table) -> None:
 def test_another_number_of_layers_at_another_length_is_refused(tau: Table) -> None:
     with pytest.raises(BadInput, match="256"):
         make((128, [0.5, 0.5]), (256, tau), scope="layer")
+
+
+def test_an_alignment_of_no_model_is_not_written(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"the model of an alignment must be its fingerprint, not \{\}"):
+        replace(make((128, 0.5)), model={}).save(tmp_path / "tau.json")
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_tau_whose_inverse_float32_cannot_hold_is_refused() -> None:
+    with pytest.raises(BadInput, match="a tau at length 128 is not a positive number whose inverse float32 can hold"):
+        make((128, 1e-40))
 
 
 def test_a_table_of_no_layers_is_refused() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 
@@ -19,4 +21,10 @@ def test_constant_is_one_over_tau_at_every_length_and_layer() -> None:
 @pytest.mark.parametrize("tau", [0.0, -0.5, float("nan")])
 def test_a_tau_that_is_not_positive_is_refused(tau: float) -> None:
     with pytest.raises(BadInput, match=f"tau > 0, not {tau}"):
+        Constant(tau=tau)
+
+
+@pytest.mark.parametrize("tau", [1e-40, 5e-324, 1e40])
+def test_a_tau_whose_inverse_float32_cannot_hold_is_refused(tau: float) -> None:
+    with pytest.raises(BadInput, match=re.escape(f"constant needs a tau whose inverse float32 can hold, not {tau}")):
         Constant(tau=tau)

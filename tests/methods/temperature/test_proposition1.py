@@ -66,6 +66,21 @@ def test_no_real_root_is_said_by_the_method_too() -> None:
         method.inverse_temperature(torch.tensor([[[512, 15000]]]))
 
 
+@pytest.mark.parametrize(
+    ("method", "first"),
+    [
+        (Proposition1(512, 0.28, 2.0), 1537),  # B^2 = 4 A C at ln n = 6.9654^2 / 8 - ln 0.28 = 7.3375
+        (Proposition1(16, 0.01, 3.5), 17),  # A <= 0 up to 100 keys
+        (Proposition1(1, 1.0, 0.0), 2),  # B = 0 at every length
+    ],
+)
+def test_the_shortest_row_without_a_root_is_named_whatever_their_order(method: Proposition1, first: int) -> None:
+    with pytest.raises(BadInput, match=f"no real root at length {first} "):
+        method.inverse_temperature(torch.arange(4096, 0, -1))
+    # Rows up to the training length are not asked
+    assert method.inverse_temperature(torch.arange(method.train_length + 1)).eq(1).all()
+
+
 def test_the_method_gives_the_inverse_of_the_root_at_every_row() -> None:
     # C = 0, so g = A / B, with B = ln 32 - ln 2 = 4 ln 2 and A = 6 ln 2 at 128 keys
     method = Proposition1(train_length=32, p_max=0.5, sigma_train=0.0)
@@ -80,6 +95,18 @@ def test_the_method_takes_another_sigma_at_length() -> None:
     u = math.log(2)
     method = Proposition1(train_length=16, p_max=0.5, sigma_train=math.sqrt(6 * u), sigma=math.sqrt(2 * u))
     assert method.inverse_temperature(torch.tensor([512])).tolist() == pytest.approx([2.0])
+
+
+@pytest.mark.parametrize("arguments", [(512, 0.28, 2.0, 1.5), (64, 0.5, 0.0), (512, 0.05, 1.0, 0.7), (100, 0.03, 2.0, 0.2)])
+def test_every_row_has_the_root_of_its_own_length(arguments: tuple[float, ...]) -> None:
+    method = Proposition1(*arguments)
+    n = torch.arange(1, 5001)[torch.randperm(5000, generator=torch.Generator().manual_seed(0))]
+    sigma = method.sigma_train if method.sigma is None else method.sigma
+    beyond = n > method.train_length
+    roots = [proposition1(method.train_length, k, method.p_max, method.sigma_train, sigma) for k in n[beyond].tolist()]
+    g = method.inverse_temperature(n)
+    torch.testing.assert_close(g[beyond], 1 / torch.tensor(roots), rtol=2e-7, atol=0)
+    assert g[~beyond].eq(1).all()
 
 
 @pytest.mark.parametrize("arguments", [(0.0, 1.0), (1.1, 1.0), (0.5, -1.0), (0.5, 1.0, -1.0)])

@@ -13,21 +13,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from lengthwise.laws import alibi_slopes
+
 
 @dataclass(frozen=True)
 class Alibi:
     def distance_bias(self, heads: int, radius: int) -> Tensor:  # [heads, 2 * radius + 1]
         distance = torch.arange(-radius, radius + 1, dtype=torch.float64).abs()
-        return (-_slopes(heads)[:, None] * distance).float()
+        slopes = torch.tensor(alibi_slopes(heads), dtype=torch.float64)
+        return (-slopes[:, None] * distance).float()
 
     def leaves_alone(self, length: int) -> bool:
         return False
-
-
-def _slopes(heads: int) -> Tensor:
-    below = 2 ** (heads.bit_length() - 1)
-    return torch.cat([_power_of_two(below), _power_of_two(2 * below)[::2][: heads - below]])
-
-
-def _power_of_two(heads: int) -> Tensor:
-    return 2.0 ** (-8 * torch.arange(1, heads + 1, dtype=torch.float64) / heads)

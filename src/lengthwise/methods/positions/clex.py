@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from lengthwise.errors import require
 from lengthwise.methods import weights as weights_file
+from lengthwise.methods.log_growth import log_growth
 
 
 class Clex(nn.Module):
@@ -98,7 +99,7 @@ class Clex(nn.Module):
         widest = visible.amax(-1, keepdim=True).clamp_min(1)
         if not self.log_scale:
             return torch.ones_like(widest, dtype=torch.float32)
-        return widest.double().log().div(math.log(self.train_length)).float()
+        return log_growth(widest, self.train_length)
 
     def leaves_alone(self, length: int) -> bool:
         return length <= self.train_length

@@ -18,6 +18,7 @@ from torch import Tensor
 from lengthwise.attention.parts import Part, as_they_stand
 from lengthwise.attention.visible import Visible
 from lengthwise.errors import require
+from lengthwise.methods.log_growth import log_growth
 from lengthwise.methods.runs import within
 
 
@@ -52,7 +53,7 @@ class ReRoPE:
     def inverse_temperature(self, visible: Tensor, layer: int = 0) -> Tensor:
         if not self.log_scale:
             return torch.ones_like(visible, dtype=torch.float32)
-        return visible.clamp_min(self.train_length).double().log().div(math.log(self.train_length)).float()
+        return log_growth(visible.clamp_min(self.train_length), self.train_length)
 
     def leaves_alone(self, length: int) -> bool:
         return length <= self.window

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import warnings
 from dataclasses import dataclass, field
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,11 @@ import torch
 from torch import Tensor
 
 from lengthwise.errors import BadInput, require
-from lengthwise.files import write_whole
+from lengthwise.files import cannot_write, write_whole
 
 FORMAT = "lengthwise.alignment/1"
 STATISTICS = ("pmax", "entropy")
+FINGERPRINT = "the model of an alignment must be its fingerprint"
 SCOPES = ("model", "layer", "head")
 # A number for the model, one a layer, or one a layer and head
 Table = float | list[float] | list[list[float]]
@@ -56,10 +58,12 @@ class Alignment:
     def __post_init__(self) -> None:
         require(self.statistic in STATISTICS, f"statistic must be one of {', '.join(STATISTICS)}, not {self.statistic!r}")
         require(self.scope in SCOPES, f"scope must be one of {', '.join(SCOPES)}, not {self.scope!r}")
-        require(isinstance(self.model, dict), f"the model of an alignment must be its fingerprint, not {self.model!r}")
+        require(isinstance(self.model, dict), f"{FINGERPRINT}, not {self.model!r}")
+        lengths = [entry.length for entry in self.temperatures]
+        whole = all(isinstance(length, Integral) for length in (self.train_length, *lengths))
+        require(whole, f"the lengths of an alignment must be whole numbers, not {self.train_length!r} and {lengths}")
         require(self.train_length > 1, f"train_length must be above 1, not {self.train_length}")
         require(len(self.temperatures) > 0, "an alignment needs at least one length")
-        lengths = [entry.length for entry in self.temperatures]
         require(lengths == sorted(set(lengths)), f"the lengths of an alignment must increase, not {lengths}")
         require(lengths[0] > self.train_length, f"length {lengths[0]} is not above the training length {self.train_length}")
         depth = SCOPES.index(self.scope)
@@ -67,7 +71,19 @@ class Alignment:
         for length, tau in zip(lengths, taus, strict=True):
             fits = tau.dim() == depth and tau.shape == taus[0].shape and tau.numel() > 0
             require(fits, f"scope {self.scope} needs {depth} levels of lists in tau, alike at all lengths; see length {length}")
-            require(bool(((tau > 0) & tau.isfinite()).all()), f"a tau at length {length} is not a positive number")
+            holds = (tau > 0) & tau.isfinite() & (1 / tau).float().isfinite()
+            what = "a positive number whose inverse float32 can hold"
+            require(bool(holds.all()), f"a tau at length {length} is not {what}")
+
+    def check_fits(self, layers: int, heads: int) -> None:
+        """Refuse a model of other layers or heads than the table's."""
+        shape = torch.tensor(self.temperatures[0].tau).shape
+        parts = [f"{size} {what}" for size, what in zip(shape, ("layers", "heads"), strict=False)]
+        require(
+            shape == (layers, heads)[: len(shape)],
+            f"this alignment has temperatures for {' of '.join(parts)}, and this model has {layers} layers of {heads} heads; "
+            "calibrate this model",
+        )
 
     def tau(self, length: int) -> Tensor:
         """The temperature at one length, [] or [layers] or [layers, heads]."""
@@ -112,7 +128,11 @@ class Alignment:
         }
 
     def save(self, path: str | Path) -> None:
-        write_whole(Path(path), json.dumps(self.to_json(), indent=2) + "\n")
+        require(bool(self.model), f"{FINGERPRINT}, not {self.model!r}")
+        try:
+            write_whole(Path(path), json.dumps(self.to_json(), indent=2) + "\n")
+        except OSError as error:
+            raise cannot_write(Path(path), error) from error
 
     @classmethod
     def load(cls, path: str | Path) -> Alignment:
@@ -127,6 +147,7 @@ class Alignment:
             raise BadInput(f"{path} is not an alignment file: its format is {found!r}, not {FORMAT!r}")
         try:
             entries = tuple(Calibrated(**entry) for entry in document["temperatures"])
+            require(bool(document["model"]), f"{FINGERPRINT}, not {document['model']!r}")
             names = ("statistic", "scope", "train_length", "target", "model", "provenance")
             return cls(temperatures=entries, **{name: document[name] for name in names})
         except (KeyError, TypeError, ValueError) as error:

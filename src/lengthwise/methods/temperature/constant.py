@@ -22,6 +22,9 @@ class Constant:
 
     def __post_init__(self) -> None:
         require(0 < self.tau < math.inf, f"constant needs tau > 0, not {self.tau}")
+        limits = torch.finfo(torch.float32)
+        held = limits.tiny <= 1 / self.tau <= limits.max
+        require(held, f"constant needs a tau whose inverse float32 can hold, not {self.tau}")
 
     def inverse_temperature(self, visible: Tensor, layer: int = 0) -> Tensor:
         return torch.full_like(visible, 1 / self.tau, dtype=torch.float32)

@@ -8,12 +8,12 @@ The temperature log_n(n_train) of Chi et al.'s tables. Rows that see fewer keys 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from torch import Tensor
 
 from lengthwise.errors import require
+from lengthwise.methods.log_growth import log_growth
 
 
 @dataclass(frozen=True)
@@ -26,4 +26,4 @@ class Log:
 
     def inverse_temperature(self, visible: Tensor, layer: int = 0) -> Tensor:
         n = visible.clamp_min(self.train_length if self.clamp else 1)
-        return n.double().log().div(math.log(self.train_length)).float()
+        return log_growth(n, self.train_length)

@@ -21,16 +21,24 @@ from lengthwise.errors import BadInput, require
 
 def proposition1(train_length: float, length: float, p_max: float, sigma_train: float, sigma: float) -> float:
     """The temperature at `length`, or BadInput when the quadratic has no positive real root."""
-    a = math.log(length) + math.log(p_max)
-    b = math.log(train_length) + math.log(p_max) + sigma_train**2 / 2
-    c = sigma**2 / 2
-    discriminant = b * b - 4 * a * c
-    if discriminant < 0 or a <= 0 or b <= 0:
+    a, b, c = _coefficients(train_length, length, p_max, sigma_train, sigma)
+    if not _has_root(a, b, c):
         raise BadInput(
             f"Proposition 1 has no real root at length {length:g} (A = {a:.3f}, B = {b:.3f}, C = {c:.3f}): no temperature "
             "restores P_max for such Gaussian logits; calibrate with `lengthwise calibrate` instead"
         )
-    return (b + math.sqrt(discriminant)) / (2 * a)
+    return (b + math.sqrt(b * b - 4 * a * c)) / (2 * a)
+
+
+def _coefficients(
+    train_length: float, length: float, p_max: float, sigma_train: float, sigma: float
+) -> tuple[float, float, float]:
+    log_p = math.log(p_max)
+    return math.log(length) + log_p, math.log(train_length) + log_p + sigma_train**2 / 2, sigma**2 / 2
+
+
+def _has_root(a: float, b: float, c: float) -> bool:
+    return b * b - 4 * a * c >= 0 and a > 0 and b > 0
 
 
 @dataclass(frozen=True)
@@ -50,10 +58,23 @@ class Proposition1:
         require(self.train_length > 0, f"proposition1 needs train_length > 0, not {self.train_length}")
 
     def inverse_temperature(self, visible: Tensor, layer: int = 0) -> Tensor:
+        beyond = visible > self.train_length
+        self._refuse(visible[beyond])
+        _, b, c = _coefficients(*self._at(self.train_length))
+        a = visible.double().log() + math.log(self.p_max)
+        # Rounding may take the discriminant of a double root below zero
+        g = 2 * a / (b + (b * b - 4 * a * c).clamp_min(0).sqrt())
+        return torch.where(beyond, g, 1.0).float()
+
+    def _refuse(self, lengths: Tensor) -> None:
+        """A grows with n: where the shortest and the longest have a root, all have. The shortest without one is named."""
+        if not len(lengths):
+            return
+        ends = lengths.min().item(), lengths.max().item()
+        if not all(_has_root(*_coefficients(*self._at(n))) for n in ends):
+            for n in torch.unique(lengths).tolist():
+                proposition1(*self._at(n))
+
+    def _at(self, n: float) -> tuple[float, float, float, float, float]:
         sigma = self.sigma_train if self.sigma is None else self.sigma
-        lengths, where = torch.unique(visible.clamp_min(self.train_length), return_inverse=True)
-        g = [
-            1.0 if n <= self.train_length else 1 / proposition1(self.train_length, n, self.p_max, self.sigma_train, sigma)
-            for n in lengths.tolist()
-        ]
-        return torch.tensor(g, device=visible.device)[where]
+        return self.train_length, n, self.p_max, self.sigma_train, sigma
