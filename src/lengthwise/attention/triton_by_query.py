@@ -98,6 +98,14 @@ def _end(at, BM: tl.constexpr, BIAS: tl.constexpr):
     return bias
 
 
+@triton.jit
+def _store(DQ, dq, b, h, rows, real, heads, queries, D: tl.constexpr, DP: tl.constexpr):
+    """Into [batch, queries, heads, D]."""
+    column = tl.arange(0, DP)
+    to = DQ + ((b * queries + rows.to(tl.int64)) * heads + h)[:, None] * D + column[None, :]
+    tl.store(to, dq.to(DQ.dtype.element_ty), mask=real[:, None] & (column < D)[None, :])
+
+
 @one_variant
 def by_query(
     Q, K, V, GRAD, LSE2, DELTA, DQ, DG, BANDS, TABLE, G, RUNS, HIDDEN,
@@ -106,7 +114,7 @@ def by_query(
     D: tl.constexpr, DP: tl.constexpr, FULL: tl.constexpr, BIAS: tl.constexpr, TEMPERED: tl.constexpr, HIDES: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, TABLE_GRAD: tl.constexpr, G_GRAD: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """dq, dg and the band of one block of queries; DQ is [batch, queries, heads, D]."""
+    """dq, dg and the band of one block of queries."""
     blocks = tl.cdiv(queries, BM)
     block = tl.program_id(0) % blocks
     among = tl.program_id(0) // blocks
@@ -115,9 +123,6 @@ def by_query(
     h = (bh % heads).to(tl.int64)
     rows = block * BM + tl.arange(0, BM)
     real = rows < queries
-    wide = rows.to(tl.int64)
-    column = tl.arange(0, DP)
-    inside = real[:, None] & (column < D)[None, :]
     q = block_of(Q + b * q_b + h * q_h, rows, q_m, queries, D, DP)
     do = block_of(GRAD + b * do_b + h * do_h, rows, do_m, queries, D, DP)
     at = bh.to(tl.int64) * stored_rows(queries) + rows
@@ -157,8 +162,7 @@ def by_query(
         real, HIDDEN + b * h_b, lo, inner_lo, left_end, near_end, inner_hi, hi, keys,
         D, DP, BN, BIAS, HIDES, TABLE_GRAD, G_GRAD, PRECISION,
     )  # fmt: skip
-    to = DQ + ((b * queries + wide) * heads + h)[:, None] * D + column[None, :]
-    tl.store(to, (dq * scale).to(DQ.dtype.element_ty), mask=inside)
+    _store(DQ, dq * scale, b, h, rows, real, heads, queries, D, DP)
     if G_GRAD:
         tl.store(DG + bh.to(tl.int64) * queries + rows, dg, mask=real)
     if TABLE_GRAD:
