@@ -100,6 +100,37 @@ def test_without_statistics_the_output_is_the_laws_too(mask: str) -> None:
     )
 
 
+BARE = replace(BASE, radius=None, size=128)
+FUSED = {
+    "a whole sequence": BARE,
+    "causal, grouped heads": replace(BARE, mask="causal", kv_heads=2),
+    "padding": replace(BARE, queries=640, batch=2, mask="padding"),
+    "one query and a filled cache": replace(BARE, queries=1, keys=1000, mask="causal"),
+    "one query and a padded cache": replace(BARE, queries=1, keys=1000, batch=2, mask="padding causal", kv_heads=2),
+}
+
+
+@pytest.mark.usefixtures("_no_gradients")
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("temperature", ["none", "one", "head", "row"])
+@pytest.mark.parametrize("name", FUSED)
+def test_torchs_own_kernels_take_a_temperature(name: str, temperature: str, dtype: torch.dtype) -> None:
+    """The way that `auto` takes where there is no bias and few rows, in cached decoding above all."""
+    equation = replace(FUSED[name], temperature=temperature, dtype=dtype).equation("cuda")
+    assert _chosen(equation, statistics=False) == "fused"
+    assert_right(lambda e: attention(e, implementation="fused"), equation)
+
+
+@pytest.mark.usefixtures("_no_gradients")
+def test_a_temperature_at_hand_keeps_its_bits_in_torchs_own_kernels() -> None:
+    """One thousandth is less than a bf16 query can tell."""
+    equation = replace(BARE, queries=1, keys=1000, loud=8.0, dtype=BF16).equation("cuda")
+    outputs = [
+        attention(replace(equation, inverse_temperature=torch.tensor([[[g]]])), implementation="fused")[0] for g in (1.0, 1.001)
+    ]
+    assert not torch.equal(*outputs)
+
+
 @pytest.mark.usefixtures("_no_gradients")
 @pytest.mark.parametrize("mask", ["full", "causal"])
 def test_logits_that_overflow_the_frozen_maximum_are_computed_again(mask: str) -> None:
