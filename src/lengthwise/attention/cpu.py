@@ -54,8 +54,12 @@ def fused(equation: Equation) -> Tensor:  # [batch, heads, queries, value_size]
     key = equation.key.repeat_interleave(equation.group, 1)
     value = equation.value.repeat_interleave(equation.group, 1)
     if equation.visible.queries == 1 and equation.bias is None:
-        seen = None if equation.visible.is_full else equation.visible.mask()[:, None]
-        return scaled_dot_product_attention(query, key, value, attn_mask=seen, scale=scale)
+        if equation.visible.is_full:
+            return scaled_dot_product_attention(query, key, value, scale=scale)
+        seen = equation.visible.mask()[:, None]
+        output = scaled_dot_product_attention(query, key, value, attn_mask=seen, scale=scale)
+        # cuDNN gives a row that sees nothing a mean of values
+        return output.masked_fill(~seen.any(-1, keepdim=True), 0.0)
     spans = equation.visible.spans
     causal = spans is None
     spans = (equation.visible.causal_spans if causal else spans) or []
