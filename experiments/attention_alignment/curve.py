@@ -16,6 +16,7 @@ LOOKS = {
     "truncate": ("#7d848c", ":"),
     "log": ("#e69f00", "-"),
     "pmax-model": ("#0072b2", "-"),
+    "entropy-model": ("#56b4e9", "-"),
     "pmax-layer": ("#009e73", "-"),
     "hedge-pmax-model": ("#d55e00", "-"),
     "hedge-pmax-layer": ("#cc79a7", "-"),

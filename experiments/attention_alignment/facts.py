@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from experiments.attention_alignment.arguments import Call
@@ -35,6 +36,12 @@ def facts_of(script: str, call: Call, model: Any, methods: Sequence[str], materi
         "materials": dict(materials),
         "left_out": left_out(methods, call.out),
     }
+
+
+def short_name(model: str) -> str:
+    """The last part that tells models apart: every training run here exports to a folder of that name."""
+    *before, last = Path(model).parts or (model,)
+    return before[-1] if last == "export" and before else last
 
 
 def told(facts: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from experiments.attention_alignment.by_place import gain, numbers, tokens
 from experiments.attention_alignment.contenders import temperatures
 from experiments.attention_alignment.curve import curve
+from experiments.attention_alignment.facts import short_name
 from experiments.attention_alignment.paper_questions import POSITIONS
 from experiments.attention_alignment.questions_page import PLAIN, page
 from experiments.attention_alignment.results import Results
@@ -39,7 +40,7 @@ def write_outcome(folder: Path, name: str, results: Results, facts: Mapping[str,
 
 
 def _title(facts: Mapping[str, Any]) -> str:
-    return f"Lost in the middle: {Path(facts['model']['name']).name}, {next(iter(facts['materials'].values()))}"
+    return f"Lost in the middle: {short_name(facts['model']['name'])}, {next(iter(facts['materials'].values()))}"
 
 
 def _gains(results: Results) -> list[dict[str, Any]]:

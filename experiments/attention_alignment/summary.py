@@ -28,13 +28,13 @@ from experiments.attention_alignment.by_place import NAME as QUESTIONS
 from experiments.attention_alignment.by_place import numbers, read_answers, runs_of, tokens
 from experiments.attention_alignment.contenders import DEFAULT, NAMES, temperatures
 from experiments.attention_alignment.curve import curve
-from experiments.attention_alignment.facts import about, told
+from experiments.attention_alignment.facts import about, short_name, told
 from experiments.attention_alignment.likelihoods import FOLDER, Likelihoods
 from experiments.attention_alignment.material import RUNS
 from experiments.attention_alignment.must_show import Shown
 from experiments.attention_alignment.results import Results, Runs, read_results, trained_on
 from experiments.attention_alignment.tables import must_show_told
-from experiments.attention_alignment.verdicts import Verdict, by_likelihood, by_scores, must_show, summed_up
+from experiments.attention_alignment.verdicts import Verdict, by_documents, by_likelihood, by_scores, must_show, summed_up
 from experiments.common.markdown import table
 from experiments.common.status import exit_status
 from experiments.entropy_invariance.canvas import save
@@ -89,7 +89,7 @@ class Found:
         for results in (self.retrieval, self.code):
             found += [] if results is None else by_scores(results, self.default)
         for name, results in self.answers.items():
-            found += by_scores(results, self.default, f"{name} ")
+            found += [*by_scores(results, self.default, f"{name} "), *by_documents(results, self.default, f"{name} ")]
         return found
 
     @cached_property
@@ -125,7 +125,7 @@ def summary(out: Path, file: Path, default: str = DEFAULT) -> str:
 
 
 def _verdicts(found: Found) -> list[str]:
-    rows = [[one.task, f"{one.length:,}", one.difference, one.said, f"{one.p:.2g}", one.n] for one in found.verdicts]
+    rows = [[one.task, one.at, one.difference, one.said, f"{one.p:.2g}", one.n] for one in found.verdicts]
     head = ["task", "tokens", f"{found.default} - truncate", "it is", "p", "samples"]
     return [summed_up(found.verdicts, found.default), must_show_told(found.must_show), COMPARED, table(head, rows)]
 
@@ -189,7 +189,7 @@ def _lacking(title: str, script: str, lacking: str = "Not measured") -> list[str
 
 
 def _model(found: Found) -> str:
-    return Path(str(next(iter(found.documents.values()))["model"]["name"])).name
+    return short_name(str(next(iter(found.documents.values()))["model"]["name"]))
 
 
 def _made(found: Found) -> str:

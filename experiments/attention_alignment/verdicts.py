@@ -1,25 +1,28 @@
 """Does the default ever fall below truncation, and what else the issue must show: computed from what was measured.
 
-A place is one task at one length (or one position of the gold document). There the default is *above* or *below* truncation
-where the 95 % interval of their difference on the same samples leaves out 0, and *level* with it where it does not. Of many
-places some would be below by chance alone: those *remain* below whose one-sided p-value after Holm's correction over all places
-is at most 2.5 %, an interval's share on that side. Places may share samples, as exact match and edit similarity do.
+A place is one task at one length (or one position of the gold document), or a task at all of them together, which sees what is
+a little below everywhere. There the default is *above* or *below* truncation where the 95 % interval of their difference on the
+same samples leaves out 0, and *level* with it where it does not. Of many places some would be below by chance alone: those
+*remain* below whose one-sided p-value after Holm's correction over all places is at most 2.5 %, an interval's share on that
+side. Places may share samples, as exact match and edit similarity do.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
+import torch
 from torch import Tensor
 
 from experiments.attention_alignment.by_place import NAME as QUESTIONS
-from experiments.attention_alignment.by_place import gain, middle_gain
+from experiments.attention_alignment.by_place import gain, middle_gain, numbers, task_of, tokens
 from experiments.attention_alignment.language_modelling_page import ratio_told
 from experiments.attention_alignment.likelihoods import Likelihoods
 from experiments.attention_alignment.must_show import Shown
-from experiments.attention_alignment.paired import compared, holm, paired_means
+from experiments.attention_alignment.paired import Paired, compared, holm, paired_means
 from experiments.attention_alignment.paper_questions import POSITIONS
 from experiments.attention_alignment.results import Results
 from experiments.attention_alignment.tables import points_told
@@ -39,24 +42,47 @@ class Verdict:
     """The default against truncation at one place."""
 
     task: str
-    length: int
+    length: int | None  # None: all of them together
     difference: str  # in points, or as a ratio of perplexities, with its interval
     said: str  # above, level or below, by itself
     n: int  # samples
     p: float  # one-sided: of a difference so far below, if the default were no worse
 
+    @property
+    def at(self) -> str:
+        return "all" if self.length is None else f"{self.length:,}"
+
 
 def by_scores(results: Results, method: str, prefix: str = "") -> list[Verdict]:
-    """Every task and length with inputs beyond the training length."""
+    """Every task and length with inputs beyond the training length, and all these lengths together."""
     found = []
     for task in results.tasks:
-        for length in results.lengths:
-            ours, theirs = (results.scores(one, [task], [length]) for one in (method, TRUNCATE))
-            pair = compared(ours, theirs)
-            if pair is not None and _beyond(results, task, length):
-                said = _said(pair.low, pair.high)
-                found.append(Verdict(f"{prefix}{task}", length, f"{points_told(pair)} points", said, pair.n, pair.p_below))
+        name, lengths = f"{prefix}{task}", [length for length in results.lengths if _beyond(results, task, length)]
+        pairs = [(n, compared(*(results.scores(one, [task], [n]) for one in (method, TRUNCATE)))) for n in lengths]
+        found += [_verdict(name, length, pair) for length, pair in pairs if pair is not None]
+        everywhere = compared(*(_means(results, one, task, lengths) for one in (method, TRUNCATE)))
+        if len(lengths) > 1 and everywhere is not None:
+            found.append(_verdict(name, None, everywhere))
     return found
+
+
+def by_documents(results: Results, method: str, prefix: str) -> list[Verdict]:
+    """Questions over so many documents, at all places of the gold one together."""
+    beyond = [n for n in numbers(results) if any(_beyond(results, task_of(n, at), tokens(results, n)) for at in POSITIONS[n])]
+    pairs = [(n, gain(results, method, TRUNCATE, n)) for n in beyond]
+    return [_verdict(f"{prefix}{n} documents", None, pair) for n, pair in pairs if pair is not None]
+
+
+def _verdict(task: str, length: int | None, pair: Paired) -> Verdict:
+    return Verdict(task, length, f"{points_told(pair)} points", _said(pair.low, pair.high), pair.n, pair.p_below)
+
+
+def _means(results: Results, method: str, task: str, lengths: Sequence[int]) -> dict[int, float]:
+    """By sample, of those that have been answered at all lengths."""
+    found: dict[int, list[float]] = defaultdict(list)
+    for (_, _, index), score in results.scores(method, [task], lengths).items():
+        found[index].append(score)
+    return {index: fmean(some) for index, some in found.items() if len(some) == len(lengths)}
 
 
 def _beyond(results: Results, task: str, length: int) -> bool:
@@ -65,14 +91,22 @@ def _beyond(results: Results, task: str, length: int) -> bool:
 
 def by_likelihood(likelihoods: Likelihoods, method: str) -> list[Verdict]:
     """A lower perplexity is above."""
-    found = []
+    known: dict[int, tuple[Tensor, Tensor]] = {}
     for length in (n for n in likelihoods.lengths if n > likelihoods.train_length):
         ours, theirs = likelihoods.nll(method, length), likelihoods.nll(TRUNCATE, length)
         if ours is not None and theirs is not None:
-            ratio = compared_nll(ours, theirs)
-            said, told = _said(1 - ratio.high, 1 - ratio.low), f"{ratio_told(ratio)} times its perplexity"
-            found.append(Verdict("language modelling", length, told, said, len(ours), _p_above(ours, theirs)))
+            known[length] = ours, theirs
+    found = [_of_likelihood(length, *pair) for length, pair in known.items()]
+    if len(known) > 1:
+        # The same cases at every length: a longer continuation of each
+        found.append(_of_likelihood(None, *(torch.cat(some, 1) for some in zip(*known.values(), strict=True))))
     return found
+
+
+def _of_likelihood(length: int | None, ours: Tensor, theirs: Tensor) -> Verdict:  # [cases, tokens]
+    ratio = compared_nll(ours, theirs)
+    said, told = _said(1 - ratio.high, 1 - ratio.low), f"{ratio_told(ratio)} times its perplexity"
+    return Verdict("language modelling", length, told, said, len(ours), _p_above(ours, theirs))
 
 
 def _p_above(nll: Tensor, other: Tensor) -> float:  # [cases, continuation]
@@ -97,7 +131,7 @@ def summed_up(verdicts: Sequence[Verdict], method: str) -> str:
         ("After the correction", remaining(verdicts)),
     ):
         if some:
-            parts.append(f"{name}: {'; '.join(f'{one.task} at {one.length:,} ({one.difference})' for one in some)}.")
+            parts.append(f"{name}: {'; '.join(f'{one.task} at {one.at} ({one.difference})' for one in some)}.")
     return " ".join(parts)
 
 
@@ -112,7 +146,7 @@ def must_show(
     answers: Mapping[str, Results], likelihoods: Likelihoods | None, verdicts: Sequence[Verdict], method: str
 ) -> list[Shown]:
     """`answers` are those of question answering, by the name of the set of questions."""
-    claim = f"{method}: below truncation at no length of any task, after Holm's correction"
+    claim = f"{method}: below truncation at no length of any task nor at all together, after Holm's correction"
     measured = f"at {len(verdicts)} places {_counted(verdicts)}" if verdicts else UNKNOWN
     shown = [Shown(claim, measured, not remaining(verdicts) if verdicts else None)]
     shown += [one for n in FAR for one in _ratios(likelihoods, method, n)]

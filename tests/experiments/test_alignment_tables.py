@@ -32,6 +32,7 @@ from experiments.attention_alignment import (
     summary,
     verdicts,
 )
+from experiments.attention_alignment.facts import short_name
 from experiments.attention_alignment.likelihoods import FOLDER, Likelihoods, begun, measured_as
 from experiments.attention_alignment.paired import holm, paired_means
 from experiments.attention_alignment.results import Results
@@ -329,6 +330,42 @@ def test_a_verdict_is_certain_or_level() -> None:
     assert (nothing.measured, nothing.holds) == ("not measured", None)
 
 
+def test_a_little_below_everywhere_is_seen_in_all_lengths_together() -> None:
+    """One point at each of sixteen lengths, the same noise in another order: nowhere certain, together beyond doubt."""
+    noise, lengths, records = np.random.default_rng(0), range(1000, 17000, 1000), []
+    for length in lengths:
+        records += answered("truncate", "code_completion_es", [0.5] * 100, length)
+        records += answered(
+            "hedge-pmax-model", "code_completion_es", noise.permutation(np.linspace(0.3, 0.68, 100)).tolist(), length
+        )
+    *alone, together = verdicts.by_scores(Results(records, TRAIN), "hedge-pmax-model")
+    assert [one.at for one in (*alone, together)] == [*(f"{length:,}" for length in lengths), "all"]
+    assert {one.said for one in alone} == {"level"}
+    assert verdicts.remaining([*alone, together]) == [together]
+    by_case = np.mean([[r.score for r in records if r.method == "hedge-pmax-model" and r.length == n] for n in lengths], 0)
+    assert together.n == 100
+    assert together.p == pytest.approx(float(ttest_rel(by_case, [0.5] * 100, alternative="less").pvalue), rel=1e-6)
+    assert "code_completion_es at all (-" in verdicts.summed_up([*alone, together], "hedge-pmax-model")
+
+
+def test_a_sample_that_is_missing_at_one_length_counts_at_none_together() -> None:
+    records = [*answered("truncate", "line", [1.0] * 8, 4096), *answered("truncate", "line", [1.0] * 8, 8192)]
+    records += [*answered("log", "line", [1.0] * 8, 4096), *answered("log", "line", [0.0] * 5, 8192)]
+    assert [(one.at, one.n) for one in verdicts.by_scores(Results(records, TRAIN), "log")] == [
+        ("4,096", 8),
+        ("8,192", 5),
+        ("all", 5),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [("embedded", "embedded"), ("runs/larger/export", "larger"), ("google/flan-t5-xl", "flan-t5-xl"), ("export", "export")],
+)
+def test_a_model_is_called_by_what_tells_it_apart(model: str, name: str) -> None:
+    assert short_name(model) == name
+
+
 def verdict(said: str, p: float) -> verdicts.Verdict:
     return verdicts.Verdict("line", 4096, "-1 points", said, 100, p)
 
@@ -413,6 +450,13 @@ def test_p_values_of_perplexity_are_students_over_cases(tmp_path: Path) -> None:
     (found,) = verdicts.by_likelihood(Likelihoods.read(tmp_path), "log")
     expected = ttest_rel(whole.mean(1), end.mean(1), alternative="greater")
     assert found.p == pytest.approx(float(expected.pvalue), rel=1e-4)
+    # Two lengths together: the mean of both, case by case
+    Cells(tmp_path / FOLDER).once("log", "log", 15000, lambda: (whole.flip(0) + 0.1, 0.0)).make()
+    *_, together = verdicts.by_likelihood(Likelihoods.read(tmp_path), "log")
+    both = (whole + whole.flip(0) + 0.1).mean(1) / 2
+    assert (together.at, together.n) == ("all", 12)
+    assert together.p == pytest.approx(float(ttest_rel(both, end.mean(1), alternative="greater").pvalue), rel=1e-4)
+    assert together.difference.startswith(f"{float((both - end.mean(1)).mean().exp()):.4g} [")
 
 
 def test_one_page_tells_of_everything(finished: Path, drawn: Path, tmp_path: Path) -> None:
@@ -424,16 +468,17 @@ def test_one_page_tells_of_everything(finished: Path, drawn: Path, tmp_path: Pat
     headings = [line for line in page.splitlines() if line.startswith("## ")]
     assert headings[0] == "## Verdicts"
     assert len(headings) == 8
-    # Three places of one document count, two scores of one bucket, keys, and language modelling
-    assert "**hedge-pmax-model against truncation, at 7 places: " in page
+    # Three places of one document count and all of them, two scores of one bucket, keys, and language modelling
+    assert "**hedge-pmax-model against truncation, at 8 places: " in page
     assert "Not measured yet: `python -m experiments.attention_alignment.retrieval MODEL --out OUT`." in page
     document = json.loads((tmp_path / "results" / "README.json").read_text())
-    assert len(document["verdicts"]) == 7
+    assert len(document["verdicts"]) == 8
     assert {one["task"] for one in document["verdicts"]} == {
         "language modelling",
         "code_completion",
         "code_completion_es",
         "code_key_retrieval",
+        "questions 10 documents",
         *(f"questions 10-{at}" for at in (0, 4, 9)),
     }
     links = [line.split("](")[1].split(")")[0] for line in page.splitlines() if "](figures/" in line]
@@ -451,7 +496,7 @@ def test_a_page_tells_of_questions_that_are_still_being_asked(finished: Path, tm
     (folder / "questions.json").unlink()
     page = summary.summary(folder, tmp_path / "README.md", "hedge-pmax-model")
     assert "The page is not written yet: `python -m experiments.attention_alignment.questions MODEL --out OUT`." in page
-    assert "at 7 places: " in page
+    assert "at 8 places: " in page
 
 
 def test_figures_add_new_lengths_and_measure_nothing_for_a_page(
