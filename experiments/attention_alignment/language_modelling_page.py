@@ -13,7 +13,7 @@ from torch import Tensor
 from experiments.attention_alignment import paper
 from experiments.attention_alignment.contenders import NAMES, temperatures
 from experiments.attention_alignment.facts import told
-from experiments.attention_alignment.likelihoods import Likelihoods
+from experiments.attention_alignment.likelihoods import MIXED, Likelihoods
 from experiments.attention_alignment.tables import Temperatures, temperatures_told
 from experiments.common.markdown import table
 from lengthwise.files import write_whole
@@ -23,14 +23,14 @@ from lengthwise.tasks.perplexity import Ratio, compared
 FORMAT = "lengthwise.experiments.language_modelling/1"
 NAME = "language_modelling"
 ASKED = """{cases} continuations of {continuation} tokens from {text}, the same in every cell. Brackets are 95 % bootstrap
-intervals over cases."""
+intervals over cases. `hedge+none` mixes the plain model's two readings, whole and truncated: what hedging gives by itself."""
 Found = dict[str, dict[int, Tensor]]  # method -> length -> [cases, continuation]
 
 
 def by_method(likelihoods: Likelihoods, names: Sequence[str]) -> Found:
-    """Of the methods named, and of whatever else was measured."""
+    """Of the methods named, of whatever else was measured, and of a hedge without a method."""
     measured = dict.fromkeys(method for method, _ in likelihoods.cells)
-    others = [name for name in measured if name not in names]
+    others = [name for name in (*measured, MIXED) if name not in names]
     found: Found = {}
     for name in [*(name for name in NAMES if name in names), *(name for name in names if name not in NAMES), *others]:
         known = {length: likelihoods.nll(name, length) for length in likelihoods.lengths}

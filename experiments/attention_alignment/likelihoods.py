@@ -28,6 +28,7 @@ from lengthwise.sweep.contenders import TRUNCATE
 FOLDER = "language_modelling"
 CONFIG = "config.json"
 PLAIN = "none"
+MIXED = "hedge+none"  # what mixing two readings gives by itself, without a temperature
 
 
 def measured_as(names: Sequence[str]) -> list[str]:

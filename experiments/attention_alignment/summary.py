@@ -45,10 +45,11 @@ from lengthwise.records.directory import CONFIG
 FORMAT = "lengthwise.experiments.attention_alignment/1"
 COMPARED = """On the same samples, with 95 % intervals: Agresti and Min's for right and wrong, Student's for edit similarity, a
 bootstrap over cases for perplexity. p is one-sided, of a difference so far below truncation if there were none: McNemar's exact
-for right and wrong, Student's for the others. Holm's correction takes all places together, at 2.5 %; places that share answers,
-as exact match and edit similarity do, are not independent, and need not be. Inputs beyond the training length only; a lower
-perplexity is above. A hedge may cost up to 2^(1/T) times the better reading's perplexity by construction: 1.1 % for
-continuations of 64 tokens."""
+for right and wrong, Student's for the others. Holm's correction, at 2.5 %, is made over the tasks at all their lengths (`all`)
+and again over the single places; those that share answers, as exact match and edit similarity do, are not independent, and need
+not be. Not below for certain is not shown to be level: the intervals tell how far below it may be. Inputs beyond the training
+length only; a lower perplexity is above. A hedge may cost up to 2^(1/T) times the better reading's perplexity by construction:
+1.1 % for continuations of 64 tokens."""
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,9 @@
 A place is one task at one length (or one position of the gold document), or a task at all of them together, which sees what is
 a little below everywhere. There the default is *above* or *below* truncation where the 95 % interval of their difference on the
 same samples leaves out 0, and *level* with it where it does not. Of many places some would be below by chance alone: those
-*remain* below whose one-sided p-value after Holm's correction over all places is at most 2.5 %, an interval's share on that
-side. Places may share samples, as exact match and edit similarity do.
+*remain* below whose one-sided p-value is at most 2.5 %, an interval's share on that side, after Holm's correction. It is made
+twice, over the tasks at all their lengths and over the single lengths: else a hundred of these would hide any task. Places may
+share samples, as exact match and edit similarity do.
 """
 
 from __future__ import annotations
@@ -116,30 +117,48 @@ def _p_above(nll: Tensor, other: Tensor) -> float:  # [cases, continuation]
 
 
 def remaining(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """Those that are below for certain, all of them together."""
-    adjusted = holm([one.p for one in verdicts])
-    return [one for one, p in zip(verdicts, adjusted, strict=True) if one.said == "below" and p <= LEVEL]
+    """Those that are below for certain, of the tasks as a whole and of the single places."""
+    return [one for family in _families(verdicts) for one, p in _adjusted(family) if one.said == "below" and p <= LEVEL]
+
+
+def _families(verdicts: Sequence[Verdict]) -> list[list[Verdict]]:
+    """Tasks at all their lengths, and single lengths; what is corrected for how many there are of it."""
+    return [[one for one in verdicts if (one.length is None) == whole] for whole in (True, False)]
+
+
+def _adjusted(family: Sequence[Verdict]) -> list[tuple[Verdict, float]]:
+    return list(zip(family, holm([one.p for one in family]), strict=True))
 
 
 def summed_up(verdicts: Sequence[Verdict], method: str) -> str:
     """In one paragraph."""
     if not verdicts:
         return f"{method} and truncation have not answered the same samples yet."
-    parts = [f"**{method} against truncation, at {len(verdicts)} places: {_counted(verdicts)}.**"]
+    parts = [f"**{method} against truncation, {_counted(verdicts)}.**"]
     for name, some in (
         ("Below by themselves", [one for one in verdicts if one.said == "below"]),
         ("After the correction", remaining(verdicts)),
     ):
         if some:
-            parts.append(f"{name}: {'; '.join(f'{one.task} at {one.at} ({one.difference})' for one in some)}.")
+            parts.append(f"{name}: {'; '.join(map(_told, some))}.")
     return " ".join(parts)
 
 
 def _counted(verdicts: Sequence[Verdict]) -> str:
-    counts, left = Counter(one.said for one in verdicts), len(remaining(verdicts))
-    alone = ", ".join(f"{counts[said]} {said}" for said in ("above", "level", "below"))
-    least = min(holm([one.p for one in verdicts]))
-    return f"{alone}, each by itself; below after Holm's correction: {left} (smallest p {least:.2g}, bound {LEVEL})"
+    parts = []
+    for family, what in zip(_families(verdicts), ("tasks at all their lengths", "single places"), strict=True):
+        if not family:
+            continue
+        counts, left = Counter(one.said for one in family), len(remaining(family))
+        alone = ", ".join(f"{counts[said]} {said}" for said in ("above", "level", "below"))
+        nearest, p = min(_adjusted(family), key=lambda pair: pair[0].p)
+        near = f"nearest to it {_told(nearest)}, adjusted p {p:.2g}"
+        parts.append(f"{what} ({len(family)}): {alone}, each by itself; below after Holm's correction: {left} ({near})")
+    return "; ".join(parts)
+
+
+def _told(one: Verdict) -> str:
+    return f"{one.task} at {one.at} ({one.difference})"
 
 
 def must_show(
@@ -147,7 +166,7 @@ def must_show(
 ) -> list[Shown]:
     """`answers` are those of question answering, by the name of the set of questions."""
     claim = f"{method}: below truncation at no length of any task nor at all together, after Holm's correction"
-    measured = f"at {len(verdicts)} places {_counted(verdicts)}" if verdicts else UNKNOWN
+    measured = _counted(verdicts) if verdicts else UNKNOWN
     shown = [Shown(claim, measured, not remaining(verdicts) if verdicts else None)]
     shown += [one for n in FAR for one in _ratios(likelihoods, method, n)]
     asked = answers or {QUESTIONS: Results([], 0)}

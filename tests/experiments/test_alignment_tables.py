@@ -316,10 +316,10 @@ def test_a_verdict_is_certain_or_level() -> None:
     # All twenty that differ are worse, by McNemar; nothing differs in the last
     assert [found[task].p for task in ("topic", "code_completion_es")] == [0.5**20, 0.5]
     said = verdicts.summed_up(list(found.values()), "hedge-pmax-layer")
-    assert (
-        "at 3 places: 1 above, 1 level, 1 below, each by itself; below after Holm's correction: 1 (smallest p 2.9e-06," in said
-    )
-    assert said.count("topic at 4,096 (-50.0 [") == 2
+    counted = "single places (3): 1 above, 1 level, 1 below, each by itself; below after Holm's correction: 1 "
+    assert f"{counted}(nearest to it topic at 4,096 (-50.0 [" in said
+    assert "adjusted p 2.9e-06)" in said
+    assert said.count("topic at 4,096 (-50.0 [") == 3
     (shown, *others) = verdicts.must_show({}, None, list(found.values()), "hedge-pmax-layer")
     assert "1 above, 1 level, 1 below, each by itself; below after Holm's correction: 1 " in shown.measured
     assert shown.holds is False
@@ -366,8 +366,8 @@ def test_a_model_is_called_by_what_tells_it_apart(model: str, name: str) -> None
     assert short_name(model) == name
 
 
-def verdict(said: str, p: float) -> verdicts.Verdict:
-    return verdicts.Verdict("line", 4096, "-1 points", said, 100, p)
+def verdict(said: str, p: float, length: int | None = 4096) -> verdicts.Verdict:
+    return verdicts.Verdict("line", length, "-1 points", said, 100, p)
 
 
 def test_never_below_is_judged_by_all_places_together() -> None:
@@ -384,6 +384,10 @@ def test_never_below_is_judged_by_all_places_together() -> None:
     two = [verdict("below", p) for p in (0.02, 0.001)]
     assert verdicts.remaining(two) == two
     assert verdicts.remaining([*two, verdict("level", 0.5)]) == two[1:]
+    # A task at all its lengths is judged among tasks: a hundred single places do not hide it
+    whole = verdict("below", 0.0017, None)
+    assert holds(whole, *[verdict("level", 0.5, None)] * 11, *[verdict("level", 0.5)] * 100) is False
+    assert holds(replace(whole, length=4096), *[verdict("level", 0.5, None)] * 11, *[verdict("level", 0.5)] * 100) is True
     # By hand: 3 x 0.01, 2 x 0.02, and 0.03 raised to what stands before it
     assert holm([0.03, 0.01, 0.02]) == pytest.approx([0.04, 0.03, 0.04])
 
@@ -469,7 +473,8 @@ def test_one_page_tells_of_everything(finished: Path, drawn: Path, tmp_path: Pat
     assert headings[0] == "## Verdicts"
     assert len(headings) == 8
     # Three places of one document count and all of them, two scores of one bucket, keys, and language modelling
-    assert "**hedge-pmax-model against truncation, at 8 places: " in page
+    assert "**hedge-pmax-model against truncation, tasks at all their lengths (1): " in page
+    assert "; single places (7): " in page
     assert "Not measured yet: `python -m experiments.attention_alignment.retrieval MODEL --out OUT`." in page
     document = json.loads((tmp_path / "results" / "README.json").read_text())
     assert len(document["verdicts"]) == 8
@@ -496,7 +501,7 @@ def test_a_page_tells_of_questions_that_are_still_being_asked(finished: Path, tm
     (folder / "questions.json").unlink()
     page = summary.summary(folder, tmp_path / "README.md", "hedge-pmax-model")
     assert "The page is not written yet: `python -m experiments.attention_alignment.questions MODEL --out OUT`." in page
-    assert "at 8 places: " in page
+    assert "; single places (7): " in page
 
 
 def test_figures_add_new_lengths_and_measure_nothing_for_a_page(
