@@ -88,6 +88,7 @@ def test_the_end_of_a_prompt_is_taken_from_its_last_question_on(prompt: str, end
         ({"prompt": "P?", "target": ["77"]}, r"line 2 of .*: 'target' should be a text or a whole number, not \"\['77'\]\""),
         ({"prompt": "P?", "target": True}, "line 2 of .*: 'target' should be a text or a whole number, not 'True'"),
         ({"prompt": "P?", "target": ""}, "line 2 of .*: 'target' is empty"),
+        ({"prompt": "P?", "target": " \n"}, "line 2 of .*: 'target' is blank"),
         ({"prompt": "P?", "target": "77", "question": "Q?"}, "line 2 of .*: the prompt does not end with its 'question' 'Q"),
         ({"prompt": "P?", "target": "77", "depth": 2}, "line 2 of .*: 'depth' is 2.0; it should be a number from 0 to 1"),
         ({"prompt": "P?", "target": "77", "depth": "0"}, "line 2 of .*: 'depth' should be a number from 0 to 1, not '0'"),
@@ -111,6 +112,7 @@ def test_files_that_are_no_json_lines_are_refused(tmp_path: Path) -> None:
         path.write_bytes(content)
         with pytest.raises(BadInput, match=complaint):
             TASKS["topic"].read(TOKENIZER, path)
-    for missing in (tmp_path / "nothing.jsonl", tmp_path):
-        with pytest.raises(BadInput, match="cannot read the cases in"):
-            TASKS["line"].read(TOKENIZER, missing)
+    with pytest.raises(BadInput, match="cannot read the cases in"):
+        TASKS["line"].read(TOKENIZER, tmp_path / "nothing.jsonl")
+    with pytest.raises(BadInput, match="is a folder: give a file of cases, or --length beside it for a task made of folders"):
+        TASKS["line"].read(TOKENIZER, tmp_path)

@@ -112,6 +112,13 @@ def test_an_empty_target_is_never_right() -> None:
     assert multi_document_qa.score("whatever", "*") == 0.0
 
 
+def test_an_answer_that_can_never_be_right_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "cases.jsonl"
+    path.write_text("\n".join(json.dumps({"prompt": "Who?", "target": target}) for target in ("Ann", "The")))
+    with pytest.raises(BadInput, match=r"case 2 of .*: the answer 'The' holds nothing but articles and punctuation"):
+        TASKS["multi_document_qa"].read(TOKENIZER, path)
+
+
 def test_a_files_own_documents_stand_in_their_order(tmp_path: Path) -> None:
     ctxs = [{"title": f"T{k}", "text": f"text {k}", "isgold": k == 3} for k in range(5)]
     lines = [

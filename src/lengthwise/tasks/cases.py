@@ -52,6 +52,7 @@ def read_as(layout: Callable[[Any, Case], Sample], tokenizer: Any, path: Path) -
 def plain(tokenizer: Any, case: Case) -> Sample:
     prompt = case.get("prompt", str, "a text")
     target = str(case.get("target", (str, int), "a text or a whole number"))
+    require(target.strip() != "", f"{case.place}: 'target' is blank; it should be a text or a whole number")
     question = case.get("question", str, "the end of the prompt") if "question" in case.fields else tail(prompt)
     require(prompt.endswith(question), f"{case.place}: the prompt does not end with its 'question' {question[:40]!r}")
     depth = float(case.get("depth", (int, float), "a number from 0 to 1")) if case.fields.get("depth") is not None else None
@@ -87,6 +88,8 @@ def _text(path: Path) -> str:
         return (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8-sig")
     except (EOFError, zlib.error, gzip.BadGzipFile):
         raise BadInput(f"{path} is not what gzip wrote, or only a part of it; read it again from where it came") from None
+    except IsADirectoryError:
+        raise BadInput(f"{path} is a folder: give a file of cases, or --length beside it for a task made of folders") from None
     except OSError as error:
         raise BadInput(f"cannot read the cases in {path}: {error.strerror}") from None
     except UnicodeDecodeError:

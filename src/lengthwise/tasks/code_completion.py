@@ -93,9 +93,13 @@ def _line_before(file: CodeFile, at: int) -> str:
 
 
 def _backwards(files: Sequence[CodeFile], file: int, at: int, randomness: random.Random) -> Iterator[str]:
-    """The lines before one, from the last to the first, then those of other files, without end."""
-    others = shuffled([*files[:file], *files[file + 1 :]] or files, randomness)
-    yield from reversed(files[file].lines[:at])
+    """The lines before one, from the last to the first, then those of other files, without end.
+
+    A file that is alone begins again, and never tells what comes after the line or the line itself.
+    """
+    before = CodeFile(files[file].name, files[file].lines[:at])
+    others = shuffled([*files[:file], *files[file + 1 :]] or [before], randomness)
+    yield from reversed(before.lines)
     yield from itertools.chain.from_iterable(("", *reversed(other.lines)) for other in others)
 
 
@@ -126,5 +130,6 @@ def _lcc(tokenizer: Any, case: Case) -> Sample:
         case = Case(case.place, {"gt": answers[0]})
     target = case.get("gt", str, "the next line (or 'target', in a file of your own)").strip()
     require(target != "", f"{case.place}: the line to be completed is blank")
+    require("\n" not in target, f"{case.place}: one line is to be completed, not {len(target.splitlines())}")
     prompt = f"{context.rstrip()}\n"
     return Sample(prompt, target, token_count(tokenizer, prompt), None, tail(prompt))

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from lengthwise.errors import require
+from lengthwise.errors import NoRoom
 from lengthwise.tasks.sample import token_count
 
 SPARE = 200  # pieces at hand for exchanges
@@ -23,10 +23,8 @@ def size(tokenizer: Any, piece: str, glue: str) -> int:
 
 def check_room(length: int, least: int) -> None:
     """`least` are the tokens of a prompt without filler."""
-    require(
-        least <= length,
-        f"a prompt of {length} tokens has no room for the question, which takes {least}; ask for a larger length",
-    )
+    if least > length:
+        raise NoRoom(f"a prompt of {length} tokens has no room for the question, which takes {least}; ask for a larger length")
 
 
 def fitted(

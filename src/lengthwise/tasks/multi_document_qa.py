@@ -17,7 +17,7 @@ from lengthwise.tasks.cases import Case, read_as
 from lengthwise.tasks.documents import Document, Question, documents_of, made_up, question_of, read_questions
 from lengthwise.tasks.fill import fitted
 from lengthwise.tasks.sample import Sample, check_depth, first_line, token_count
-from lengthwise.tasks.subspan import best_subspan_em
+from lengthwise.tasks.subspan import best_subspan_em, normalised
 
 INTRODUCTION = "Answer the question from the documents below; one of them tells the answer."
 QUESTION = "Question: {question} Answer:"
@@ -77,7 +77,11 @@ def score(prediction: str, target: str, labels: Sequence[str] = ()) -> float:
 
 def read(tokenizer: Any, path: Path) -> list[Sample]:
     """Cases of a file with `question`, `answers` and `ctxs`, the documents in their order, or with `prompt` and `target`."""
-    return read_as(_as_they_stand, tokenizer, path)
+    found = read_as(_as_they_stand, tokenizer, path)
+    for number, sample in enumerate(found, 1):
+        telling = any(map(normalised, (sample.target, *sample.labels)))
+        require(telling, f"case {number} of {path}: the answer {sample.target!r} holds nothing but articles and punctuation")
+    return found
 
 
 def take(path: Path) -> dict[str, Any]:

@@ -45,7 +45,8 @@ def endless(pieces: list[str], randomness: random.Random) -> Iterable[str]:
 
 def first_line(answer: str) -> str:
     """Of an answer that goes on: its first line with anything in it, without the white space around."""
-    return next((line.strip() for line in answer.splitlines() if line.strip()), "")
+    # Not splitlines: it breaks at form feeds and separators, which stand within lines of code
+    return next((line.strip() for line in re.split(r"[\r\n]", answer) if line.strip()), "")
 
 
 def first_integer(answer: str) -> str | None:
