@@ -428,7 +428,26 @@ def test_the_config_keeps_a_note_of_what_was_baked(tmp_path: Path) -> None:
     assert note["baked_length"] == LONG
     assert note["tau"] == pytest.approx(PER_LAYER)
     assert note["per_head"] is False
-    assert lw.bake(make("llama"), alignment(PER_HEAD, "head"), length=LONG).config.lengthwise["per_head"] is True
+    by_head = lw.bake(make("llama"), alignment(PER_HEAD, "head"), length=LONG).config.lengthwise
+    assert by_head["per_head"] is True
+    assert torch.tensor(by_head["tau"]).flatten().tolist() == pytest.approx(torch.tensor(PER_HEAD).flatten().tolist())
+
+
+def test_a_second_bake_notes_what_both_did() -> None:
+    once = lw.bake(make("llama"), "constant:tau=0.8", length=LONG)
+    twice = lw.bake(once, "constant:tau=0.5", length=2 * LONG)
+    q = [model.model.layers[0].self_attn.q_proj.weight for model in (make("llama"), twice)]
+    torch.testing.assert_close(q[1], q[0] / 0.4)
+    assert once.config.lengthwise["tau"] == [0.8] * 3
+    assert twice.config.lengthwise["tau"] == pytest.approx([0.4] * 3)
+    assert twice.config.lengthwise["baked_length"] == 2 * LONG
+
+
+def test_the_note_tells_the_temperature_of_the_keys_a_window_lets_through() -> None:
+    """Two entries: 48 tokens and 128; a row of the windowed model never sees more than 48."""
+    model = make("mistral window")
+    table = lw.Alignment("pmax", "model", TRAIN_LENGTH, 0.5, (Calibrated(48, 0.8, 0.5, 3), Calibrated(128, 0.5, 0.5, 3)))
+    assert lw.bake(model, table, length=128).config.lengthwise["tau"] == pytest.approx([0.8] * 3)
 
 
 def test_wrappers_are_looked_through() -> None:

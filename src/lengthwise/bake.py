@@ -61,12 +61,22 @@ def bake(
             weight.copy_(old)
         raise BadInput(f"with scaled queries this {anatomy.family} model does not compute what it computes extended: not baked")
     # A note for people who find the checkpoint; transformers keeps unknown entries of a config as they are
+    earlier: dict[str, Any] = getattr(baked.config, "lengthwise", None) or {}
+    tau = _told(1 / g.double()) * _told(torch.tensor(earlier.get("tau", 1.0)))  # [layers, heads or 1]
+    per_head = tau.shape[1] > 1
     baked.config.lengthwise = {
         "baked_length": length,
-        "tau": (1 / g.double()).mean(1).tolist(),
-        "per_head": bool((g != g[:, :1]).any()),
+        "tau": (tau if per_head else tau[:, 0]).tolist(),
+        "per_head": per_head,
     }
     return baked
+
+
+def _told(tau: Tensor) -> Tensor:  # [layers or 1, heads or 1]
+    """To six digits, one number a layer where its heads agree: g has been through float32."""
+    rounded = torch.tensor([float(f"{value:.6g}") for value in tau.flatten().tolist()], dtype=torch.float64)
+    table = rounded.view(-1, tau.shape[1] if tau.dim() == 2 else 1)
+    return table[:, :1] if bool((table == table[:, :1]).all()) else table
 
 
 @dataclass(frozen=True)

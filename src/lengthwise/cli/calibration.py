@@ -83,7 +83,9 @@ def bake(
     loaded, tokenizer = load(model, dtype, "cpu", as_stored=True)
     baked = verb(loaded, table, length=length, inplace=True, force=force)
     save_whole(out, [baked, tokenizer])
-    tau = table.tau(length).tolist()
+    # What the weights carry: a window sees fewer keys than the length has
+    tau = baked.config.lengthwise["tau"]
+    tau = tau[0] if all(one == tau[0] for one in tau) else tau
     if as_json:
         print_json({"model": model, "alignment": str(alignment), "length": length, "tau": tau, "out": str(out)})
     else:
