@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from transformers import ByT5Tokenizer
 
 import lengthwise as lw
+from lengthwise.errors import NoRoom
 from lengthwise.methods.temperature.aligned import Calibrated
 from lengthwise.reach import PRECISION, STEP, search
 from lengthwise.records import Record, read_lines
@@ -65,10 +66,26 @@ def test_the_lengths_tried_double_then_halve_the_gap() -> None:
 def test_below_the_room_for_a_question_the_search_ends() -> None:
     def works(length: int) -> bool:
         if length < 200:
-            raise lw.BadInput("no room")
+            raise NoRoom("no room")
         return False
 
     assert search(works, 512, 16384) == (None, 256)
+
+
+def test_other_refusals_on_the_way_down_are_not_taken_for_a_short_reach() -> None:
+    def works(length: int) -> bool:
+        if length < 200:
+            raise lw.BadInput("sample 3 is another one now")
+        return False
+
+    with pytest.raises(lw.BadInput, match="sample 3 is another one now"):
+        search(works, 512, 16384)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_every_task_says_where_it_has_no_room(name: str) -> None:
+    with pytest.raises(NoRoom, match="a prompt of 20 tokens has no room for the question"):
+        TASKS[name].samples(ByT5Tokenizer(), 20, 1, 0)
 
 
 def a_model_that_works_up_to(limits: dict[str, int]) -> Callable[..., list[Record]]:
@@ -77,7 +94,7 @@ def a_model_that_works_up_to(limits: dict[str, int]) -> Callable[..., list[Recor
     def evaluate(model: Any, tokenizer: Any, methods: Any, tasks: Any, lengths: Any, samples: int, *_: Any, **__: Any) -> Any:
         ((name, _),), (task,), (length,) = methods.items(), tasks, lengths
         if length < 100:
-            raise lw.BadInput(f"a prompt of {length} tokens has no room for the question")
+            raise NoRoom(f"a prompt of {length} tokens has no room for the question")
         right = 1.0 if length <= limits[name] else 0.5
         scores = [1.0 if index < right * samples else 0.0 for index in range(samples)]
         return [Record("m", name, task, "", length, i, 0, length, None, "", "", score, 0.1) for i, score in enumerate(scores)]

@@ -17,7 +17,7 @@ from typing import Any
 
 from torch import nn
 
-from lengthwise.errors import BadInput, require
+from lengthwise.errors import NoRoom, require
 from lengthwise.evaluate import evaluate
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.records import Cell, summarise
@@ -29,6 +29,7 @@ from lengthwise.tasks import Task
 # Lengths tried are multiples of this
 STEP = 32
 PRECISION = 0.06
+Works = Callable[[int], bool]  # by length
 
 
 @dataclass(frozen=True)
@@ -111,24 +112,36 @@ def reach(
         ]
 
 
-def search(works: Callable[[int], bool], start: int, longest: int, shortest: int = STEP) -> tuple[int | None, int | None]:
-    """(longest length that works, shortest that fails), None where there is none, if what works at n works below n.
+def search(works: Works, start: int, longest: int, shortest: int = STEP) -> tuple[int | None, int | None]:
+    """(longest length that works, shortest that fails), None where there is none, if what works at n works below n."""
+    good, bad = _up(works, start, longest) if works(start) else _down(works, start, shortest)
+    return (good, bad) if good is None or bad is None else _between(works, good, bad)
 
-    `works` may raise BadInput below some length, at which no question has room; that ends the way down.
-    """
-    good, bad = (start, None) if works(start) else (None, start)
-    while good is not None and bad is None and good < longest:
+
+def _up(works: Works, good: int, longest: int) -> tuple[int, int | None]:
+    """Doubles a length that works until one fails."""
+    while good < longest:
         step = min(2 * good, longest)
-        good, bad = (step, None) if works(step) else (good, step)
-    while good is None and bad is not None:
-        step = _rounded(bad / 2)
+        if not works(step):
+            return good, step
+        good = step
+    return good, None
+
+
+def _down(works: Works, bad: int, shortest: int) -> tuple[int | None, int]:
+    """Halves a length that fails until one works, or until no question has room."""
+    while shortest <= (step := _rounded(bad / 2)) < bad:
         try:
-            if step < shortest or step >= bad:
-                break
-            good, bad = (step, bad) if works(step) else (None, step)
-        except BadInput:
+            if works(step):
+                return step, bad
+        except NoRoom:
             break
-    while good is not None and bad is not None and bad - good > max(STEP, PRECISION * good):
+        bad = step
+    return None, bad
+
+
+def _between(works: Works, good: int, bad: int) -> tuple[int, int]:
+    while bad - good > max(STEP, PRECISION * good):
         middle = _rounded((good + bad) / 2)
         if not good < middle < bad:
             break
