@@ -85,13 +85,14 @@ def _encoders(records: Sequence[Record]) -> str:
     rows = []
     some = [r for r in records if r["what"] == "encoder"]
     for shape in dict.fromkeys(sorted(r["shape"] for r in some)):
-        for length in _lengths([r for r in some if r["shape"] == shape]):
-            found = [find(some, implementation=name, shape=shape, length=length) for name in ENCODER]
+        same = [r for r in some if r["shape"] == shape]
+        for length in _lengths(same):
+            found = [find(same, implementation=name, length=length) for name in ENCODER]
             cells = [_or_note(r, lambda r: f"{_figure(r['seconds'])}, {r['tflops']:.0f}") for r in found]
             memory = [NOTHING if r is None or r["extra_gb"] is None else _figure(r["extra_gb"]) for r in found]
-            others = [r["seconds"] for r in found[1:] if r is not None and r["seconds"]]
-            own = found[0]
-            ratio = f"{min(others) / own['seconds']:.1f}" if own and own["seconds"] and others else NOTHING
+            ratios = [times_as_fast(same, "encoder", length, ENCODER[0], name) for name in ENCODER[1:]]
+            least = min((ratio for ratio in ratios if ratio is not None), default=None)
+            ratio = NOTHING if least is None else f"{least:.1f}"
             rows.append([shape, f"{length:,}", *(c for pair in zip(cells, memory, strict=True) for c in pair), ratio])
     text = table(head, rows)
     fits = [f"{r['shape']}, {r['implementation']}: {r['length']:,}, {r['note']}" for r in records if r["what"] == "longest"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -11,15 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import scaled_dot_product_attention
 
-from lengthwise.attention import DistanceBias, Equation, Visible, attention, reference, scan
+import lengthwise
+from lengthwise.attention import IMPLEMENTATIONS, DistanceBias, Equation, Visible, attention, reference, scan
 from lengthwise.attention import cpu as cpu_module
 from lengthwise.attention.cpu import why_not_fused
 from lengthwise.errors import BadInput
+from tests.conftest import logits, make, tokens
 
 TOLERANCE = 1e-5
 LENGTHS = (1, 63, 111, 1000)
 TEMPERATURES = ("none", "one", "head", "row", "row and head")
 MASKS = ("full", "causal", "window", "causal window", "left padding", "right padding", "causal left", "holes")
+SHUFFLED = ("shuffled", "shuffled causal", "shuffled left padding")
 
 
 def make_visible(kind: str, batch: int, length: int) -> Visible:
@@ -31,13 +35,18 @@ def make_visible(kind: str, batch: int, length: int) -> Visible:
     if kind == "holes":
         padding[0, length // 4 : length // 2] = False
     padded = "padding" in kind or "left" in kind or kind == "holes"
-    return Visible.build(
+    visible = Visible.build(
         length,
         length,
         causal="causal" in kind,
         window=max(1, length // 5) if "window" in kind else None,
         padding=padding if padded else None,
     )
+    if "shuffled" not in kind:
+        return visible
+    # The first query in its place: it alone must not vouch for the others
+    order = torch.cat([torch.zeros(1).long(), 1 + torch.randperm(length - 1, generator=torch.Generator().manual_seed(length))])
+    return Visible(visible.start[:, order], visible.stop[:, order], visible.position[order], length, visible.hidden)
 
 
 def make_equation(
@@ -185,7 +194,7 @@ def test_a_decoder_with_a_temperature_a_row_takes_the_fused_path(mask: str) -> N
     kv_heads=st.integers(1, 3),
     batch=st.integers(1, 3),
     key_size=st.integers(1, 33),
-    mask=st.sampled_from(MASKS),
+    mask=st.sampled_from(MASKS + SHUFFLED),
     temperature=st.sampled_from(TEMPERATURES),
     bias=st.booleans(),
     block=st.sampled_from([1, 64, 2**21]),
@@ -237,7 +246,7 @@ def test_queries_of_a_filled_cache_stand_at_the_end_of_the_keys(causal: bool) ->
     torch.testing.assert_close(attention(cached)[0], expected[:, :, 50:], atol=TOLERANCE, rtol=TOLERANCE)
 
 
-@pytest.mark.parametrize("mask", ["full", "causal", "left padding"])
+@pytest.mark.parametrize("mask", ["full", "causal", "left padding", *SHUFFLED])
 @pytest.mark.parametrize("bias", [True, False])
 def test_a_scan_equals_one_run_a_temperature(mask: str, bias: bool) -> None:
     equation = make_equation(111, mask=mask, bias=bias)
@@ -248,6 +257,148 @@ def test_a_scan_equals_one_run_a_temperature(mask: str, bias: bool) -> None:
         _, expected = reference(single)
         for field in ("l_max", "lse", "entropy", "p_max"):
             torch.testing.assert_close(getattr(rows, field)[index], getattr(expected, field), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("mask", SHUFFLED)
+@pytest.mark.parametrize("temperature", ["none", "head", "row"])
+@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
+def test_queries_may_stand_in_any_order(mask: str, temperature: str, bias: bool) -> None:
+    equation = make_equation(111, mask=mask, temperature=temperature, bias=bias, value_size=16)
+    for implementation in ("blockwise", "auto"):
+        assert_equal_to_reference(equation, implementation, statistics=False)
+    assert_equal_to_reference(equation, "blockwise", statistics=True)
+    assert why_not_fused(equation) is not None
+
+
+def test_a_bias_of_queries_in_any_order_is_refused_in_words() -> None:
+    with pytest.raises(BadInput, match="'fused' cannot run here: the queries do not stand one after the other"):
+        attention(make_equation(9, mask="shuffled"), implementation="fused")
+
+
+@pytest.mark.parametrize("mask", ["full", "causal", "causal left"])
+@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
+def test_statistics_are_the_same_under_autocast(mask: str, bias: bool) -> None:
+    equation = make_equation(63, mask=mask, bias=bias, temperature="row")
+    temperatures = torch.tensor([0.7, 1.5]).view(2, 1, 1, 1)
+
+    def found() -> list[torch.Tensor]:
+        solved = [attention(equation, statistics=True, implementation=name) for name in ("reference", "blockwise")]
+        every = [rows for _, rows in solved if rows is not None] + [scan(equation, temperatures)]
+        return [output for output, _ in solved] + [getattr(rows, f) for rows in every for f in ("l_max", "lse", "entropy")]
+
+    plain = found()
+    with torch.autocast("cpu", torch.bfloat16):
+        narrow = found()
+    assert all(torch.equal(a, b) for a, b in zip(plain, narrow, strict=True))
+
+
+@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
+def test_autocast_narrows_what_fused_reads_and_leaves_the_bias(bias: bool) -> None:
+    equation = make_equation(63, bias=bias, temperature="one", value_size=16)
+    narrow = replace(equation, **{name: getattr(equation, name).bfloat16() for name in ("query", "key", "value")})
+    expected, _ = attention(narrow, implementation="fused")
+    for one in (equation, replace(equation, value=narrow.value), narrow):
+        with torch.autocast("cpu", torch.bfloat16):
+            output, _ = attention(one, implementation="fused")
+        assert output.dtype == one.query.dtype
+        assert torch.equal(output.bfloat16(), expected)
+
+
+def test_gradients_are_the_same_under_autocast() -> None:
+    equation = make_equation(63, mask="causal")
+    leaves = [equation.query.requires_grad_(), equation.key.requires_grad_(), equation.value.requires_grad_()]
+
+    def loss() -> torch.Tensor:
+        output, rows = attention(equation, statistics=True, implementation="blockwise")
+        assert rows is not None
+        return output.square().sum() + rows.entropy.sum()
+
+    expected = torch.autograd.grad(loss(), leaves)
+    with torch.autocast("cpu", torch.bfloat16):
+        narrow = loss()
+    assert all(torch.equal(a, b) for a, b in zip(torch.autograd.grad(narrow, leaves), expected, strict=True))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_compiled_equation_is_the_same_under_autocast() -> None:
+    equation = make_equation(63, mask="causal", temperature="one")
+
+    def entropy(query: torch.Tensor) -> torch.Tensor:
+        _, rows = attention(replace(equation, query=query), statistics=True, implementation="reference")
+        assert rows is not None
+        return rows.entropy
+
+    expected = entropy(equation.query)
+    torch._dynamo.reset()
+    with torch.autocast("cpu", torch.bfloat16):
+        found = torch.compile(entropy, backend="aot_eager")(equation.query)
+    torch.testing.assert_close(found, expected, atol=TOLERANCE, rtol=TOLERANCE)
+
+
+@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed:UserWarning")
+def test_a_model_is_measured_and_extended_under_autocast() -> None:
+    model, ids = make("llama"), tokens(48)
+    with lengthwise.extend(model, "adaptive"):
+        expected, plain = logits(model, ids), lengthwise.row_statistics(model, ids)
+        with torch.autocast("cpu", torch.bfloat16):
+            found, narrow = logits(model, ids), lengthwise.row_statistics(model, ids)
+    torch.testing.assert_close(found.float(), expected, atol=0.03, rtol=0)
+    for field in ("p_max", "entropy", "l_max"):
+        torch.testing.assert_close(getattr(narrow, field), getattr(plain, field), atol=0.02, rtol=0)
+
+
+@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
+def test_values_of_another_type_leave_the_output_the_queries_type(bias: bool) -> None:
+    equation = make_equation(63, bias=bias, value_size=16)
+    mixed = replace(equation, value=equation.value.bfloat16())
+    for implementation in ("auto", "blockwise"):
+        assert_equal_to_reference(mixed, implementation, statistics=False)
+    with pytest.raises(BadInput, match="queries are float32, keys float32 and values bfloat16"):
+        attention(mixed, implementation="fused")
+
+
+@pytest.mark.parametrize("mask", ["full", "causal"])
+@pytest.mark.parametrize("change", [{"inverse_temperature": torch.zeros(1, 1, 1)}, {"scale": 0.0}], ids=["g", "scale"])
+def test_without_sharpness_fused_averages(mask: str, change: dict[str, Any]) -> None:
+    equation = make_equation(63, mask=mask, bias=False, value_size=16)
+    assert_equal_to_reference(replace(equation, **change), "fused", statistics=False)
+
+
+@pytest.mark.parametrize("mask", ["full", "causal", "left padding"])
+@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
+@pytest.mark.parametrize("shape", [(), (1,), (63,), (4, 1), (1, 63), (4, 63)], ids=str)
+def test_a_temperature_may_have_fewer_dimensions(mask: str, bias: bool, shape: tuple[int, ...]) -> None:
+    g = 1 + torch.rand(shape, generator=torch.Generator().manual_seed(0))
+    equation = make_equation(63, mask=mask, bias=bias, value_size=16)
+    expected, _ = reference(replace(equation, inverse_temperature=g.expand(2, 4, 63)))
+    given = replace(equation, inverse_temperature=g)
+    torch.testing.assert_close(reference(given)[0], expected)
+    assert_equal_to_reference(given, "blockwise", statistics=True)
+    if why_not_fused(given) is None:
+        assert_equal_to_reference(given, "fused", statistics=False)
+    cut = attention(given.rows(10, 20), implementation="blockwise")[0]
+    torch.testing.assert_close(cut, expected[:, :, 10:20], atol=TOLERANCE, rtol=TOLERANCE)
+
+
+@pytest.mark.parametrize("sizes", [(2, 0, 5), (2, 5, 0), (0, 5, 5), (2, 0, 0)], ids=str)
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_nothing_to_compute_is_zeros(sizes: tuple[int, int, int], implementation: str, dtype: torch.dtype) -> None:
+    batch, queries, keys = sizes
+    query = torch.randn(batch, 4, queries, 16, dtype=dtype, requires_grad=True)
+    key, value = (torch.randn(batch, 2, keys, size, dtype=dtype) for size in (16, 24))
+    bias = DistanceBias(torch.randn(4, 5))
+    equation = Equation(query, key, value, Visible.build(queries, keys), bias=bias, inverse_temperature=torch.tensor(2.0))
+    output, rows = attention(equation, statistics=True, implementation=implementation)
+    assert rows is not None
+    assert torch.equal(output, torch.zeros(batch, 4, queries, 24, dtype=dtype))
+    (slope,) = torch.autograd.grad(output.sum(), query)
+    assert torch.equal(slope, torch.zeros_like(query))
+    scanned = scan(equation, torch.ones(3, 1, 1, 1))
+    for found, shape in ((rows, (batch, 4, queries)), (scanned, (3, batch, 4, queries))):
+        assert torch.equal(found.lse, torch.full(shape, float("-inf")))
+        assert torch.equal(found.l_max, found.lse)
+        assert torch.equal(found.entropy, torch.zeros(shape))
 
 
 def test_rows_that_see_nothing_are_zero_and_finite() -> None:

@@ -14,7 +14,7 @@ import torch
 import transformers as tf
 
 import lengthwise
-from lengthwise.attention import DistanceBias, Equation, Rest, Visible, attention
+from lengthwise.attention import DistanceBias, Equation, Rest, Visible, attention, gpu
 from lengthwise.attention.gpu import why_no_scan, why_not_triton
 from lengthwise.errors import BadInput
 from tests.conftest import DECODER_SIZES, logits, make, tokens
@@ -47,7 +47,7 @@ REFUSED: dict[str, Callable[[], Equation]] = {
     "queries are float32 and values float16": lambda: equation(value=torch.zeros(1, 2, 8, 32, dtype=torch.float16)),
     "the mask speaks of 9 keys and 8 are given": lambda: equation(visible=Visible.build(8, 9)),
     "its scale -1 is negative": lambda: equation(scale=-1.0),
-    "there is nothing to compute": lambda: equation(query=torch.zeros(1, 2, 0, 32)),
+    "there is nothing to compute": lambda: equation(**{name: torch.zeros(1, 2, 8, 0) for name in ("query", "key", "value")}),
     "the gradient of a bias of 60,001 distances needs 1,200,020,000 numbers a head": wide_table,
 }
 
@@ -70,6 +70,12 @@ def test_gradients_of_statistics_are_refused() -> None:
 def test_a_scan_minds_neither_values_nor_dropout() -> None:
     assert why_no_scan(equation(24)) is None
     assert why_no_scan(equation(dropout=0.1)) is None
+
+
+def test_a_scan_of_more_rows_than_it_can_count_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "MOST_ROWS", 16)
+    assert why_no_scan(equation()) == "16 rows are more than it can count"
+    assert why_not_triton(equation()) is None
 
 
 def test_rows_of_several_runs_are_merged() -> None:

@@ -10,7 +10,9 @@ from lengthwise.attention import Equation, attention
 from tests.kernels import FP16, Case, assert_gradients, leaves_of
 
 pytest.importorskip("triton")
-from lengthwise.attention import triton_backward
+from lengthwise.attention import triton_backward, triton_key_bounds
+from lengthwise.attention.gpu import _operands
+from lengthwise.attention.triton_tiles import Tile
 
 
 def triton(equation: Equation) -> Tensor:
@@ -43,6 +45,20 @@ def test_every_gradient_is_the_laws(name: str) -> None:
 def test_a_band_too_large_for_one_launch_takes_several(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(triton_backward, "BAND", 1)
     assert_gradients(triton, Case(40, batch=2, temperature="row").equation())
+
+
+@pytest.mark.parametrize("mask", ["causal", "padding", "shuffled", "packed"])
+def test_blocks_of_keys_looked_at_one_by_one_are_seen_by_the_same_queries(monkeypatch: pytest.MonkeyPatch, mask: str) -> None:
+    case, tile = Case(330, batch=2, mask=mask), Tile(32, 64, 4, 2)
+
+    def bounds() -> Tensor:
+        return triton_key_bounds.query_bounds(_operands(case.equation(), None), tile)
+
+    together = bounds()
+    assert together.shape == (len(case.visible().start), 6, 6)
+    for flags in (1, 25):
+        monkeypatch.setattr(triton_key_bounds, "FLAGS", flags)
+        assert torch.equal(bounds(), together)
 
 
 def test_gradients_are_the_same_every_time() -> None:

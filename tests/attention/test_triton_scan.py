@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from lengthwise.attention import RowStatistics, reference, scan
+from lengthwise.attention import RowStatistics, gpu, reference, scan
 from lengthwise.attention.gpu import scan as gpu_scan
 from lengthwise.errors import BadInput
 from tests.kernels import FP16, Case, assert_rows, exact, poison
 
 pytest.importorskip("triton")
+from lengthwise.attention import triton_scan, triton_tiles
 
 FOUR = torch.tensor([0.7, 1.0, 1.5, 2.0]).view(4, 1, 1, 1)
 
@@ -48,6 +49,23 @@ def test_every_temperature_gives_the_laws_statistics(name: str) -> None:
     with poison():
         rows = gpu_scan(case.equation(), g)
     assert_rows(rows, of_law(case, g))
+
+
+@pytest.mark.parametrize(("most", "launches"), [(1, 3), (2 * 20 * 2 + 1, 2), (2**30, 1)])
+def test_rows_too_many_to_count_at_once_are_scanned_in_parts(monkeypatch: pytest.MonkeyPatch, most: int, launches: int) -> None:
+    parts: list[int] = []
+
+    def counted(operands: triton_tiles.Operands, g: torch.Tensor) -> torch.Tensor:
+        parts.append(len(g))
+        assert len(g) == 1 or g.stride(0) * len(g) < most
+        return whole(operands, g)
+
+    whole = triton_scan.scan
+    monkeypatch.setattr(gpu, "MOST_ROWS", most)
+    monkeypatch.setattr(triton_scan, "scan", counted)
+    case, g = Case(20, mask="causal"), torch.linspace(0.5, 2, 3 * 2 * 90).view(3, 1, 2, 90)[..., 7:27]
+    assert_rows(gpu_scan(case.equation(), g), of_law(case, g))
+    assert (sum(parts), len(parts)) == (3, launches)
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning", "ignore:invalid value encountered:RuntimeWarning")

@@ -331,6 +331,10 @@ RECORDS = [
     made_up("encoder", "transformers_eager", 15_000, 3.7, shape="flan-t5-xl", extra_gb=43.6),
     made_up("encoder", "transformers_sdpa", 15_000, None, shape="flan-t5-xl", note="out of memory", extra_gb=None),
     made_up("encoder", "lengthwise", 131_072, 7.5, shape="flan-t5-xl"),
+    # The faster one is of another run: the ratio is to the slower
+    made_up("encoder", "lengthwise", 2048, 0.1, shape="flan-t5-xl"),
+    made_up("encoder", "transformers_sdpa", 2048, 0.3, shape="flan-t5-xl"),
+    made_up("encoder", "transformers_eager", 2048, 0.2, shape="flan-t5-xl", run="before"),
     made_up("longest", "lengthwise", 524_288, None, shape="flan-t5-xl", note="at least; not tried beyond 524,288"),
     made_up("calibration", "lengthwise", 15_000, 1.5, shape="flan-t5-xl", scope="model", forwards=3),
 ]
@@ -374,6 +378,7 @@ def test_the_page_has_times_ratios_memory_and_what_did_not_fit(tmp_path: Path, c
     assert "| 8,192, backward alone | 0.67 | - |" in lines
     assert "| flan-t5-xl | 15,000 | 0.2, 100 | 0.9 | out of memory | - | 3.7, 100 | 43.6 | 18.5 |" in lines
     assert "| flan-t5-xl | 131,072 | 7.5, 100 | 0.5 | - | - | - | - | - |" in lines
+    assert "| flan-t5-xl | 2,048 | 0.1, 100 | 0.5 | 0.3, 100 | 0.5 | 0.2, 100 | 0.5 | 3.0 |" in lines
     assert "- flan-t5-xl, lengthwise: 524,288, at least; not tried beyond 524,288" in lines
     assert "| flan-t5-xl | 15,000 | model | 1.5 | 3 |" in lines
 

@@ -32,6 +32,8 @@ def why_not_fused(equation: Equation) -> str | None:
     """None when `fused` can compute the equation, else the reason in words."""
     if equation.dropout > 0:
         return "dropout is on"
+    if (reason := _types(equation)) is not None:
+        return reason
     if equation.query.is_cuda and equation.value.shape[-1] > WIDEST:
         return f"the GPU's SDPA is slow for values of {equation.value.shape[-1]} numbers"
     if equation.bias is not None:
@@ -41,11 +43,23 @@ def why_not_fused(equation: Equation) -> str | None:
             return "a gradient is needed through the biased logits"
         if not equation.one_temperature_a_head:
             return "the temperature changes along the sequence and the logits have a bias"
+        if not equation.visible.in_line:
+            return "the queries do not stand one after the other and the logits have a bias"
         if equation.visible.spans is None:
             return "the mask is not one span a sequence"
     elif equation.visible.spans is None and equation.visible.causal_spans is None and equation.visible.queries != 1:
         return "the mask is neither one span a sequence nor causal in one span"
     return None
+
+
+def _types(equation: Equation) -> str | None:
+    kinds = [tensor.dtype for tensor in (equation.query, equation.key, equation.value)]
+    if len(set(kinds)) == 1:
+        return None
+    if torch.float64 not in kinds and torch.is_autocast_enabled(equation.query.device.type):
+        # It gives them one type on the way in
+        return None
+    return "queries are {}, keys {} and values {}".format(*(str(kind).removeprefix("torch.") for kind in kinds))
 
 
 def fused(equation: Equation) -> Tensor:  # [batch, heads, queries, value_size]
@@ -78,6 +92,9 @@ def _sharpened(equation: Equation) -> tuple[Tensor, float]:
     elif g is not None:
         # g is float32, and so is the product until it is rounded
         query = (query * g[..., None]).to(query.dtype)
+    if scale == 0:
+        # Times a causal mask's -inf it would be NaN
+        return query * 0.0, 1.0
     # Flash kernels take the maximum before they scale
     return (query, scale) if scale >= 0 else (-query, -scale)
 
@@ -120,7 +137,7 @@ def blockwise(equation: Equation, statistics: bool = False) -> tuple[Tensor, Row
         return _differentiable(equation, statistics)
     shape, equation = equation.query.shape[:3], _folded(equation)
     batch, heads, queries, _ = equation.query.shape
-    output = equation.value.new_zeros(batch, heads, queries, equation.value.shape[-1])
+    output = equation.query.new_zeros(batch, heads, queries, equation.value.shape[-1])
     rows = [equation.query.new_full((batch, heads, queries), float("-inf"), dtype=torch.float32) for _ in range(2)]
     rows.append(equation.query.new_zeros((batch, heads, queries), dtype=torch.float32))
     wheres = _wheres(equation)
@@ -272,17 +289,26 @@ def _logits(equation: Equation, query: Tensor, where: _Where, visible: Visible, 
     if equation.bias is None:
         torch.bmm(reversed_query, key, out=logits)
     else:
-        low, high = where.keys.start, where.keys.stop
-        line = equation.bias.line(low - where.last, high - 1 - where.first)[where.heads].float()
-        if g is not None and equation.one_temperature_a_head:
-            line = line * _of_rows(g, where)
-        torch.baddbmm(toeplitz(line, visible.queries, high - low), reversed_query, key, out=logits)
+        torch.baddbmm(_bias(equation, equation.bias, where, visible), reversed_query, key, out=logits)
         if _scaled_later(equation) and g is not None:
             logits.mul_(_of_rows(g, where).flip(-1)[..., None])
     if not where.whole:
         hidden = ~visible.mask(where.keys.start, where.keys.stop)[0].flip(0)
         logits.masked_fill_(hidden, torch.finfo(logits.dtype).min)
     return logits
+
+
+def _bias(equation: Equation, bias: DistanceBias, where: _Where, visible: Visible) -> Tensor:  # [heads, rows, keys]
+    """With a temperature that is one a head; rows reversed."""
+    low, high, g = where.keys.start, where.keys.stop, equation.inverse_temperature
+    table = bias.table[where.heads].float()
+    if g is not None and equation.one_temperature_a_head:
+        table = table * _of_rows(g, where)
+    bias = DistanceBias(table)
+    if equation.visible.cpu.in_line:
+        return toeplitz(bias.line(low - where.last, high - 1 - where.first), visible.queries, high - low)
+    own = visible.position.flip(0)[:, None]
+    return bias.at(torch.arange(low, high, device=own.device) - own)
 
 
 def _view(scratch: Tensor, shape: tuple[int, ...]) -> Tensor:

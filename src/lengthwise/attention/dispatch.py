@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import reduce
 
+import torch
 from torch import Tensor
 
 from lengthwise.attention import cpu, gpu
@@ -30,17 +33,22 @@ def attention(
         solved = [attention(part, statistics=True, implementation=implementation) for part in equation.parts]
         output, rows = merged([(output, rows) for output, rows in solved if rows is not None])
         return output, rows if statistics else None
+    if _nothing_in(equation):
+        return _nothing(equation, statistics)
     chosen = _chosen(equation, statistics) if implementation == "auto" else implementation
     if chosen == "triton":
         _refuse("triton", gpu.why_not_triton(equation, statistics))
         return gpu.triton(equation, statistics)
     if chosen == "fused":
         _refuse("fused", "it returns no statistics" if statistics else cpu.why_not_fused(equation))
-        return cpu.fused(equation), None
-    if chosen == "blockwise":
-        return cpu.blockwise(equation, statistics)
-    output, rows = reference(equation)
-    return output, rows if statistics else None
+        narrow = _cast(equation)
+        with _no_autocast(equation.query.device.type):
+            return cpu.fused(narrow).to(equation.query.dtype), None
+    with _no_autocast(equation.query.device.type):
+        if chosen == "blockwise":
+            return cpu.blockwise(equation, statistics)
+        output, rows = reference(equation)
+        return output, rows if statistics else None
 
 
 def _chosen(equation: Equation, statistics: bool) -> str:
@@ -72,5 +80,50 @@ def scan(equation: Equation, inverse_temperatures: Tensor) -> RowStatistics:  # 
 
 
 def _scan(equation: Equation, inverse_temperatures: Tensor) -> RowStatistics:
-    on_gpu = equation.query.is_cuda and gpu.why_no_scan(equation) is None
-    return (gpu.scan if on_gpu else cpu.scan)(equation, inverse_temperatures)
+    if _nothing_in(equation):
+        return _no_rows(equation, torch.float32, inverse_temperatures.shape[0])
+    if equation.query.is_cuda and gpu.why_no_scan(equation) is None:
+        return gpu.scan(equation, inverse_temperatures)
+    with _no_autocast(equation.query.device.type):
+        return cpu.scan(equation, inverse_temperatures)
+
+
+def _no_autocast(device: str) -> AbstractContextManager[object]:
+    """Logits are float32 whatever autocast says: in bfloat16 a hidden one would be -inf and its entropy NaN."""
+    return torch.autocast(device, enabled=False) if _autocast_on(device) else nullcontext()
+
+
+def _autocast_on(device: str) -> bool:
+    return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+
+
+def _cast(equation: Equation) -> Equation:
+    """What autocast makes of SDPA's tensors, but for the bias: its view would be written out as a whole matrix."""
+    device, given = equation.query.device.type, (equation.query, equation.key, equation.value)
+    if not _autocast_on(device) or torch.float64 in {tensor.dtype for tensor in given}:
+        return equation
+    query, key, value = (tensor.to(torch.get_autocast_dtype(device)) for tensor in given)
+    return replace(equation, query=query, key=key, value=value)
+
+
+def _nothing_in(equation: Equation) -> bool:
+    """No rows, or no keys for them."""
+    return 0 in equation.query.shape[:3] or equation.key.shape[2] == 0
+
+
+def _nothing(equation: Equation, statistics: bool) -> tuple[Tensor, RowStatistics | None]:
+    query, value = equation.query, equation.value
+    output = query.new_zeros(*query.shape[:3], value.shape[-1])
+    if equation.needs_grad:
+        # Gradients of nothing are zeros, not an error
+        table = equation.bias.table if equation.bias else None
+        given = [tensor for tensor in (query, equation.key, value, table, equation.inverse_temperature) if tensor is not None]
+        output = output + sum(tensor[..., :0].sum() for tensor in given)
+    wide = torch.promote_types(query.dtype, torch.float32)
+    return output, _no_rows(equation, wide) if statistics else None
+
+
+def _no_rows(equation: Equation, dtype: torch.dtype, *temperatures: int) -> RowStatistics:
+    shape = (*temperatures, *equation.query.shape[:3])
+    low = equation.query.new_full(shape, float("-inf"), dtype=dtype)
+    return RowStatistics(low, low.clone(), torch.zeros_like(low))

@@ -45,6 +45,12 @@ class Equation:
     dropout: float = 0.0
     more: tuple[Rest, ...] = ()
 
+    def __post_init__(self) -> None:
+        """g has three dimensions from here on."""
+        g = self.inverse_temperature
+        if g is not None and g.dim() < 3:
+            object.__setattr__(self, "inverse_temperature", g[(None,) * (3 - g.dim())])
+
     @property
     def parts(self) -> list[Equation]:
         """One equation a run."""

@@ -6,6 +6,7 @@ Triton is imported when a kernel is first asked for. Where there is no GPU its i
 
 from __future__ import annotations
 
+import math
 import os
 from functools import lru_cache
 from importlib.util import find_spec
@@ -16,7 +17,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from lengthwise.attention.equation import Equation
-from lengthwise.attention.statistics import RowStatistics
+from lengthwise.attention.statistics import RowStatistics, join
 
 if TYPE_CHECKING:
     from lengthwise.attention.triton_tiles import Operands
@@ -25,6 +26,8 @@ LARGEST_HEAD = 128
 TYPES = (torch.bfloat16, torch.float16, torch.float32)
 # The gradient of a bias table goes through a band of rows x distances, a head at a time
 WIDEST_BAND = 2**30
+# The scan's kernel counts the rows of all its temperatures, twice over, in 32 bits
+MOST_ROWS = 2**30
 
 
 def why_not_triton(equation: Equation, statistics: bool = False) -> str | None:
@@ -43,11 +46,16 @@ def why_not_triton(equation: Equation, statistics: bool = False) -> str | None:
             band = equation.visible.queries * bias.table.shape[-1]
             if band > WIDEST_BAND:
                 return f"the gradient of a bias of {bias.table.shape[-1]:,} distances needs {band:,} numbers a head"
-    return why_no_scan(equation)
+    return _why_no_logits(equation)
 
 
 def why_no_scan(equation: Equation) -> str | None:
     """The same for `scan`, which reads no values and has no gradient."""
+    rows = math.prod(equation.query.shape[:3])
+    return f"{rows:,} rows are more than it can count" if rows >= MOST_ROWS else _why_no_logits(equation)
+
+
+def _why_no_logits(equation: Equation) -> str | None:
     query, key = equation.query, equation.key
     if query.device.type == "cuda":
         if (reason := _why_not_on(query.device)) is not None:
@@ -124,7 +132,13 @@ def _solve(equation: Equation, statistics: bool) -> tuple[Tensor, RowStatistics 
 def _scan(equation: Equation, inverse_temperatures: Tensor) -> RowStatistics:
     from lengthwise.attention.triton_scan import scan
 
-    return RowStatistics(*scan(_operands(equation, None), inverse_temperatures.float()).unbind(0))
+    operands, rows = _operands(equation, None), math.prod(equation.query.shape[:3])
+    found = []
+    for g in torch.split(inverse_temperatures.float(), max(1, (MOST_ROWS - 1) // rows)):
+        # A slice of more rows may lie as far apart as they do
+        near = g if g.stride(0) * len(g) < MOST_ROWS else g.contiguous()
+        found.append(RowStatistics(*scan(operands, near).unbind(0)))
+    return found[0] if len(found) == 1 else join(found, 0)
 
 
 def _operands(equation: Equation, g: Tensor | None) -> Operands:
@@ -143,7 +157,7 @@ def _operands(equation: Equation, g: Tensor | None) -> Operands:
         hidden=None if visible.hidden is None else visible.hidden.contiguous().view(torch.int8),
         table=None if bias is None else bias.widened,
         radius=0 if bias is None else max(bias.radius, 1),
-        g=_three(g),
+        g=_in_float32(g),
         kept=visible.kept,
     )
 
@@ -152,10 +166,8 @@ def _in_rows(tensor: Tensor) -> Tensor:
     return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
 
 
-def _three(g: Tensor | None) -> Tensor | None:  # [batch or 1, heads or 1, queries or 1], float32
-    if g is None or (g.dim() == 3 and g.dtype == torch.float32):
-        return g
-    return g.detach().float()[(None,) * (3 - g.dim())]
+def _in_float32(g: Tensor | None) -> Tensor | None:
+    return None if g is None else g.detach().float()
 
 
 class _Attention(torch.autograd.Function):
@@ -179,11 +191,11 @@ class _Attention(torch.autograd.Function):
         from lengthwise.attention.triton_tiles import Operands
 
         query, key, value, table, g, output, rows = ctx.saved_tensors
-        operands = Operands(_in_rows(query), _in_rows(key), _in_rows(value), g=_three(g), **ctx.rest)
+        operands = Operands(_in_rows(query), _in_rows(key), _in_rows(value), g=_in_float32(g), **ctx.rest)
         dq, dk, dv, d_table, dg = backward(operands, grad, output, rows, Needs(*ctx.needs_input_grad[:5]))
         if d_table is not None:
             # A table of one entry was read as three equal ones
             d_table = (d_table if d_table.shape == table.shape else d_table.sum(-1, keepdim=True)).to(table.dtype)
         if dg is not None:
-            dg = dg.sum_to_size((1,) * (3 - g.dim()) + g.shape).view(g.shape).to(g.dtype)
+            dg = dg.sum_to_size(g.shape).to(g.dtype)
         return dq, dk, dv, d_table, dg, None

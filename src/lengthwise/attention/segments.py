@@ -61,5 +61,5 @@ def _keys(run: Equation | Rest, first: int, last: int) -> dict[str, Any]:
     seen, size = run.visible.rows(first, last), last - first
     hidden = None if seen.hidden is None else seen.hidden[:, first:last]
     start, stop = ((end - first).clamp(0, size) for end in (seen.start, seen.stop))
-    visible = Visible(start, stop, seen.position - first, size, hidden)
+    visible = seen.standing_as_here(Visible(start, stop, seen.position - first, size, hidden))
     return {"key": run.key[:, :, first:last], "value": run.value[:, :, first:last], "visible": visible}

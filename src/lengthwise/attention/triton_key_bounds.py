@@ -8,6 +8,8 @@ from torch import Tensor
 from lengthwise.attention.triton_tiles import Operands, Tile
 
 BIG = 2**30
+# Pairs of a key block and a query block that are looked at together
+FLAGS = 2**24
 
 
 def query_bounds(operands: Operands, tile: Tile) -> Tensor:
@@ -44,8 +46,14 @@ def _key_bounds(runs: Tensor, radius: int, tile: Tile, keys: int) -> tuple[Tenso
 
 
 def _turned(bounds: tuple[Tensor, ...], operands: Operands, tile: Tile) -> Tensor:
+    n = torch.arange(0, operands.keys, tile.keys, device=bounds[0].device)[:, None]  # [key blocks, 1]
+    parts = torch.split(n, max(1, FLAGS // bounds[0].numel()))
+    return torch.cat([_turned_at(part, bounds, operands, tile) for part in parts], 1)
+
+
+def _turned_at(n: Tensor, bounds: tuple[Tensor, ...], operands: Operands, tile: Tile) -> Tensor:
+    """For the key blocks that begin at `n`."""
     lo, inner_lo, inner_hi, hi, near_lo, near_hi = (bound[:, None] for bound in bounds)
-    n = torch.arange(0, operands.keys, tile.keys, device=lo.device)[:, None]  # [key blocks, 1]
     end, blocks = n + tile.keys, lo.shape[-1]
     index = torch.arange(blocks, device=lo.device)
     seen = (end > lo) & (n < hi)  # [batch or 1, key blocks, query blocks]
@@ -64,4 +72,4 @@ def _turned(bounds: tuple[Tensor, ...], operands: Operands, tile: Tile) -> Tenso
     inner_high = torch.minimum(first(~full & (index >= inner_low[..., None])), last)
     rows = [torch.minimum(first(seen), last), torch.minimum(inner_low, last), inner_high, last]
     near = first(n < near_hi), behind(end > near_lo)
-    return (torch.stack([*rows, *near], -1) * tile.queries).int().contiguous()
+    return (torch.stack([*rows, *near], -1) * tile.queries).int()

@@ -54,6 +54,7 @@ class Visible:
             stop = (own + window).clamp_max(keys)
         stop = stop.clamp(0, keys)
         visible = cls(torch.minimum(start, stop)[None], stop[None], own, keys)
+        vars(visible)["in_line"] = True
         if not causal and window is None and not isinstance(offset, Tensor):
             # Known without asking a device for it
             vars(visible).update(is_full=True, full_from=keys - queries if offset is None else offset)
@@ -71,7 +72,7 @@ class Visible:
         real = padding[:, own] & (self.position < self.keys)
         stop = torch.where(real, torch.maximum(stop, start), start)
         hidden = ~padding if bool((last - first != count)[count > 0].any()) else None
-        return Visible(start, stop, self.position, self.keys, hidden)
+        return self.standing_as_here(Visible(start, stop, self.position, self.keys, hidden))
 
     @classmethod
     def of_mask(cls, mask: Callable[[Tensor], Tensor], queries: int, keys: int, position: Tensor) -> Visible:
@@ -98,7 +99,19 @@ class Visible:
         if self.position.device.type == "cpu":
             return self
         start, stop, position = (tensor.cpu() for tensor in (self.start, self.stop, self.position))
-        return Visible(start, stop, position, self.keys, None if self.hidden is None else self.hidden.cpu())
+        hidden = None if self.hidden is None else self.hidden.cpu()
+        return self.standing_as_here(Visible(start, stop, position, self.keys, hidden))
+
+    @cached_property
+    def in_line(self) -> bool:
+        """Whether the queries stand one after the other."""
+        return bool((self.position.diff() == 1).all())
+
+    def standing_as_here(self, visible: Visible) -> Visible:
+        """Queries of these, as many neighbours or all: what is known of their line holds, and no device is asked again."""
+        if vars(self).get("in_line"):
+            vars(visible)["in_line"] = True
+        return visible
 
     @cached_property
     def count(self) -> Tensor:
@@ -123,11 +136,9 @@ class Visible:
     @cached_property
     def full_from(self) -> int | None:
         """Where the first query stands, when all rows see all keys and stand one after the other; else, or unknown, None."""
-        if not self.is_full or self.queries == 0:
+        if not self.is_full or self.queries == 0 or not self.in_line:
             return None
-        first = int(self.position[0])
-        in_line = torch.arange(first, first + self.queries, device=self.position.device)
-        return first if bool((self.position == in_line).all()) else None
+        return int(self.position[0])
 
     @cached_property
     def packed(self) -> Tensor:  # [batch or 1, 3, queries], int32
@@ -142,18 +153,21 @@ class Visible:
     @cached_property
     def spans(self) -> list[tuple[int, int]] | None:
         """One (start, stop) a batch entry when all its real rows stand in, and see, just that span; else None."""
-        if self.hidden is not None or self.queries != self.keys or not bool((self.position[:1] == 0).all()):
-            return None
-        return self._spans(self.stop)
+        return self._spans(self.stop) if self._whole else None
 
     @cached_property
     def causal_spans(self) -> list[tuple[int, int]] | None:
         """The same for rows that see their span up to themselves."""
-        if self.hidden is not None or self.queries != self.keys or not bool((self.position[:1] == 0).all()):
-            return None
-        if not bool((self.stop == self.position + 1)[self.count > 0].all()):
+        if not self._whole or not bool((self.stop == self.position + 1)[self.count > 0].all()):
             return None
         return self._spans(self.stop.amax(-1, keepdim=True).expand_as(self.stop))
+
+    @cached_property
+    def _whole(self) -> bool:
+        """Whether a query stands on every key, in the keys' order, and none is hidden inside a run."""
+        if self.hidden is not None or self.queries != self.keys or not self.in_line:
+            return False
+        return bool((self.position[:1] == 0).all())
 
     def _spans(self, stop: Tensor) -> list[tuple[int, int]] | None:
         real = self.count > 0
@@ -167,7 +181,7 @@ class Visible:
 
     def rows(self, first: int, last: int) -> Visible:
         start, stop = self.start[:, first:last], self.stop[:, first:last]
-        visible = Visible(start, stop, self.position[first:last], self.keys, self.hidden)
+        visible = self.standing_as_here(Visible(start, stop, self.position[first:last], self.keys, self.hidden))
         if "full_from" in vars(self):
             # What is known of all rows; that a part of them sees everything is not worth asking a device
             vars(visible)["full_from"] = None if self.full_from is None else self.full_from + first
@@ -179,7 +193,7 @@ class Visible:
         hidden = self.hidden
         if hidden is not None and hidden.shape[0] > 1:
             hidden = hidden[index : index + 1]
-        return Visible(self.start[pick], self.stop[pick], self.position, self.keys, hidden)
+        return self.standing_as_here(Visible(self.start[pick], self.stop[pick], self.position, self.keys, hidden))
 
     def mask(self, first: int = 0, last: int | None = None) -> Tensor:
         """The plain boolean mask over keys first ... last - 1: [batch or 1, queries, keys]."""
