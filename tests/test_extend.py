@@ -6,6 +6,7 @@ import copy
 import math
 import subprocess
 import sys
+import threading
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from lengthwise.methods.positions.t5_bias import T5Bias
 from lengthwise.methods.spec import methods_of
 from lengthwise.models import masks
 from lengthwise.models.anatomy import anatomy_of
+from lengthwise.models.seam import NAME, registered
 from tests.conftest import (
     BIDIRECTIONAL,
     DECODER_SIZES,
@@ -278,6 +280,34 @@ def test_extensions_left_in_the_wrong_order_are_both_undone() -> None:
     assert torch.equal(logits(model, ids), plain)
 
 
+def test_one_thread_may_begin_while_another_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What transformers knows of lengthwise is taken out at the end of the one: it must be there for the other."""
+    begun, ended, found = threading.Event(), threading.Event(), []
+
+    def begin() -> None:
+        with registered():
+            begun.set()
+            ended.wait(5)
+            found.extend([NAME in ALL_ATTENTION_FUNCTIONS, NAME in ALL_MASK_ATTENTION_FUNCTIONS])
+
+    other = threading.Thread(target=begin)
+
+    class Slow(dict[str, Any]):
+        def pop(self, *args: Any) -> Any:
+            if other.ident is None:
+                other.start()
+                begun.wait(0.05)
+            return super().pop(*args)
+
+    known = type(ALL_ATTENTION_FUNCTIONS)
+    monkeypatch.setattr(known, "_global_mapping", Slow(known._global_mapping))
+    with registered():
+        pass
+    ended.set()
+    other.join()
+    assert found == [True, True]
+
+
 def test_a_copy_of_an_extended_model_is_refused_and_the_original_goes_on() -> None:
     model, ids = make("llama"), tokens(LONG)
     plain = logits(model, ids)
@@ -289,6 +319,8 @@ def test_a_copy_of_an_extended_model_is_refused_and_the_original_goes_on() -> No
     for method in ("none", "log"):
         with pytest.raises(BadInput, match="a copy made while its model was extended"), lw.extend(copied, method):
             logits(copied, ids)
+    with pytest.raises(BadInput, match="a copy made while its model was extended"):
+        copied.generate(ids, max_new_tokens=1)
     assert torch.equal(logits(model, ids), plain)
 
 
@@ -585,6 +617,54 @@ def test_a_law_that_spares_the_training_length_alone_still_changes_shorter_input
         same, changed = (logits(model, tokens(length)) for length in (TRAIN_LENGTH, TRAIN_LENGTH - 1))
     assert torch.equal(same, logits(model, tokens(TRAIN_LENGTH)))
     assert not torch.allclose(changed, logits(model, tokens(TRAIN_LENGTH - 1)), atol=1e-5)
+
+
+def test_an_extend_that_is_never_entered_says_so() -> None:
+    with pytest.warns(UserWarning, match="does nothing by itself: write `with lengthwise.extend"):
+        lw.extend(make("t5"), "log")
+
+
+def test_an_extend_may_be_entered_again_and_within_itself() -> None:
+    model, ids = make("t5"), tokens(LONG)
+    half, whole = "constant:tau=0.5", "constant:tau=0.25"
+    once, twice = [], []
+    extension = lw.extend(model, half)
+    for _ in range(2):
+        with extension:
+            once.append(logits(model, ids))
+            with extension:
+                twice.append(logits(model, ids))
+    for found, method in ((once, half), (twice, whole)):
+        with lw.extend(model, method):
+            assert all(torch.allclose(one, logits(model, ids), atol=TOLERANCE) for one in found)
+
+
+def test_a_second_thread_in_the_middle_of_a_forward_is_refused_by_name() -> None:
+    model, ids, said = make("t5"), tokens(LONG), []
+
+    def second(*_: Any) -> None:
+        try:
+            model.encoder(ids)
+        except BadInput as error:
+            said.append(str(error))
+
+    def other(*_: Any) -> None:
+        thread = threading.Thread(target=second)
+        thread.start()
+        thread.join()
+
+    with lw.extend(model, "log"):
+        hook = model.encoder.block[1].register_forward_pre_hook(other)
+        expected = model.encoder(ids).last_hidden_state
+        hook.remove()
+        assert len(said) == 1
+        assert said[0].startswith("two threads run this extended model at once; hold a lock")
+        # One after the other they may, also after a forward that failed
+        with pytest.raises(IndexError):
+            model.encoder(torch.tensor([[10**6]]))
+        other()
+        assert len(said) == 1
+        assert torch.equal(model.encoder(ids).last_hidden_state, expected)
 
 
 def test_importing_lengthwise_changes_nothing() -> None:

@@ -185,6 +185,26 @@ def test_a_hedge_of_other_inputs_is_refused(tokenizer: ByT5Tokenizer) -> None:
         lw.hedge(model, tokenizer, tokens(LONG, batch=2))(torch.zeros(3, 1, dtype=torch.long), torch.zeros(3, 384))
 
 
+@pytest.mark.parametrize("family", ["t5", "llama"])
+@pytest.mark.parametrize("beams", [1, 2])
+def test_a_hedge_serves_one_generation(family: str, beams: int, tokenizer: ByT5Tokenizer) -> None:
+    """Also where the other prompt is as long as what the first would be next."""
+    model, ids = make(family), tokens(LONG)
+    hedge = lw.hedge(model, tokenizer, ids, new_tokens=NEW, train_length=TRAIN_LENGTH)
+    _answers(model, ids, hedge, num_beams=beams)
+    for other in (ids, tokens(LONG, seed=5), tokens(LONG + NEW, seed=5), tokens(LONG, batch=2)):
+        with pytest.raises(BadInput, match="serves one `generate`"):
+            _answers(model, other, hedge, num_beams=beams)
+
+
+def test_a_token_that_both_readings_rule_out_teaches_nothing(tokenizer: ByT5Tokenizer) -> None:
+    hedge = lw.hedge(make("t5"), tokenizer, tokens(LONG), prior=0.75)
+    hedge(torch.zeros(1, 1, dtype=torch.long), torch.zeros(1, 384))
+    assert hedge.step is not None
+    hedge.step.whole[:, 5] = hedge.step.end[:, 5] = -math.inf
+    assert hedge.step.odds_after(torch.tensor([5]), torch.tensor([0])).tolist() == pytest.approx([math.log(3)])
+
+
 def test_streaming_keeps_two_caches_apart(tokenizer: ByT5Tokenizer) -> None:
     model, ids = make("llama"), tokens(LONG)
     with lw.extend(model, "streaming_llm:window=24", train_length=TRAIN_LENGTH):

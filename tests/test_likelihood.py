@@ -106,10 +106,12 @@ def test_windows_are_read_by_themselves() -> None:
 
 def test_the_model_is_left_as_it_was() -> None:
     model = make("llama").train()
+    model.model.layers[1].eval()
+    trained = [module.training for module in model.modules()]
     before = {name: value.clone() for name, value in model.state_dict().items()}
     token_nll(model, tokens(40))
     reencoded_nll(model, tokens(40), 8)
-    assert model.training
+    assert [module.training for module in model.modules()] == trained
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
     assert not model.model._forward_hooks
     assert not token_nll(model, tokens(40)).requires_grad

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import lengthwise as lw
-from lengthwise.measure import AttentionStatistics
+from lengthwise.measure import AttentionStatistics, row_weights
 from tests.conftest import TRAIN_LENGTH, make, tokens
 
 
@@ -65,10 +65,16 @@ def test_a_method_is_measured_as_it_runs() -> None:
     assert bool((sharp.entropy.mean(1) < plain.entropy.mean(1)).all())
 
 
-def test_the_model_is_left_in_training_mode_if_it_was() -> None:
+def test_just_those_modules_train_afterwards_that_did() -> None:
     model = make("t5").train()
+    model.encoder.block[1].eval()
+    before = [module.training for module in model.modules()]
     lw.row_statistics(model, tokens(50))
-    assert model.encoder.training
+    assert [module.training for module in model.modules()] == before
+
+
+def test_each_sequence_of_a_batch_has_its_own_widest_row() -> None:
+    assert row_weights(torch.tensor([[2, 8], [1, 3]]), 0.5).tolist() == [[[0, 1]], [[0, 1]]]
 
 
 def test_a_batch_without_tokens_is_refused() -> None:

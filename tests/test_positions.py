@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +17,8 @@ from lengthwise.errors import BadInput
 from lengthwise.methods.positions.pose import PoSECollator
 from lengthwise.methods.positions.random_positions import RandomPositionsCollator
 from lengthwise.models.cache import RollingLayer
-from tests.conftest import DECODER_SIZES, TRAIN_LENGTH, make
+from lengthwise.models.changes import suspended
+from tests.conftest import DECODER_SIZES, TRAIN_LENGTH, make, tokens
 
 LONG = 3 * TRAIN_LENGTH
 ROTARY = ["llama", "qwen2", "qwen3", "mistral", "mistral window", "gemma", "gpt_neox", "phi3", "olmo2", "smollm3"]
@@ -164,17 +166,19 @@ def test_prefill_and_cached_generation_agree(name: str, method: str) -> None:
 
 @pytest.mark.parametrize("method", [*DISTANCES, "window:size=9"])
 def test_short_inputs_are_bit_for_bit_the_old_model_also_from_a_cache(method: str) -> None:
-    model, tokens = make("llama"), ids(9, batch=2)
+    model, tokens = make("llama"), ids(6, batch=2)
     mask = torch.ones_like(tokens)
     mask[1, :3] = 0
-    expected = model.generate(tokens, attention_mask=mask, max_new_tokens=1, return_dict_in_generate=True, output_logits=True)
+    options: dict[str, Any] = {"attention_mask": mask, "max_new_tokens": 4, "min_new_tokens": 4, "do_sample": False}
+    options |= {"return_dict_in_generate": True, "output_logits": True}
+    expected = model.generate(tokens, **options)
     with torch.inference_mode():
         plain = model(tokens).logits
     with lw.extend(model, method):
-        found = model.generate(tokens, attention_mask=mask, max_new_tokens=1, return_dict_in_generate=True, output_logits=True)
+        found = model.generate(tokens, **options)
         with torch.inference_mode():
             assert torch.equal(model(tokens).logits, plain)
-    assert torch.equal(found.logits[0], expected.logits[0])
+    assert torch.equal(torch.stack(found.logits), torch.stack(expected.logits))
 
 
 @pytest.mark.parametrize("method", [*DISTANCES, "yarn:factor=4", "window:size=9"])
@@ -339,10 +343,90 @@ def test_a_cache_filled_under_another_method_is_refused() -> None:
     cache = tf.DynamicCache()
     with lw.extend(model, "yarn:factor=4"):
         model(tokens, past_key_values=cache)
-    with lw.extend(model, "yarn:factor=8"), pytest.raises(BadInput, match="this cache was filled without"):
-        model(tokens[:, :1], past_key_values=cache)
+    for method in ("yarn:factor=8", "yarn:factor=4+cosscale"):
+        with lw.extend(model, method, force=True), pytest.raises(BadInput, match="this cache was filled without"):
+            model(tokens[:, :1], past_key_values=cache)
     with lw.extend(model, "yarn:factor=4"):
         model(tokens[:, :1], past_key_values=cache)
+
+
+@pytest.mark.parametrize(
+    "filler", ["rerope:window=12", "yarn:factor=4", "streaming_llm:window=12", "nope", "cosscale", "yarn:factor=4+cosscale"]
+)
+@pytest.mark.parametrize("static", [False, True])
+def test_a_cache_with_moved_keys_does_not_go_on_without_them(filler: str, static: bool) -> None:
+    model, tokens = make("llama"), ids(12)
+    cache = tf.StaticCache(config=model.config, max_cache_len=TRAIN_LENGTH) if static else tf.DynamicCache()
+    with lw.extend(model, filler, force=True), torch.inference_mode():
+        model(tokens, past_key_values=cache)
+    for method in ("log", "window:size=9", "alibi", "none"):
+        with lw.extend(model, method), pytest.raises(BadInput, match=r"this cache was filled with [A-Z].*; begin one inside"):
+            model(tokens[:, :1], past_key_values=cache)
+    with lw.extend(model, filler, force=True), torch.inference_mode():
+        model(tokens[:, :1], past_key_values=cache)
+
+
+def test_a_cache_with_the_models_own_keys_goes_on_under_any_temperature() -> None:
+    model, tokens, cache = make("llama"), ids(12), tf.DynamicCache()
+    with torch.inference_mode():
+        model(tokens, past_key_values=cache)
+        for method in ("log", "constant:tau=0.5", "window:size=9", "none"):
+            with lw.extend(model, method):
+                model(tokens[:, :1], past_key_values=cache)
+    with lw.extend(model, "rerope:window=12"), pytest.raises(BadInput, match="this cache was filled without ReRoPE"):
+        model(tokens[:, :1], past_key_values=cache)
+
+
+@pytest.mark.parametrize(("outer", "inner"), [("rerope:window=12", "log"), ("log", "rerope:window=12")])
+def test_nested_methods_share_a_cache_as_those_of_one_spec_do(outer: str, inner: str) -> None:
+    model, tokens, cache = make("llama"), ids(LONG), tf.DynamicCache()
+    expected = logits(model, tokens, "rerope:window=12+log")
+    with lw.extend(model, outer), torch.inference_mode(), lw.extend(model, inner):
+        found = [model(part, past_key_values=cache).logits for part in torch.split(tokens, [LONG - 2, 1, 1], 1)]
+    torch.testing.assert_close(torch.cat(found, 1).double(), expected, atol=1e-4, rtol=1e-3)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("method", ["rerope:window=12", "yarn:factor=2", "streaming_llm:window=12"])
+def test_a_cache_takes_no_keys_of_the_plain_model_after_its_method(method: str) -> None:
+    model, cache = make("llama"), tf.DynamicCache()
+    ids = tokens(6)
+    with lw.extend(model, method):
+        model(ids, past_key_values=cache)
+    copied = copy.deepcopy(cache)
+    for one in (cache, copied):
+        with pytest.raises(BadInput, match=r"this cache was filled with .*, which is no longer in force; go on inside `extend`"):
+            model(ids[:, :1], past_key_values=one)
+    with lw.extend(model, method):
+        model(ids[:, :1], past_key_values=copied)
+        with suspended(model), pytest.raises(BadInput, match="no longer in force"):
+            model(ids[:, :1], past_key_values=copied)
+        expected = model(torch.cat((ids, ids[:, :2]), 1)).logits[:, -1]
+        torch.testing.assert_close(model(ids[:, 1:2], past_key_values=copied).logits[:, -1], expected, atol=1e-5, rtol=1e-4)
+    # The copy went on by itself
+    assert (cache.get_seq_length(), copied.get_seq_length()) == (6, 8)
+
+
+def test_a_temperature_may_be_added_to_the_method_of_a_filled_cache() -> None:
+    model, tokens, cache = make("llama"), ids(12), tf.DynamicCache()
+    with lw.extend(model, "rerope:window=12"), torch.inference_mode():
+        model(tokens, past_key_values=cache)
+        with lw.extend(model, "log"):
+            model(tokens[:, :1], past_key_values=cache)
+
+
+def test_a_rolling_cache_that_was_emptied_begins_again_but_rolls_on() -> None:
+    model, tokens, cache = make("llama"), ids(50), tf.DynamicCache()
+    with lw.extend(model, "streaming_llm:sinks=3,window=10"), torch.inference_mode():
+        first = model(tokens, past_key_values=cache).logits
+        cache.reset()
+        assert cache.get_seq_length() == 0
+        assert torch.equal(model(tokens, past_key_values=cache).logits, first)
+        cache.reset()
+        with pytest.raises(BadInput, match="made to drop keys by StreamingLLM"):
+            model(tokens, attention_mask=(torch.arange(50) > 3)[None].long(), past_key_values=cache)
+    with lw.extend(model, "log"), pytest.raises(BadInput, match="made to drop keys by StreamingLLM"):
+        model(tokens, past_key_values=cache)
 
 
 @pytest.mark.parametrize("method", [*DISTANCES, *FREQUENCIES, *MASKS_AND_BIASES])

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from transformers import T5ForConditionalGeneration
 
 from experiments.common.batches import IGNORED
+from lengthwise.models.changes import evaluating
 
 
 @dataclass(frozen=True)
@@ -165,13 +166,8 @@ class Losses:
 @contextmanager
 def examined(model: Any) -> Iterator[None]:
     """Without dropout and uncompiled: generation has a new shape at every token."""
-    training = model.training
-    model.eval()
-    try:
-        with torch.compiler.set_stance("force_eager"):
-            yield
-    finally:
-        model.train(training)
+    with evaluating(model), torch.compiler.set_stance("force_eager"):
+        yield
 
 
 def read_sizes(text: str) -> dict[str, int]:

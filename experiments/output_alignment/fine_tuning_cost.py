@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from lengthwise.files import write_whole
+from lengthwise.models.changes import in_mode
 from lengthwise.output_alignment.regulariser import Regulariser, regularised_loss
 
 FILE = "cost.json"
@@ -42,12 +43,10 @@ def measured(model: Any, train_length: int, batch: int, dtype: str, pairs: int) 
     extra = train_length // 4
     rows = torch.randint(model.config.vocab_size, (batch, train_length + extra), generator=torch.Generator().manual_seed(0))
     step = _step(model, rows.to(device), train_length, extra, dtype)
-    was_training = model.training
-    model.train()
     try:
-        times = [(_seconds(step, 0.0, device), _seconds(step, ALPHA, device)) for _ in range(WARM + pairs)][WARM:]
+        with in_mode(model, training=True):
+            times = [(_seconds(step, 0.0, device), _seconds(step, ALPHA, device)) for _ in range(WARM + pairs)][WARM:]
     finally:
-        model.train(was_training)
         model.zero_grad(set_to_none=True)
     low, ratio, high = np.quantile([slow / fast for fast, slow in times], [0.25, 0.5, 0.75])
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type

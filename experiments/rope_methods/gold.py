@@ -20,8 +20,7 @@ from torch import Tensor
 from experiments.common.together import Once, share_out
 from experiments.rope_methods.arrays import Array, load_array, save_array
 from lengthwise.errors import require
-from lengthwise.likelihood import windowed_nll
-from lengthwise.tasks.perplexity import Windows
+from lengthwise.likelihood import reencoded_nll
 
 PART = 1024  # tokens of a stream that are re-encoded in one go
 
@@ -73,7 +72,7 @@ class Reencoding:
     def _reencode(self, model: Any, ids: Tensor, first: int, last: int, file: Path) -> None:
         # Where the window begins that tells the first token of the part
         start = max(0, first + self.stride - self.window)
-        nll = windowed_nll(model, ids[:, start : last + 1], Windows(self.window + 1, self.stride))
+        nll = reencoded_nll(model, ids[:, start : last + 1], self.window, self.stride)
         save_array(file, nll[0, first - start :])
 
     def _cuts(self, length: int) -> list[tuple[int, int]]:

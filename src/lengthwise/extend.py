@@ -8,8 +8,10 @@ Nesting adds methods, as `+` in a spec does. Nothing of transformers is changed 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ContextDecorator, contextmanager
 from typing import Any
 
 from torch import Tensor, nn
@@ -17,7 +19,7 @@ from torch import Tensor, nn
 from lengthwise.errors import BadInput, require
 from lengthwise.methods.spec import methods_of
 from lengthwise.models.anatomy import Anatomy, anatomy_of
-from lengthwise.models.cache import admitted
+from lengthwise.models.cache import admitted, guard
 from lengthwise.models.changes import Changes, suspended
 from lengthwise.models.fingerprint import check_fingerprint
 from lengthwise.models.masks import ForwardMask
@@ -30,7 +32,28 @@ from lengthwise.slots import Slots, name_of
 Method = str | object | Sequence[object]
 
 
-@contextmanager
+class Extension(ContextDecorator):
+    """What `extend` returns: nothing is done to the model before it is entered. It may be entered again."""
+
+    def __init__(self, make: Callable[[], AbstractContextManager[nn.Module]]) -> None:
+        self._make, self._entered = make, False
+        self._open: list[AbstractContextManager[nn.Module]] = []
+
+    def __enter__(self) -> nn.Module:
+        self._entered = True
+        inner = self._make()
+        model = inner.__enter__()
+        self._open.append(inner)
+        return model
+
+    def __exit__(self, *raised: Any) -> bool | None:
+        return self._open.pop().__exit__(*raised)
+
+    def __del__(self) -> None:
+        if not self._entered:
+            warnings.warn("extend(...) does nothing by itself: write `with lengthwise.extend(...):`", stacklevel=2)
+
+
 def extend(
     model: nn.Module,
     method: Method = "none",
@@ -39,8 +62,23 @@ def extend(
     implementation: str = "auto",
     observer: Observer | None = None,
     force: bool = False,
+) -> Extension:
+    """`method` is a spec, a method object, or several. `force` accepts what was not made for this model.
+
+    Two threads may extend two models at the same time, but not run one.
+    """
+    return Extension(lambda: _extended(model, method, train_length, implementation, observer, force))
+
+
+@contextmanager
+def _extended(
+    model: nn.Module,
+    method: Method,
+    train_length: int | None,
+    implementation: str,
+    observer: Observer | None,
+    force: bool,
 ) -> Iterator[nn.Module]:
-    """`method` is a spec, a method object, or several. `force` accepts what was not made for this model."""
     anatomy = anatomy_of(model, train_length)
     slots = slots_of(anatomy, method, force)
     _refuse_unreachable(anatomy)
@@ -51,9 +89,9 @@ def extend(
             changes.set(owner, key, owner[key])
         unrotated = _install_rotation(changes, model, anatomy, slots, rotary)
         _install(changes, anatomy, slots, implementation, observer, rotary if unrotated else None)
-        _watch_caches(changes, anatomy, slots, unrotated)
-        _watch_lengths(changes, anatomy, slots)
         _prove_reached(changes, anatomy)
+        _watch_caches(changes, anatomy, unrotated)
+        _watch_lengths(changes, anatomy, slots)
         yield model
 
 
@@ -111,23 +149,17 @@ def _install_rotation(changes: Changes, model: nn.Module, anatomy: Anatomy, slot
     return False
 
 
-def _watch_caches(changes: Changes, anatomy: Anatomy, slots: Slots, unrotated: bool) -> None:
+def _watch_caches(changes: Changes, anatomy: Anatomy, unrotated: bool) -> None:
     """Keys of a cache stand where the method put them: one filled under another method is refused."""
-    holder = slots.rotation if slots.rotation is not None else slots.similarity
-    if holder is None:
-        return
-    # A rolling cache puts its sinks just before its window: one that keeps true distances needs all keys
-    rolls = hasattr(holder, "sinks") and slots.visible is holder and getattr(holder, "reindex", True)
-    rolling = holder if rolls else None
 
     def check(_: nn.Module, __: Any, kwargs: dict[str, Any]) -> None:
-        if changes.out:
+        cache, places, mask = (kwargs.get(name) for name in ("past_key_values", "position_ids", "attention_mask"))
+        if changes.out or cache is None:
             return
-        mask = kwargs.get("attention_mask")
-        padded = isinstance(mask, Tensor) and not bool(mask.bool().all())
-        cache, places = kwargs.get("past_key_values"), kwargs.get("position_ids")
-        admitted(cache, holder, rolling, padded)
-        if unrotated and cache is not None and isinstance(places, Tensor):
+        # Read at every forward: an outer or an inner `extend` fills slots too
+        admitted(cache, anatomy.layers[0].__dict__[LAYER].slots, mask)
+        guard(cache, changes.force)
+        if unrotated and isinstance(places, Tensor):
             real = mask[:, -places.shape[-1] :].bool() if isinstance(mask, Tensor) and mask.dim() == 2 else None
             require(not leaps(places, real), IN_A_CACHE)
 
@@ -233,12 +265,19 @@ def _install(
 
 def _prove_reached(changes: Changes, anatomy: Anatomy) -> None:
     """Every forward of the stack must have gone through our function in every layer, or its result is withheld."""
+    running: set[int] = set()
 
     def start(stack: nn.Module, *_: Any) -> None:
-        if stack is not anatomy.stack and not getattr(stack, "_is_replica", False):
+        replica = getattr(stack, "_is_replica", False)
+        if stack is not anatomy.stack and not replica:
             raise BadInput(f"this {type(stack).__name__} is a copy made while its model was extended; copy it outside `extend`")
         if changes.out:
             return
+        require(
+            replica or running <= {threading.get_ident()},
+            "two threads run this extended model at once; hold a lock around its forwards, or extend a copy for each",
+        )
+        running.add(threading.get_ident())
         anatomy.layers[0].__dict__[LAYER].read.clear()
         for module in anatomy.layers:
             module.__dict__[LAYER].visits = 0
@@ -256,5 +295,10 @@ def _prove_reached(changes: Changes, anatomy: Anatomy) -> None:
                 "AttentionInterface and cannot be extended"
             )
 
+    def release(*_: Any) -> None:
+        running.discard(threading.get_ident())
+
     changes.hook(anatomy.stack.register_forward_pre_hook(start))
     changes.hook(anatomy.stack.register_forward_hook(finish))
+    # After a failed forward, too
+    changes.hook(anatomy.stack.register_forward_hook(release, always_call=True))

@@ -108,11 +108,14 @@ class _Step:
 
     def parents(self, input_ids: Tensor) -> Tensor:
         """Which row each row goes on from: itself, but for beams, which change places within their prompt."""
+        other = "a hedge serves one `generate`; make one for the inputs of each"
+        require(input_ids[:, :-1].shape == self.input_ids.shape, other)
         rows = torch.arange(len(input_ids), device=input_ids.device)
         if torch.equal(input_ids[:, :-1], self.input_ids):
             return rows
         own = rows // self.reading.beams
         same = (input_ids[:, None, :-1] == self.input_ids[None]).all(-1) & (own[:, None] == own[None])
+        require(bool(same.any(1).all()), other)
         return same.int().argmax(1)
 
     def odds_after(self, token: Tensor, parents: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from lengthwise.errors import BadInput, require
 from lengthwise.extend import Method, extend
 from lengthwise.models.anatomy import anatomy_of, unwrapped
+from lengthwise.models.changes import evaluating
 from lengthwise.tasks.language_modelling import frame_of, framed, passages
 from lengthwise.tasks.perplexity import Window, Windows
 
@@ -56,13 +57,14 @@ def windowed_nll(
     return nll
 
 
-def reencoded_nll(model: nn.Module, ids: Tensor, window: int) -> Tensor:  # [streams, tokens - 1]
+def reencoded_nll(model: nn.Module, ids: Tensor, window: int, stride: int = 1) -> Tensor:  # [streams, tokens - 1]
     """Every token from a fresh reading of the last `window` tokens: what a model without any method can do at best.
 
-    One forward of `window` tokens for each token of the stream.
+    One forward of `window` tokens for each token of the stream, or for every `stride` of them, which are
+    then told from more than `window` - `stride` tokens.
     """
     require(window >= 1, f"a window needs at least 1 token to tell the next one from, not {window}")
-    return windowed_nll(model, ids, Windows(window + 1, 1))
+    return windowed_nll(model, ids, Windows(window + 1, stride))
 
 
 def language_modelling(
@@ -203,14 +205,9 @@ class Scorer:
 
 @contextmanager
 def reading(model: nn.Module) -> Iterator[None]:
-    """No gradients, no dropout; afterwards the model trains again if it did."""
-    was_training = model.training
-    model.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        model.train(was_training)
+    """No gradients, no dropout."""
+    with evaluating(model), torch.no_grad():
+        yield
 
 
 def _check(ids: Tensor) -> None:

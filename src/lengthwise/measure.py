@@ -19,6 +19,7 @@ from lengthwise.attention import Equation, RowStatistics
 from lengthwise.errors import BadInput
 from lengthwise.extend import Method, extend
 from lengthwise.models.anatomy import Anatomy, anatomy_of
+from lengthwise.models.changes import evaluating
 from lengthwise.progress import Tick, silent
 
 
@@ -104,15 +105,10 @@ def run_stack(anatomy: Anatomy, batch: Tensor | Mapping[str, Tensor]) -> Tensor:
     device = next(anatomy.stack.parameters()).device
     if anatomy.causal:
         inputs["use_cache"] = False
-    was_training = anatomy.stack.training
-    anatomy.stack.eval()
-    try:
-        with torch.inference_mode():
-            told = anatomy.stack(**{key: v.to(device) if isinstance(v, Tensor) else v for key, v in inputs.items()})
-            hidden: Tensor = told[0]
-            return hidden
-    finally:
-        anatomy.stack.train(was_training)
+    with evaluating(anatomy.stack), torch.inference_mode():
+        told = anatomy.stack(**{key: v.to(device) if isinstance(v, Tensor) else v for key, v in inputs.items()})
+        hidden: Tensor = told[0]
+        return hidden
 
 
 def refuse_nan(anatomy: Anatomy, values: Tensor) -> None:  # [layers, ...]

@@ -73,13 +73,8 @@ class Slots:
         if not claims:
             known = ", ".join(function for functions in CLAIMS.values() for function in functions)
             raise BadInput(f"{name_of(method)} fills no slot: a method needs one of {known}")
-        filled: dict[str, Any] = dict.fromkeys(claims, method)
-        for slot in claims:
-            if slot == "temperature":
-                filled[slot] = (*self.temperature, method)
-            elif (holder := getattr(self, slot)) is not None:
-                raise _claimed_twice(slot, holder, method)
-        return replace(self, **filled)
+        own: dict[str, Any] = {slot: (method,) if slot == "temperature" else method for slot in claims}
+        return self.and_(Slots(**own))
 
     def and_(self, other: Slots) -> Slots:
         """Both together, as if their methods had been named in one spec."""
@@ -87,7 +82,8 @@ class Slots:
         for slot in ("similarity", "rotation", "bias", "visible"):
             ours, theirs = getattr(self, slot), getattr(other, slot)
             if ours is not None and theirs is not None:
-                raise _claimed_twice(slot, ours, theirs)
+                names = f"{name_of(ours)} and {name_of(theirs)}"
+                raise BadInput(f"{names} both fill the {slot} slot; leave one of them out")
             filled[slot] = ours if theirs is None else theirs
         return replace(self, **filled)
 
@@ -143,10 +139,6 @@ class Slots:
             return False
         g = replace(self, temperature=self.laws).inverse_temperature(torch.arange(1, length + 1)[None, None], layer)
         return g is None or bool((g == 1).all())
-
-
-def _claimed_twice(slot: str, first: object, second: object) -> BadInput:
-    return BadInput(f"{name_of(first)} and {name_of(second)} both fill the {slot} slot; leave one of them out")
 
 
 def name_of(method: object) -> str:

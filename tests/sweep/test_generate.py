@@ -126,8 +126,10 @@ def test_a_model_in_training_answers_as_in_evaluation_and_stays_in_training() ->
     model, tokenizer = answering("t5", dropout_rate=0.5), ByT5Tokenizer()
     prompt = tokens(40)[0].tolist()
     expected = answers(model, tokenizer, [prompt], 12)
-    assert answers(model.train(), tokenizer, [prompt], 12) == expected
-    assert model.training
+    model.train().decoder.eval()
+    before = [module.training for module in model.modules()]
+    assert answers(model, tokenizer, [prompt], 12) == expected
+    assert [module.training for module in model.modules()] == before
 
 
 def test_padding_goes_left_or_right() -> None:

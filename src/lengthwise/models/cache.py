@@ -1,21 +1,25 @@
 """Caches of keys under a method: which may be used, and one that keeps only what a rolling method still sees.
 
-A cache holds keys as the method left them, so one that was begun without the method cannot be continued with it. StreamingLLM
-sees a few sinks and a window: keys between the two are dropped, and a generation of any length takes the memory of one window.
+A cache holds keys as a rotation or a similarity left them: one that was begun without the method cannot be continued with it,
+nor the other way round, inside `extend` or after it. Temperatures, biases and windows leave keys as they are. StreamingLLM sees
+a few sinks and a window: keys between the two are dropped, and a generation of any length takes the memory of one window.
 """
 
 from __future__ import annotations
 
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
-from lengthwise.errors import BadInput
+from lengthwise.errors import BadInput, require
+from lengthwise.models.changes import Force
+from lengthwise.slots import Slots
 
 MARK = "_lengthwise_method"
+IN_FORCE = "_lengthwise_in_force"
 PLAIN = (DynamicLayer, DynamicSlidingWindowLayer)
 
 
@@ -62,19 +66,57 @@ class RollingLayer(DynamicLayer):  # type: ignore[misc]
         raise BadInput("a rolling cache has dropped what it would have to go back to; use another way of decoding")
 
 
-def admitted(cache: Any, method: object, rolling: Any, padded: bool) -> None:
+def admitted(cache: Any, slots: Slots, mask: Any) -> None:
     """Lets a fresh cache in and makes it roll if it can; refuses one that was filled under another method."""
-    if cache is None:
+    method = " and ".join(repr(one) for one in (slots.rotation, slots.similarity) if one is not None)
+    filled, rolling = getattr(cache, MARK, ""), _rolling(slots)
+    # Before the length is asked for, which a static cache keeps on the GPU
+    if filled == method and rolling is None:
         return
     if cache.get_seq_length() > 0:
-        if getattr(cache, MARK, None) != repr(method):
-            raise BadInput(f"this cache was filled without {method}, so its keys stand elsewhere; begin one inside `extend`")
+        if filled != method:
+            how = f"without {method}" if method else f"with {filled}"
+            raise BadInput(f"this cache was filled {how}, so its keys stand elsewhere; begin one inside `extend`")
         return
-    setattr(cache, MARK, repr(method))
     # Rows of a padded batch have their sinks at different places: there all keys are kept
+    padded = rolling is not None and isinstance(mask, Tensor) and not bool(mask.bool().all())
+    if any(isinstance(layer, RollingLayer) for layer in getattr(cache, "layers", ())):
+        # Emptied it may begin again, but goes on rolling
+        require(filled == method and not padded, f"this cache was made to drop keys by {filled}; begin a new one")
+    setattr(cache, MARK, method)
     if rolling is not None and type(cache) is DynamicCache and not padded:
         make = partial(RollingLayer, rolling.sinks, rolling.window)
         # Linear attention and convolutions keep states of their own
         cache.layers[:] = [make() if type(layer) in PLAIN else layer for layer in cache.layers]
         if cache.layer_class_to_replicate is not None:
             cache.layer_class_to_replicate = make
+
+
+def guard(cache: Any, force: Force) -> None:
+    """Once the method is out of force, a cache that was filled with it takes no more keys, which would be the plain model's."""
+    if not getattr(cache, MARK, ""):
+        return
+    setattr(cache, IN_FORCE, force)
+    if not hasattr(cache, "_guarded"):
+        cache.__class__ = _guarded(type(cache))  # type: ignore[arg-type]  # mypy takes no type for hashable
+
+
+@lru_cache
+def _guarded(kind: type[Any]) -> type[Any]:
+    class Guarded(kind):  # type: ignore[misc]
+        _guarded = True
+
+        def update(self, *args: Any, **kwargs: Any) -> Any:
+            filled = f"this cache was filled with {getattr(self, MARK)}, which is no longer in force"
+            require(not getattr(self, IN_FORCE).out, f"{filled}; go on inside `extend`, or begin a new one")
+            return super().update(*args, **kwargs)
+
+    Guarded.__name__, Guarded.__qualname__ = kind.__name__, kind.__qualname__
+    return Guarded
+
+
+def _rolling(slots: Slots) -> Any:
+    """A rolling cache puts its sinks just before its window: a method that keeps true distances needs all keys."""
+    method = slots.rotation
+    rolls = hasattr(method, "sinks") and slots.visible is method and getattr(method, "reindex", True)
+    return method if rolls else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,13 +19,27 @@ ABSENT = object()
 Entry = tuple[dict[str, Any], str, Any]  # whose, which, and a value of it
 
 
+class Force:
+    """Whether changes are in force; what outlives them may keep it, and a copy of that keeps the same."""
+
+    def __init__(self) -> None:
+        self.out = False
+
+    def __deepcopy__(self, _: Any) -> Force:
+        return self
+
+
 @dataclass(eq=False)
 class Changes:
     """Entries of modules and configs that were given other values, and hooks, which rest while the changes are `out`."""
 
     before: list[Entry] = field(default_factory=list)
     hooks: list[RemovableHandle] = field(default_factory=list)
-    out: bool = False
+    force: Force = field(default_factory=Force)
+
+    @property
+    def out(self) -> bool:
+        return self.force.out
 
     def set(self, owner: dict[str, Any], key: str, value: Any) -> None:
         self.before.append((owner, key, owner.get(key, ABSENT)))
@@ -53,6 +67,7 @@ class Changes:
                 raise BadInput("this model was extended again and the outer `extend` was left first; both are undone now")
 
     def _undo(self) -> None:
+        self.force.out = True
         for handle in reversed(self.hooks):
             handle.remove()
         _put(reversed(self.before))
@@ -67,13 +82,31 @@ def suspended(model: nn.Module) -> Iterator[None]:
     after = [(owner, key, owner.get(key, ABSENT)) for owner, key, _ in before]
     _put(reversed(before))
     for one in known:
-        one.out = True
+        one.force.out = True
     try:
         yield
     finally:
         for one in known:
-            one.out = False
+            one.force.out = False
         _put(after)
+
+
+@contextmanager
+def in_mode(model: nn.Module, training: bool) -> Iterator[None]:
+    """All modules training, or none; afterwards just those that did."""
+    before = [(module, module.training) for module in model.modules()]
+    try:
+        for module, _ in before:
+            module.training = training
+        yield
+    finally:
+        for module, did in before:
+            module.training = did
+
+
+def evaluating(model: nn.Module) -> AbstractContextManager[None]:
+    """No dropout while it lasts."""
+    return in_mode(model, training=False)
 
 
 def _put(entries: Iterator[Entry] | list[Entry]) -> None:

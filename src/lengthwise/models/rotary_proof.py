@@ -18,7 +18,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from lengthwise.errors import BadInput
 from lengthwise.models.anatomy import Anatomy
-from lengthwise.models.changes import Changes
+from lengthwise.models.changes import Changes, evaluating
 from lengthwise.models.rotary import WAYS, Rotary, formula_of, unmoved
 
 TOKENS = 8
@@ -95,11 +95,9 @@ def _attending(anatomy: Anatomy, function: Any) -> Iterator[None]:
     changes, parts = Changes(), (anatomy.stack, *anatomy.layers)
     functions[name] = function
     try:
-        with changes.in_force(anatomy.stack):
+        with changes.in_force(anatomy.stack), evaluating(anatomy.stack):
             for config in {id(part.config): part.config for part in parts if hasattr(part, "config")}.values():
                 changes.set(config.__dict__, "_attn_implementation_internal", name)
-            for module in anatomy.stack.modules():
-                changes.set(module.__dict__, "training", False)
             yield
     finally:
         del functions[name]

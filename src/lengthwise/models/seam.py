@@ -8,6 +8,7 @@ that short inputs give bit for bit what they gave before.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -296,6 +297,7 @@ def _refuse_unknown(module: nn.Module, kwargs: dict[str, Any]) -> None:
 
 
 _users = 0
+_counting = threading.Lock()
 
 
 @contextmanager
@@ -303,17 +305,19 @@ def registered() -> Iterator[None]:
     """Put the function and the mask into transformers' two lists while somebody needs them."""
     global _users
     lists = type(ALL_ATTENTION_FUNCTIONS)._global_mapping, type(ALL_MASK_ATTENTION_FUNCTIONS)._global_mapping
-    if _users == 0:
-        for mapping, function in zip(lists, (attention_forward, build_mask), strict=True):
-            mapping[NAME] = function
-    _users += 1
+    with _counting:
+        if _users == 0:
+            for mapping, function in zip(lists, (attention_forward, build_mask), strict=True):
+                mapping[NAME] = function
+        _users += 1
     try:
         yield
     finally:
-        _users -= 1
-        if _users == 0:
-            for mapping in lists:
-                mapping.pop(NAME, None)
+        with _counting:
+            _users -= 1
+            if _users == 0:
+                for mapping in lists:
+                    mapping.pop(NAME, None)
 
 
 def no_dense_bias(owner: nn.Module) -> Callable[..., Tensor]:

@@ -12,6 +12,7 @@ from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 
 from lengthwise.errors import BadInput, require
 from lengthwise.models.anatomy import unwrapped
+from lengthwise.models.changes import evaluating
 from lengthwise.text import padded
 
 # What an architecture needs of a checkpoint's generation config, beside where an answer ends
@@ -33,10 +34,8 @@ def answers(
     settings = _greedy(inner, tokenizer, most)
     ids, mask = padded(prompts, settings.pad_token_id, left=ends_first)
     device = next(inner.parameters()).device
-    was_training = inner.training
-    inner.eval()
     try:
-        with torch.inference_mode(), _in_force(settings, inner):
+        with evaluating(inner), torch.inference_mode(), _in_force(settings, inner):
             output = model.generate(
                 input_ids=ids.to(device),
                 attention_mask=mask.to(device),
@@ -48,8 +47,6 @@ def answers(
         raise BadInput(
             f"out of memory on a batch of {size} tokens; give a smaller --batch-tokens or a shorter length"
         ) from error
-    finally:
-        inner.train(was_training)
     # A decoder repeats its prompt
     rows = (output[:, ids.shape[1] :] if ends_first else output).tolist()
     return [str(tokenizer.decode(row, skip_special_tokens=True)) for row in rows]
