@@ -149,12 +149,13 @@ def test_where_no_temperature_serves_it_is_said(tmp_path: Path, monkeypatch: pyt
         raise lw.BadInput("no temperature between 0.1 and 2")
 
     monkeypatch.setattr(MODULE, "calibrate", refusing)
-    found = analyse(tmp_path / "a", lengths=[48])
+    found = analyse(tmp_path / "a", lengths=48)
     assert found.temperatures[-1].pmax is None
     assert "no temperature between 0.1 and 2" in (tmp_path / "a" / "analysis.md").read_text()
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "no number": ({"lengths": "48"}, "a length is a whole number of tokens, not '48'"),
     "no lengths": ({"lengths": []}, "at least one length"),
     "a length of one": ({"lengths": [1, 64]}, "at least 2 tokens, not 1"),
     "nothing beyond the training length": ({"lengths": [16, 32]}, "beyond the training length 32"),
@@ -169,6 +170,15 @@ def test_bad_input_is_refused_before_anything_is_written(case: str, tmp_path: Pa
     options, message = REFUSED[case]
     with pytest.raises(lw.BadInput, match=message):
         analyse(tmp_path / "a", **options)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_length_past_a_table_of_positions_is_refused_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MODULE, "at_length", None)
+    with pytest.raises(lw.BadInput, match="has a table of 512 absolute positions and was given 520 tokens"):
+        analyse(tmp_path / "a", make("bert"), [24, 520], train_length=16)
     assert list(tmp_path.iterdir()) == []
 
 

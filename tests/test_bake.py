@@ -353,6 +353,13 @@ def test_a_model_that_does_not_do_as_extended_is_given_back_as_it_was(monkeypatc
     assert_untouched(model, before)
 
 
+def test_offloaded_weights_are_refused() -> None:
+    model = make("t5")
+    model.encoder.block[1].to("meta")
+    with pytest.raises(lw.BadInput, match=r"^weights are offloaded; load the model without device_map to bake it$"):
+        lw.bake(model, alignment(), length=LONG)
+
+
 def test_an_adapter_must_be_merged_first(tmp_path: Path) -> None:
     peft = pytest.importorskip("peft")
     lora = peft.LoraConfig(r=2, target_modules=["v_proj"], init_lora_weights=False)

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import lengthwise as lw
+from lengthwise.models.anatomy import anatomy_of
 from lengthwise.text import long_sequences, shipped_prose, short_sequences
 from tests.conftest import TRAIN_LENGTH, make, tiny_t5
 
@@ -136,6 +137,11 @@ def test_an_alignment_can_be_made_on_top_of_a_method(tokenizer: Any) -> None:
     assert on_top.tau * float(log_law) == pytest.approx(alone.tau, rel=0.02)
 
 
+def test_layers_are_aligned_on_top_of_a_method_too(tokenizer: Any) -> None:
+    entry = calibrate(make("llama"), tokenizer, 96, scope="layer", method="constant:tau=0.5").temperatures[0]
+    assert entry.statistic == pytest.approx(entry.target, rel=0.02)
+
+
 def test_the_model_is_untouched(tokenizer: Any) -> None:
     model = make("t5")
     before = copy.deepcopy(model.state_dict())
@@ -150,6 +156,9 @@ def test_the_model_is_untouched(tokenizer: Any) -> None:
         ({"length": TRAIN_LENGTH}, "not above the training length 32"),
         ({"length": 10**6}, "fewer than the length 1000000"),
         ({"length": []}, "at least one length"),
+        ({"length": 600.0}, "a length is a whole number of tokens, not 600.0"),
+        ({"length": "15000"}, "a length is a whole number of tokens, not '15000'"),
+        ({"method": "none+log"}, r"'none\+log': none is the plain model"),
         ({"statistic": "variance"}, "statistic must be one of"),
         ({"scope": "token"}, "scope must be one of"),
         ({"search": "luck"}, "search must be one of"),
@@ -163,6 +172,29 @@ def test_bad_input_is_refused_in_one_line(tokenizer: Any, options: dict[str, Any
     with pytest.raises(lw.BadInput, match=message) as caught:
         calibrate(make("t5"), tokenizer, **options)
     assert "\n" not in str(caught.value)
+
+
+def without_forwards(model: Any) -> Any:
+    def forward(*_: Any, **__: Any) -> None:
+        pytest.fail("a forward was taken")
+
+    anatomy_of(model).stack.register_forward_pre_hook(forward)
+    return model
+
+
+def test_an_adaptive_method_is_refused_before_the_first_forward(tokenizer: Any) -> None:
+    message = "Adaptive answers to every other temperature, so none can be calibrated on top of it"
+    with pytest.raises(lw.BadInput, match=message):
+        calibrate(without_forwards(make("t5")), tokenizer, method="adaptive")
+    model = without_forwards(make("t5"))
+    with lw.extend(model, "adaptive"), pytest.raises(lw.BadInput, match=message):
+        calibrate(model, tokenizer)
+
+
+def test_a_length_past_a_table_of_positions_is_refused_before_the_first_forward(tokenizer: Any) -> None:
+    model = without_forwards(make("bert"))
+    with pytest.raises(lw.BadInput, match="has a table of 512 absolute positions and was given 520 tokens"):
+        calibrate(model, tokenizer, [24, 520], train_length=16)
 
 
 def test_nan_in_the_weights_is_named(tokenizer: Any) -> None:

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,9 @@ import torch
 import transformers
 
 import lengthwise as lw
+from lengthwise.cli.calibration import _print_alignment
 from lengthwise.methods.catalogue import CATALOGUE
+from lengthwise.methods.temperature.aligned import Calibrated
 from lengthwise.tasks import TASKS
 from tests.conftest import TRAIN_LENGTH, Said, logits, make, tokens
 
@@ -117,6 +120,13 @@ def test_columns_of_a_table_of_many_values_stay_apart(models: Path, tmp_path: Pa
     header, row = said.out.splitlines()[1:]
     for column in ("pmax", "long forwards"):
         assert row[header.index(column) - 1] == " " != row[header.index(column)]
+
+
+def test_columns_are_as_wide_as_what_they_hold(capsys: pytest.CaptureFixture[str]) -> None:
+    tau = (Calibrated(2048, 0.8008, 0.1787, 3, 0.1788), Calibrated(4096, 0.7264, 0.1788, 3, 0.1788))
+    _print_alignment(lw.Alignment("pmax", "model", 512, 0.1788, tau))
+    page = (Path(__file__).parents[1] / "docs" / "long_t5.md").read_text()
+    assert textwrap.indent(capsys.readouterr().out, "    ") in page
 
 
 def test_a_baked_checkpoint_is_a_stock_one(models: Path, tmp_path: Path, lengthwise: Callable[..., Said]) -> None:

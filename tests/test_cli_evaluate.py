@@ -12,9 +12,9 @@ import pytest
 from transformers import ByT5Tokenizer
 
 from lengthwise.cli import run
-from lengthwise.cli.evaluation import with_ray_address
+from lengthwise.cli.evaluation import score_table, with_ray_address
 from lengthwise.methods.temperature.aligned import Alignment, Calibrated
-from lengthwise.records import Record, read_lines
+from lengthwise.records import Cell, Record, read_lines
 from lengthwise.sweep import cells, here
 from lengthwise.tasks import TASKS
 from tests.answering import answering, saved
@@ -40,6 +40,12 @@ def all_right(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, task in TASKS.items():
         changed = type(task)(task.samples, score[name], 2, task.read)
         monkeypatch.setitem(TASKS, name, changed)
+
+
+@pytest.mark.parametrize(("counts", "words"), [([1], "1 sample"), ([1, 3], "1 or 3 samples"), ([3, 3], "3 samples")])
+def test_one_sample_is_told_as_one(counts: list[int], words: str) -> None:
+    cells = [Cell("m", "none", "passkey", "", 64 + i, 1.0, 0.2, 1.0, n, 64.0) for i, n in enumerate(counts)]
+    assert score_table(cells).endswith(f"\npercent (95 % interval), {words} a cell")
 
 
 def test_evaluate_prints_one_table_and_says_where_the_records_are(

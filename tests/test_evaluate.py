@@ -95,6 +95,11 @@ def test_without_a_directory_the_records_are_only_returned(tmp_path: Path, monke
     assert not list(tmp_path.iterdir())
 
 
+def test_one_method_task_and_length_need_no_list() -> None:
+    records = evaluate(methods="none", tasks="passkey", lengths=LONG, samples=1)
+    assert [(record.method, record.task, record.length) for record in records] == [("none", "passkey", LONG)]
+
+
 def test_a_right_answer_scores_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     targets = [sample.target for sample in TASKS["passkey"].samples(TOKENIZER, LONG, 3, 0)]
     said = iter([[f"It is {targets[0]}."], ["no idea"], [f"{targets[2]}, not 7"]])
@@ -347,6 +352,7 @@ def test_an_alignment_of_another_model_needs_force(alignment: lw.Alignment) -> N
         ({"methods": ["warp"]}, "no method 'warp'"),
         ({"methods": ["truncate+infoscale"]}, "truncate is a baseline of its own"),
         ({"lengths": []}, "give lengths in tokens"),
+        ({"lengths": [300.0]}, "a length is a whole number of tokens, not 300.0"),
         ({"lengths": [0]}, "a length must be at least 1 token, not 0"),
         ({"lengths": [SHORT, 20]}, "a prompt of 20 tokens has no room for the question"),
         ({"samples": 0}, "samples must be at least 1, not 0"),

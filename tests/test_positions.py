@@ -395,7 +395,9 @@ def test_a_cache_takes_no_keys_of_the_plain_model_after_its_method(method: str) 
         model(ids, past_key_values=cache)
     copied = copy.deepcopy(cache)
     for one in (cache, copied):
-        with pytest.raises(BadInput, match=r"this cache was filled with .*, which is no longer in force; go on inside `extend`"):
+        with pytest.raises(
+            BadInput, match=r"this cache was filled with .*, which is no longer in force; go on inside `extend`"
+        ):
             model(ids[:, :1], past_key_values=one)
     with lw.extend(model, method):
         model(ids[:, :1], past_key_values=copied)

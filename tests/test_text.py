@@ -6,12 +6,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from transformers import ByT5Tokenizer
 
 from lengthwise.errors import BadInput
-from lengthwise.text import long_sequences, read_texts, shipped_prose, short_sequences, special_tokens
+from lengthwise.text import lengths_of, long_sequences, read_texts, shipped_prose, short_sequences, special_tokens
 
 EOS = 1
 
@@ -149,6 +150,34 @@ def test_a_short_length_with_no_room_for_text_is_refused(length: int) -> None:
     long = long_sequences(FRAMED, counting(1000), 100, count=3, seed=0)
     with pytest.raises(BadInput, match=str(length)):
         short_sequences(FRAMED, long, length)
+
+
+@pytest.mark.parametrize(
+    ("given", "lengths"),
+    [
+        (600, [600]),
+        ((600, 64), [600, 64]),
+        (range(2, 4), [2, 3]),
+        (np.int64(600), [600]),
+        (np.array([600, 64]), [600, 64]),
+        (torch.tensor(600), [600]),
+        (torch.tensor([600, 64]), [600, 64]),
+        ((), []),
+    ],
+)
+def test_lengths_are_one_or_several_whole_numbers(given: Any, lengths: list[int]) -> None:
+    found = lengths_of(given)
+    assert found == lengths
+    assert all(type(length) is int for length in found)
+
+
+@pytest.mark.parametrize("given", [600.0, "15000", True, [64, 600.0], ["64"], [True], None, [[64]], np.bool_(True)])
+def test_what_is_no_length_is_refused_in_one_line(given: Any) -> None:
+    with pytest.raises(BadInput, match=r"^a length is a whole number of tokens, not .*$"):
+        lengths_of(given)
+    for odd in (torch.tensor(600.0), torch.tensor(True), torch.tensor([True])):
+        with pytest.raises(BadInput, match="a length is a whole number of tokens"):
+            lengths_of(odd)
 
 
 def test_texts_are_read_one_after_the_other(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from lengthwise.analysis.at_length import at_length
 from lengthwise.analysis.dispersal import dispersal
 from lengthwise.analysis.sights import sights
 from lengthwise.analysis.temperatures import temperatures
-from lengthwise.calibrate import calibrate
+from lengthwise.calibrate import calibrate, check_positions
 from lengthwise.errors import BadInput, require
 from lengthwise.files import PART, write_whole
 from lengthwise.methods.temperature.aligned import STATISTICS
@@ -41,7 +41,7 @@ from lengthwise.report.analysis.markdown import markdown
 from lengthwise.report.analysis.svg import svg
 from lengthwise.report.analysis.tables import csv_tables
 from lengthwise.sweep.settings import dtype_of, made_with, parameters_digest, tokenizer_digest
-from lengthwise.text import given_text, long_sequences
+from lengthwise.text import given_text, lengths_of, long_sequences
 
 FORWARDS = 4  # of one calibration, about
 # Short lengths are read in several sequences, until so many tokens have been read
@@ -52,7 +52,7 @@ FEW = 16  # tokens that tell whether attention can be read at all
 def analyse(
     model: nn.Module,
     tokenizer: Any,
-    lengths: Sequence[int],
+    lengths: int | Sequence[int],
     out: str | Path,
     *,
     text: str | None = None,
@@ -69,7 +69,8 @@ def analyse(
     """
     anatomy = anatomy_of(model, train_length)
     source, text = given_text(text, files)
-    lengths = _checked(lengths, anatomy.train_length, sequences)
+    lengths = _checked(lengths_of(lengths), anatomy.train_length, sequences)
+    check_positions(anatomy, lengths[-1])
     job = _Job(model, anatomy, tokenizer, text, sequences, seed)
     # Refused now, and before anything is written: a text too short, a model whose attention cannot be read
     read = {length: job.sequences_of(length) for length in lengths}

@@ -37,6 +37,8 @@ def bake(
 ) -> Any:
     """A copy of the model (the model itself with `inplace`) whose logits carry the temperature `method` has at `length`."""
     anatomy = anatomy_of(model, train_length)
+    if any(parameter.is_meta for parameter in unwrapped(model).parameters()):
+        raise BadInput("weights are offloaded; load the model without device_map to bake it")
     slots = slots_of(anatomy, method, force)
     if slots.filled != ("temperature",):
         raise BadInput(

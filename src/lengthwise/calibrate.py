@@ -18,15 +18,17 @@ from torch import Tensor, nn
 
 from lengthwise.align import AlignInPass, AtSharpness, Ladder
 from lengthwise.errors import BadInput, require
-from lengthwise.extend import Method, extend
+from lengthwise.extend import Method, extend, refuse_past_the_table
 from lengthwise.measure import AttentionStatistics, Means, refuse_nan, run_stack
 from lengthwise.methods.temperature.aligned import SCOPES, STATISTICS, Alignment, Calibrated
 from lengthwise.models.anatomy import Anatomy, anatomy_of
 from lengthwise.models.fingerprint import fingerprint_of, versions
+from lengthwise.models.seam import LAYER
 from lengthwise.progress import Tick, progress
 from lengthwise.search import FLATTEST, GRID, SHARPEST, TOLERANCE, Point, Search, grid_search, solve
+from lengthwise.slots import name_of
 from lengthwise.tasks import TASKS
-from lengthwise.text import given_text, long_sequences, padded, short_sequences
+from lengthwise.text import given_text, lengths_of, long_sequences, padded, short_sequences
 
 SEARCHES = ("solve", "grid")
 Batch = dict[str, Tensor]
@@ -57,18 +59,20 @@ def calibrate(
     _one_of("statistic", statistic, STATISTICS)
     _one_of("scope", scope, SCOPES)
     _one_of("search", search, SEARCHES)
-    lengths = sorted({length} if isinstance(length, int) else set(length))
+    lengths = sorted(set(lengths_of(length)))
     anatomy = anatomy_of(model, train_length)
     _check_lengths(lengths, anatomy.train_length, sequences)
     if search == "grid" and scope != "model":
         raise BadInput(f"--search grid is Algorithm 1, which has scope model; scope {scope} needs --search solve")
     source, text = _source(text, files, task)
     batches = {n: _batches(tokenizer, text, task, n, anatomy.train_length, sequences, seed) for n in lengths}
+    check_positions(anatomy, max(long["input_ids"].shape[1] for _, long in batches.values()))
 
     forwards = {"grid": len(GRID), "solve": 3}[search] if scope == "model" else 1
     total = len(lengths) * (forwards + 1) * len(anatomy.layers)
     results: list[_Result] = []
     with extend(model, method, train_length=train_length), progress("calibrating", total, show_progress) as tick:
+        _refuse_adaptive(anatomy)
         for n, (short, long) in batches.items():
             shorter = _shorter([result.entry for result in results])
             run = _Run(model, anatomy, statistic, n, short, long, shorter, tick)
@@ -254,6 +258,19 @@ def _padded(tokenizer: Any, prompts: list[str]) -> Batch:
     rows = [tokenizer(prompt, verbose=False).input_ids for prompt in prompts]
     ids, mask = padded(rows, tokenizer.pad_token_id or 0, left=False)
     return {"input_ids": ids, "attention_mask": mask}
+
+
+def check_positions(anatomy: Anatomy, longest: int) -> None:
+    """Refused as in the forward, but before shorter lengths are read."""
+    if (table := anatomy.position_table) is not None:
+        refuse_past_the_table(anatomy, table, longest, None)
+
+
+def _refuse_adaptive(anatomy: Anatomy) -> None:
+    """Of an extended model, whoever extended it."""
+    if adaptive := anatomy.layers[0].__dict__[LAYER].slots.adaptive:
+        name = name_of(adaptive[0])
+        raise BadInput(f"{name} answers to every other temperature, so none can be calibrated on top of it; leave it out")
 
 
 def _check_lengths(lengths: list[int], train_length: int, sequences: int) -> None:

@@ -31,14 +31,15 @@ from lengthwise.sweep.questions import Questions
 from lengthwise.sweep.settings import made_with, settings_of
 from lengthwise.sweep.todo import Left
 from lengthwise.tasks import Task
+from lengthwise.text import lengths_of
 
 
 def evaluate(
     model: nn.Module,
     tokenizer: Any,
     methods: Iterable[object] | Mapping[str, object] = ("none",),
-    tasks: Sequence[str] | Mapping[str, Task] = ("passkey",),
-    lengths: Sequence[int] = (),
+    tasks: str | Sequence[str] | Mapping[str, Task] = ("passkey",),
+    lengths: int | Sequence[int] = (),
     samples: int = 100,
     seed: int = 0,
     out: str | Path | None = None,
@@ -69,7 +70,8 @@ def evaluate(
     require(batch_tokens is None or batch_tokens >= 1, f"batch_tokens must be at least 1, not {batch_tokens}")
     contenders = contenders_of(methods, anatomy.facts)
     check_contenders(model, contenders, train_length, force)
-    questions = Questions(tokenizer, tasks, lengths, samples, seed, data)
+    tasks = [tasks] if isinstance(tasks, str) else tasks
+    questions = Questions(tokenizer, tasks, lengths_of(lengths), samples, seed, data)
     jobs = questions.jobs(contenders, sharpness)
     check_room(model, tokenizer, anatomy.train_length, jobs, questions.one)
     device = device or next(model.parameters()).device.type

@@ -182,7 +182,7 @@ def _watch_lengths(changes: Changes, anatomy: Anatomy, slots: Slots) -> None:
         cache = kwargs.get("past_key_values")
         tokens = read.shape[1] + (0 if cache is None else cache.get_seq_length())
         if table is not None:
-            _refuse_past_the_table(anatomy, table, tokens, kwargs.get("position_ids"))
+            refuse_past_the_table(anatomy, table, tokens, kwargs.get("position_ids"))
         if sliding is not None and tokens > sliding:
             raise BadInput(
                 f"{name_of(narrow)} keeps the first keys of a sequence, and {type(anatomy.stack).__name__} has a window of its "
@@ -192,7 +192,7 @@ def _watch_lengths(changes: Changes, anatomy: Anatomy, slots: Slots) -> None:
     changes.hook(anatomy.stack.register_forward_pre_hook(check, with_kwargs=True))
 
 
-def _refuse_past_the_table(anatomy: Anatomy, table: nn.Embedding, tokens: int, positions: Any) -> None:
+def refuse_past_the_table(anatomy: Anatomy, table: nn.Embedding, tokens: int, positions: Any) -> None:
     """BART and OPT begin after an offset, RoBERTa after its padding index."""
     held = table.num_embeddings - int(getattr(table, "offset", 0))
     room = held if table.padding_idx is None else held - table.padding_idx - 1

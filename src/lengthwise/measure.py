@@ -98,10 +98,10 @@ def row_statistics(
 
 def run_stack(anatomy: Anatomy, batch: Tensor | Mapping[str, Tensor]) -> Tensor:
     """One forward of the extended stack, without gradients, dropout or a cache: its last hidden states."""
-    inputs: dict[str, Any] = {"input_ids": batch} if isinstance(batch, Tensor) else dict(batch)
-    inputs = {key: inputs[key] for key in ("input_ids", "attention_mask") if key in inputs}
-    if "input_ids" not in inputs:
+    given = {"input_ids": batch} if isinstance(batch, Tensor) else batch
+    if not isinstance(given, Mapping) or "input_ids" not in given:
         raise BadInput("a batch needs input_ids: pass token ids or what a tokenizer returns")
+    inputs: dict[str, Any] = {key: given[key] for key in ("input_ids", "attention_mask") if key in given}
     device = next(anatomy.stack.parameters()).device
     if anatomy.causal:
         inputs["use_cache"] = False

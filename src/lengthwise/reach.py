@@ -60,7 +60,7 @@ def reach(
     model: nn.Module,
     tokenizer: Any,
     methods: Iterable[object] | Mapping[str, object] = (),
-    tasks: Sequence[str] | Mapping[str, Task] = ("passkey",),
+    tasks: str | Sequence[str] | Mapping[str, Task] = ("passkey",),
     *,
     threshold: float = 0.85,
     longest: int = 16384,
@@ -81,7 +81,8 @@ def reach(
     contenders = _with_none(methods, anatomy.facts)
     # Refused now, not when their turn comes
     check_contenders(model, contenders, train_length, force)
-    questions = Questions(tokenizer, tasks, [trained], samples, seed)
+    asked = [tasks] if isinstance(tasks, str) else tasks
+    questions = Questions(tokenizer, asked, [trained], samples, seed)
     check_room(model, tokenizer, trained, questions.jobs(contenders, sharpness=False), questions.one)
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory()) if out is None else out
@@ -91,7 +92,7 @@ def reach(
                 model,
                 tokenizer,
                 {contender.name: contender},
-                {task: tasks[task]} if isinstance(tasks, Mapping) else [task],
+                {task: asked[task]} if isinstance(asked, Mapping) else [task],
                 [length],
                 samples,
                 seed,
@@ -107,7 +108,7 @@ def reach(
 
         return [
             _reach(contender.name, task, threshold, trained, longest, partial(tried, contender, task))
-            for task in dict.fromkeys(tasks)
+            for task in dict.fromkeys(asked)
             for contender in contenders
         ]
 

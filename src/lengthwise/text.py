@@ -5,11 +5,13 @@ Without a text of the user's, prose that ships with the package serves: about 11
 
 from __future__ import annotations
 
+import operator
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 import torch
 from torch import Tensor
@@ -43,6 +45,22 @@ def given_text(text: str | None, files: Sequence[str | Path]) -> tuple[str, str]
     if files:
         return ", ".join(Path(path).name for path in files), read_texts(files)
     return ("given text", text) if text is not None else ("shipped prose", shipped_prose())
+
+
+def lengths_of(value: object) -> list[int]:
+    """One length in tokens or several, as Python's own numbers."""
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes) and getattr(value, "ndim", 1) != 0:
+        return [_length(one) for one in value]
+    return [_length(value)]
+
+
+def _length(value: object) -> int:
+    # Python and torch take true for 1
+    is_bool = "bool" in str(getattr(value, "dtype", type(value)))
+    if isinstance(value, SupportsIndex) and not is_bool:
+        with suppress(TypeError):
+            return operator.index(value)
+    raise BadInput(f"a length is a whole number of tokens, not {value!r}")
 
 
 def long_sequences(tokenizer: Any, text: str, length: int, count: int, seed: int) -> Tensor:  # [count, length]

@@ -71,7 +71,17 @@ def test_a_boolean_that_is_neither_is_refused(text: str) -> None:
 
 def test_methods_joined_by_plus_keep_their_order() -> None:
     assert methods_of("constant:tau=0.5 + log", FACTS) == [Constant(0.5), Log(512)]
-    assert methods_of("log+none+constant:tau=0.5", FACTS) == [Log(512), Constant(0.5)]
+
+
+@pytest.mark.parametrize("spec", ["none+log", "log + none", "log+none+constant:tau=0.5", "none+none"])
+def test_the_plain_model_is_no_part_of_a_sum(spec: str) -> None:
+    with pytest.raises(BadInput, match=r"^'.*': none is the plain model and cannot be joined with a method; leave none out$"):
+        methods_of(spec, FACTS)
+
+
+def test_an_option_given_twice_is_refused() -> None:
+    with pytest.raises(BadInput, match=r"^method 'constant' is given tau twice$"):
+        methods_of("constant:tau=.5,tau=.6", FACTS)
 
 
 def test_an_alignment_is_named_by_its_file(tmp_path: Path) -> None:

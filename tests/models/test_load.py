@@ -13,7 +13,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from lengthwise.errors import BadInput
-from lengthwise.models.load import EMBEDDED, load
+from lengthwise.models.load import EMBEDDED, load, reason_of
 from lengthwise.tasks import TASKS
 from tests.conftest import TRAIN_LENGTH, logits, make, tokens
 
@@ -112,6 +112,23 @@ def test_a_name_that_the_hub_does_not_give_is_refused(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", no_hub)
     assert refusal("nobody/nothing") == "cannot load nobody/nothing from the hub (no such directory here): nobody answers"
+
+
+def test_what_a_library_says_at_length_ends_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = "We couldn't connect to 'https://huggingface.co', and couldn't find them in the cached files"
+    advice = f"See how to run offline at 'https://huggingface.co/{'a' * 200}'."
+
+    def offline(*_: Any, **__: Any) -> Any:
+        raise OSError(f"{wrong}.\n{advice}")
+
+    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", offline)
+    assert refusal("nobody/nothing") == f"cannot load nobody/nothing from the hub (no such directory here): {wrong}"
+    assert reason_of(OSError("word " * 100)) == "word " * 47 + "word ..."
+    assert reason_of(OSError()) == "OSError"
+
+
+def test_an_empty_name_is_quoted() -> None:
+    assert refusal("") == "no model ''; give a directory, a hub name, a GGUF file, or `embedded`"
 
 
 def test_a_file_is_refused(saved: Path) -> None:

@@ -59,6 +59,7 @@ def test_a_hedge_stands_before_what_it_hedges() -> None:
     assert listed == Contender("b", (ALIGNMENT,), hedges=True)
     assert alone == Contender("hedge", hedges=True)
     assert not plain.hedges
+    assert contenders_of(["hedge+none", ["hedge", "none"]], FACTS) == [Contender("hedge+none", hedges=True)]
     assert contenders_of({"other": hedged}, FACTS) == [replace(hedged, name="other")]
 
 
@@ -70,6 +71,9 @@ def test_a_hedge_stands_before_what_it_hedges() -> None:
         (["truncate+infoscale"], "'truncate\\+infoscale': truncate is a baseline of its own"),
         (["infoscale + truncate"], "truncate is a baseline of its own"),
         ([["infoscale", "truncate"]], "truncate is a baseline of its own"),
+        (["none+infoscale"], "'none\\+infoscale': none is the plain model"),
+        (["hedge+none+infoscale"], "'none\\+infoscale': none is the plain model"),
+        ([["none", ALIGNMENT]], "none is the plain model and cannot be joined"),
         (["infoscal"], "no method 'infoscal' in 'infoscal'; did you mean 'infoscale'"),
         (["@nowhere.json"], "no alignment file nowhere.json"),
         ([], "give at least one method"),

@@ -45,6 +45,12 @@ def test_what_an_adjustment_stands_for(options: dict[str, Any], expected: Adjust
     assert adjustment_of(settings(**options), own_length=32, train_length=48) == expected
 
 
+def test_the_plain_model_is_no_part_of_an_adjustment() -> None:
+    chosen = settings(adjustment="none+log")
+    with pytest.raises(BadInput, match=r"'none\+log': none is the plain model"):
+        methods_for(adjustment_of(chosen, 32, 32), chosen, anatomy_of(make("llama")), 32)
+
+
 def test_a_shorter_length_than_the_models_own_is_not_squeezed() -> None:
     chosen = settings(adjustment="longqlora", quantise=False)
     assert adjustment_of(chosen, own_length=32, train_length=16).spec == "interpolation:factor=1"

@@ -49,6 +49,9 @@ def test_yaml_values_become_what_the_fields_are(tmp_path: Path) -> None:
         ({"compare": "cosine"}, "compare must be one of sce, kl, not 'cosine'"),
         ({"train_length": 0}, "at length 0 there is no e"),
         ({"dataset": "d"}, "and not both"),
+        ({"split": "validation"}, "--split is of a --dataset, and --data is given; leave --split out"),
+        ({"dataset-config": "en"}, "--dataset-config is of a --dataset"),
+        ({"text_field": "body"}, "--text-field is of a --dataset"),
         ({"learningrate": 1}, "training has no setting 'learningrate'; did you mean learning_rate?"),
         ({"xyzzy": 1}, "training has no setting 'xyzzy'; there are: model, out, adjustment"),
     ],
@@ -56,6 +59,10 @@ def test_yaml_values_become_what_the_fields_are(tmp_path: Path) -> None:
 def test_bad_settings_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(BadInput, match=message):
         settings_of({**LEAST, **options})
+
+
+def test_settings_of_a_dataset_may_stand_at_their_defaults_beside_files() -> None:
+    assert settings_of({**LEAST, "split": "train", "text_field": "text", "dataset_config": None}) == settings_of(LEAST)
 
 
 def test_what_is_missing_is_named() -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from lengthwise.cli.evaluation import columns
 from lengthwise.cli.options import Device, Dtype, Force, Json, Model, TrainLength, check_writable, print_json, say
 from lengthwise.errors import BadInput
 from lengthwise.files import save_whole
@@ -94,9 +95,9 @@ def bake(
 
 def _print_alignment(alignment: Any) -> None:
     print(f"{alignment.statistic} at training length {alignment.train_length}: {_brief(alignment.target)}")
-    print(f"{'length':>8}  {'tau':<34}{alignment.statistic:<34}long forwards")
-    for entry in alignment.temperatures:
-        print(f"{entry.length:>8}  {_brief(entry.tau):<34}{_brief(entry.statistic):<34}{entry.forwards}")
+    rows = [("length", "tau", alignment.statistic, "long forwards")]
+    rows += [(str(one.length), _brief(one.tau), _brief(one.statistic), str(one.forwards)) for one in alignment.temperatures]
+    print(columns([[f"{length:>8}", *rest] for length, *rest in rows]))
 
 
 def _brief(table: Any) -> str:

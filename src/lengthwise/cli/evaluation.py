@@ -169,8 +169,9 @@ def score_table(cells: list[Any]) -> str:
     for task, data, length in dict.fromkeys((cell.task, cell.data, cell.length) for cell in cells):
         row = [f"{task} {data}".strip(), f"{length:,}"]
         rows.append(row + [_percent(found.get((task, data, length, method))) for method in methods])
-    samples = {cell.n for cell in cells}
-    return f"{columns(rows)}\n\npercent (95 % interval), {' or '.join(map(str, sorted(samples)))} samples a cell"
+    counts = sorted({cell.n for cell in cells})
+    samples = f"{' or '.join(map(str, counts))} sample{'' if counts == [1] else 's'}"
+    return f"{columns(rows)}\n\npercent (95 % interval), {samples} a cell"
 
 
 def reach_table(found: list[Any]) -> str:

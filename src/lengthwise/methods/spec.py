@@ -7,7 +7,7 @@ import inspect
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from lengthwise.errors import BadInput
 from lengthwise.methods.catalogue import CATALOGUE
@@ -19,7 +19,14 @@ READINGS = ("truncate", "hedge")
 def methods_of(spec: str, facts: Mapping[str, object]) -> list[object]:
     """The methods a spec names; `facts` (train_length, key_size, ...) fill in what a method needs of the model."""
     parts = [part.strip() for part in spec.split("+")]
+    refuse_joined_none(parts)
     return [_method(part, spec, facts) for part in parts if part != "none"]
+
+
+def refuse_joined_none(names: Sequence[str]) -> None:
+    """It would make a second name for one method."""
+    if "none" in names and len(names) > 1:
+        raise BadInput(f"{'+'.join(names)!r}: none is the plain model and cannot be joined with a method; leave none out")
 
 
 def _method(part: str, spec: str, facts: Mapping[str, object]) -> object:
@@ -54,6 +61,8 @@ def _arguments(
         if not equals or key not in wanted:
             known = ", ".join(wanted) or "none"
             raise BadInput(f"method {name!r} has no option {pair.strip()!r}; its options are: {known}")
+        if key in given:
+            raise BadInput(f"method {name!r} is given {key} twice")
         try:
             given[key] = _converted(value, types_[key])
         except ValueError:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,14 @@ from typing import Any
 import torch
 import transformers
 
-from lengthwise.errors import BadInput
+from lengthwise.errors import BadInput, require
 from lengthwise.models import gau_alpha, small_decoder
 from lengthwise.models.anatomy import T5_FAMILIES
 
 EMBEDDED = Path(__file__).with_name("embedded")
 # Families that transformers does not have
 OWN = {family.FAMILY: family for family in (gau_alpha, small_decoder)}
+LONGEST_REASON = 240  # letters of a library's own message
 DTYPES = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -32,6 +34,7 @@ def load(name: str, dtype: str = "auto", device: str | None = None, *, as_stored
     """
     if dtype not in DTYPES:
         raise BadInput(f"dtype must be one of {', '.join(DTYPES)}, not {dtype!r}")
+    require(bool(name.strip()), f"no model {name!r}; give a directory, a hub name, a GGUF file, or `embedded`")
     path = str(EMBEDDED) if name == "embedded" else name
     where, file = _place(path)
     source = name if Path(path).exists() else f"{name} from the hub (no such directory here)"
@@ -124,5 +127,13 @@ def _said_plainly(what: str, load_it: Callable[[], Any]) -> Any:
     try:
         return load_it()
     except Exception as error:
-        reason = " ".join(str(error).split())[:240] or type(error).__name__
-        raise BadInput(f"cannot load {what}: {reason}") from error
+        raise BadInput(f"cannot load {what}: {reason_of(error)}") from error
+
+
+def reason_of(error: Exception) -> str:
+    """What a library says is wrong, in one line: as many whole sentences as are short enough, or the begin of the first."""
+    told = " ".join(str(error).split())
+    if len(told) <= LONGEST_REASON:
+        return told or type(error).__name__
+    ends = [found.start() for found in re.finditer(r"[.!?;](?= )", told[: LONGEST_REASON + 1])]
+    return told[: ends[-1]] if ends else told[:LONGEST_REASON].rsplit(" ", 1)[0] + " ..."

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lengthwise.errors import BadInput
-from lengthwise.methods.spec import methods_of
+from lengthwise.methods.spec import methods_of, refuse_joined_none
 from lengthwise.methods.temperature.aligned import Alignment
 
 TRUNCATE, HEDGE = "truncate", "hedge"
@@ -93,5 +93,6 @@ def _listed(method: object, facts: Mapping[str, object]) -> list[object]:
             raise BadInput(f"{method!r}: hedge comes first, before the methods it hedges; write hedge+{rest}")
         return methods_of(method, facts)
     if isinstance(method, list | tuple):
+        refuse_joined_none([name_of(part) for part in method])
         return [one for part in method for one in _listed(part, facts)]
     return [method]

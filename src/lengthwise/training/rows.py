@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from lengthwise.errors import BadInput, require
+from lengthwise.models.load import reason_of
 from lengthwise.models.vocabulary import check_tokenizer, check_tokens
 from lengthwise.text import read_texts
 from lengthwise.training.settings import Settings
@@ -106,8 +107,7 @@ def _of_dataset(settings: Settings, name: str) -> Iterator[str]:
     except BadInput:
         raise
     except Exception as error:
-        reason = " ".join(str(error).split())[:240] or type(error).__name__
-        raise BadInput(f"cannot read the dataset {name}: {reason}") from error
+        raise BadInput(f"cannot read the dataset {name}: {reason_of(error)}") from error
 
 
 def _texts(dataset: Iterable[dict[str, Any]], field: str, name: str) -> Iterator[str]:

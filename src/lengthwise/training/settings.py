@@ -15,6 +15,7 @@ from lengthwise.errors import BadInput, require
 from lengthwise.output_alignment.regulariser import Regulariser
 
 DTYPES = ("float32", "bfloat16")
+OF_A_DATASET = ("dataset_config", "split", "text_field")
 # Any length does to check the rest of the loss before a model is loaded
 SOME_LENGTH = 4096
 
@@ -60,6 +61,9 @@ class Settings:
         require(self.device in (None, "cpu", "cuda"), f"--device must be cpu or cuda, not {self.device!r}")
         given = bool(self.data) + (self.dataset is not None)
         require(given == 1, "give what to train on: --data FILE (repeat for more), or --dataset NAME, and not both")
+        for name in OF_A_DATASET if self.data else ():
+            unasked = getattr(self, name) == getattr(Settings, name)
+            require(unasked, f"{_flag(name)} is of a --dataset, and --data is given; leave {_flag(name)} out")
         self.regulariser(SOME_LENGTH if self.train_length is None else self.train_length)
 
     def regulariser(self, train_length: int) -> Regulariser:
