@@ -424,3 +424,19 @@ def test_a_warning_becomes_one_line(models: Path, tmp_path: Path, lengthwise: Ca
     assert said.status == 0
     assert len(said.err) == 1
     assert said.err[0].startswith("lengthwise: note: an input of 256 tokens is beyond the last calibrated length 64")
+
+
+def test_what_needs_no_model_needs_no_torch() -> None:
+    code = """
+import sys
+from lengthwise.cli import run
+for arguments in (["--help"], ["--version"], ["evaluate", "--help"], ["calibrate"]):
+    run(arguments)
+import lengthwise.report
+assert not {"torch", "transformers"} & {*sys.modules}
+import lengthwise.calibrate, lengthwise as lw
+assert {*lw.HOMES} <= {*lw.__all__} <= {*dir(lw)}
+assert all(callable(getattr(lw, name)) for name in lw.HOMES)
+assert lw.calibrate is sys.modules["lengthwise.calibrate"].calibrate
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import warnings
 from typing import Annotated
@@ -65,10 +66,15 @@ def run(arguments: list[str]) -> int:
 
 
 def _quiet_libraries() -> None:
-    from transformers.utils.logging import disable_progress_bar
+    # They read these when they are first imported, which many commands never do
+    os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
+    for name in ("TRANSFORMERS_VERBOSITY", "HF_HUB_VERBOSITY"):
+        os.environ[name] = "error"
+    if "transformers" in sys.modules:
+        from transformers.utils.logging import disable_progress_bar
 
-    disable_progress_bar()
-    for name in ("transformers", "huggingface_hub"):
-        logging.getLogger(name).setLevel(logging.ERROR)
+        disable_progress_bar()
+        for name in ("transformers", "huggingface_hub"):
+            logging.getLogger(name).setLevel(logging.ERROR)
     # The first line only: torch's warnings come with a stack of C++ frames
     warnings.showwarning = lambda message, *_, **__: say(f"note: {str(message).partition(chr(10))[0]}")
