@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from lengthwise.records.analysis import read_analysis
 from lengthwise.text import shipped_prose
 from tests.conftest import TRAIN_LENGTH, Said, make
 
-MODULE = sys.modules["lengthwise.analyse"]
+MODULE = importlib.import_module("lengthwise.analyse")
 LENGTHS = [48, 64]
 KINDS = ("svg", "png") if MODULE.png.available() else ("svg",)
 # Where there is no matplotlib, all but the PNG files can be tested

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import random
@@ -478,7 +479,7 @@ def test_progress_names_the_cells_and_counts_down_to_nothing(
 
         def __exit__(self, *_: object) -> None: ...
 
-    monkeypatch.setattr(sys.modules["lengthwise.evaluate"], "progress", Bar)
+    monkeypatch.setattr(importlib.import_module("lengthwise.evaluate"), "progress", Bar)
     evaluate(tmp_path, methods=["none", "truncate", "infoscale"])
     # One more sample of two cells, three and the sharpness of a new one
     assert totals == [pytest.approx(5 * LONG**1.3 + TRAIN_LENGTH**1.3)]

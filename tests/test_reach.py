@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -24,7 +24,7 @@ from lengthwise.tasks import TASKS
 from tests.answering import TRAIN_LENGTH, answering
 from tests.conftest import make
 
-MODULE = sys.modules["lengthwise.reach"]
+MODULE = importlib.import_module("lengthwise.reach")
 FOREIGN = lw.Alignment("pmax", "model", 256, 0.5, (Calibrated(300, 0.3, 0.5, 3),), {"weights": "abc"})
 # A decoder of 100 tokens of which an answer takes 64
 TIGHT = {"model": answering("llama"), "tasks": ["code_completion"], "train_length": 100}
@@ -162,7 +162,7 @@ def test_the_lengths_are_cells_of_a_run_directory_and_can_be_resumed(tmp_path: P
     records = read_lines(tmp_path / "records.jsonl", Record)
     assert {record.length for record in records} == {one.shortest for one in found} | {TRAIN_LENGTH}
     assert json.loads((tmp_path / "config.json").read_text())["methods"].keys() == {"none", "infoscale"}
-    monkeypatch.setattr(sys.modules["lengthwise.sweep.here"], "answer_cell", None)
+    monkeypatch.setattr(importlib.import_module("lengthwise.sweep.here"), "answer_cell", None)
     assert lw.reach(answering("t5"), ByT5Tokenizer(), ["infoscale"], ["passkey"], **options) == found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
@@ -151,7 +152,7 @@ def test_lora_over_narrow_weights_is_merged_into_the_wide_ones(
         return copies[-1]
 
     monkeypatch.setattr("lengthwise.training.adjustment.can_quantise", lambda: True)
-    monkeypatch.setattr(sys.modules["lengthwise.train"], "quantised", copied)
+    monkeypatch.setattr(importlib.import_module("lengthwise.train"), "quantised", copied)
     trained = lw.train(str(model), tmp_path / "run", data=[str(text)], adjustment="longqlora", **SMALL)
     assert len(copies) == 1
     assert json.loads((tmp_path / "run" / "config.json").read_text())["settings"]["quantised"]
@@ -387,7 +388,7 @@ def test_an_interrupted_run_says_from_where_it_goes_on(
     with monkeypatch.context() as patched:
         killed_at(2, patched)
         assert "goes on after step 2 of 5" in lengthwise(*command).err[-2]
-        patched.setattr(sys.modules["lengthwise.train"], "load", interrupt)
+        patched.setattr(importlib.import_module("lengthwise.train"), "load", interrupt)
         assert lengthwise(*command, "--out", tmp_path / "new").err == [interrupted]
 
 
