@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 OLDEST := 5.15.0
 
-.PHONY: demo test test-gpu check bench bench-gpu test-oldest format
+.PHONY: demo test test-gpu check bench bench-gpu test-oldest oldest format
 
 demo: $(VENV)/installed
 	$(BIN)/lengthwise demo
@@ -34,7 +34,8 @@ bench-gpu: $(VENV)/installed
 # The suite against the oldest transformers we promise, but for what never meets transformers, and for experiments and benchmarks,
 # which promise nothing; the constraints pin the newest
 WITHOUT_TRANSFORMERS := $(addprefix --ignore=tests/,attention benchmarks experiments gpu methods/temperature report scripts sweep/test_on_ray.py tasks)
-test-oldest: $(VENV)-$(OLDEST)/installed
+oldest: $(VENV)-$(OLDEST)/installed
+test-oldest: oldest
 	OMP_NUM_THREADS=1 $(VENV)-$(OLDEST)/bin/python -m pytest -n 2 $(WITHOUT_TRANSFORMERS)
 
 format: $(VENV)/installed

@@ -59,8 +59,11 @@ class RollingLayer(DynamicLayer):  # type: ignore[misc]
         return self.seen
 
     def reset(self) -> None:
-        self.seen = 0
         super().reset()
+        self.seen = 0
+        if self.stored:
+            # Older transformers fill keys with zeros, where they stand
+            self.keys, self.values = self.keys[..., :0, :], self.values[..., :0, :]
 
     def crop(self, tokens_to_remove: int) -> None:
         raise BadInput("a rolling cache has dropped what it would have to go back to; use another way of decoding")
