@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from torch.nn.functional import scaled_dot_product_attention
 
 import lengthwise
-from lengthwise.attention import IMPLEMENTATIONS, DistanceBias, Equation, Visible, attention, reference, scan
-from lengthwise.attention import cpu as cpu_module
-from lengthwise.attention.cpu import why_not_fused
+from lengthwise.attention import IMPLEMENTATIONS, DistanceBias, Equation, Visible, attention, blocks, reference, scan
+from lengthwise.attention.fused import why_not_fused
 from lengthwise.errors import BadInput
 from tests.conftest import logits, make, tokens
 
@@ -208,13 +207,13 @@ def test_any_shape_equals_the_reference(
         length, mask=mask, temperature=temperature, bias=bias, heads=groups * kv_heads, kv_heads=kv_heads, batch=batch,
         key_size=key_size, value_size=key_size, seed=seed,
     )  # fmt: skip
-    whole_block = cpu_module.CPU_BLOCK
-    cpu_module.CPU_BLOCK = block
+    whole_block = blocks.CPU_BLOCK
+    blocks.CPU_BLOCK = block
     try:
         assert_equal_to_reference(equation, "blockwise", statistics=True)
         assert_equal_to_reference(equation, "auto", statistics=False)
     finally:
-        cpu_module.CPU_BLOCK = whole_block
+        blocks.CPU_BLOCK = whole_block
 
 
 @pytest.mark.parametrize("mask", MASKS)
@@ -426,14 +425,14 @@ def test_an_unknown_implementation_is_refused() -> None:
 
 
 def test_training_takes_as_many_rows_at_once_as_memory_allows(monkeypatch: pytest.MonkeyPatch) -> None:
-    blocks = []
+    rows = []
 
     def counted(function: object, block: Equation, **_: object) -> tuple[torch.Tensor, object]:
-        blocks.append(block.visible.queries)
+        rows.append(block.visible.queries)
         return reference(block)
 
-    monkeypatch.setattr(cpu_module, "checkpoint", counted)
-    monkeypatch.setattr(cpu_module, "CPU_BLOCK", 2 * 16 * 64 * 24)  # 24 rows of 64 keys for 16 sequences of 2 heads
+    monkeypatch.setattr(blocks, "checkpoint", counted)
+    monkeypatch.setattr(blocks, "CPU_BLOCK", 2 * 16 * 64 * 24)  # 24 rows of 64 keys for 16 sequences of 2 heads
     query, key, value = (torch.randn(16, 2, 64, 4, requires_grad=True) for _ in range(3))
     attention(Equation(query, key, value, Visible.build(64, 64)), implementation="blockwise")
-    assert blocks == [24, 24, 16]
+    assert rows == [24, 24, 16]

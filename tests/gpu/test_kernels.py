@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from lengthwise.attention import DistanceBias, Equation, RowStatistics, Visible, attention, cpu, reference, scan
+from lengthwise.attention import DistanceBias, Equation, RowStatistics, Visible, attention, blocks, reference, scan
 from lengthwise.attention.dispatch import _chosen
 from tests.kernels import (
     BF16,
@@ -232,7 +232,7 @@ def test_no_sharpness_at_all_leaves_visible_keys_alike() -> None:
     count = equation.visible.count[:, None].expand(rows.lse[0].shape)
     seen = count > 0
     torch.testing.assert_close(rows.entropy[0][seen], count[seen].float().log(), atol=1e-4, rtol=1e-5)
-    assert_rows(rows, cpu.scan(equation, torch.zeros(1, 1, 1, 1, device="cuda")))
+    assert_rows(rows, blocks.scan(equation, torch.zeros(1, 1, 1, 1, device="cuda")))
 
 
 def test_auto_chooses_the_kernel_where_it_is_faster_or_alone() -> None:

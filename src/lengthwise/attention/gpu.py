@@ -83,7 +83,7 @@ def triton(equation: Equation, statistics: bool = False) -> tuple[Tensor, RowSta
 
 
 def scan(equation: Equation, inverse_temperatures: Tensor) -> RowStatistics:  # fields [temperatures, batch, heads, queries]
-    """Statistics at several temperatures >= 0, values untouched; as `cpu.scan`. Check `why_no_scan` first."""
+    """Statistics at several temperatures >= 0, values untouched; as `blocks.scan`. Check `why_no_scan` first."""
     return _outside_graphs(_scan)(equation, inverse_temperatures)  # type: ignore[no-any-return]
 
 

@@ -1,0 +1,139 @@
+"""PyTorch's own SDPA computes the equation where it can: inference on whole sequences, padded on either side, on any device.
+
+A bias goes in as a Toeplitz view: a line of 2L - 1 numbers a head read as an L x L matrix, never copied, so that extra memory
+is O(L).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from lengthwise.attention import autocast
+from lengthwise.attention.bias import toeplitz
+from lengthwise.attention.equation import Equation
+
+WIDEST = 256  # values that SDPA's flash kernels take
+
+
+def why_not_fused(equation: Equation) -> str | None:
+    """None when `fused` can compute the equation, else the reason in words."""
+    if equation.dropout > 0:
+        return "dropout is on"
+    if (reason := _types(equation)) is not None:
+        return reason
+    if equation.query.is_cuda and equation.value.shape[-1] > WIDEST:
+        return f"the GPU's SDPA is slow for values of {equation.value.shape[-1]} numbers"
+    if equation.bias is not None:
+        if equation.query.device.type != "cpu":
+            return "only the CPU's SDPA reads a Toeplitz view"
+        if equation.needs_grad:
+            return "a gradient is needed through the biased logits"
+        if not equation.one_temperature_a_head:
+            return "the temperature changes along the sequence and the logits have a bias"
+        if not equation.visible.in_line:
+            return "the queries do not stand one after the other and the logits have a bias"
+        if equation.visible.spans is None:
+            return "the mask is not one span a sequence"
+    elif equation.visible.spans is None and equation.visible.causal_spans is None and equation.visible.queries != 1:
+        return "the mask is neither one span a sequence nor causal in one span"
+    return None
+
+
+def _types(equation: Equation) -> str | None:
+    kinds = [tensor.dtype for tensor in (equation.query, equation.key, equation.value)]
+    if len(set(kinds)) == 1:
+        return None
+    if _narrowed(equation):
+        return None
+    return "queries are {}, keys {} and values {}".format(*(str(kind).removeprefix("torch.") for kind in kinds))
+
+
+def _narrowed(equation: Equation) -> bool:
+    """Whether autocast gives queries, keys and values its type on the way in."""
+    types = {tensor.dtype for tensor in (equation.query, equation.key, equation.value)}
+    return torch.float64 not in types and autocast.is_on(equation.query.device.type)
+
+
+def fused(equation: Equation) -> Tensor:  # [batch, heads, queries, value_size]
+    """PyTorch's SDPA. Check `why_not_fused` first."""
+    device, dtype = equation.query.device.type, equation.query.dtype
+    if _narrowed(equation):
+        # All but the bias: autocast would write its view out as a whole matrix
+        given = (equation.query, equation.key, equation.value)
+        query, key, value = (tensor.to(torch.get_autocast_dtype(device)) for tensor in given)
+        equation = replace(equation, query=query, key=key, value=value)
+    with autocast.off(device):
+        return _solved(equation).to(dtype)
+
+
+def _solved(equation: Equation) -> Tensor:
+    """A batch entry at a time, so that padding is never read."""
+    query, scale = _sharpened(equation)
+    key = equation.key.repeat_interleave(equation.group, 1)
+    value = equation.value.repeat_interleave(equation.group, 1)
+    if equation.visible.queries == 1 and equation.bias is None:
+        if equation.visible.is_full:
+            return scaled_dot_product_attention(query, key, value, scale=scale)
+        seen = equation.visible.mask()[:, None]
+        output = scaled_dot_product_attention(query, key, value, attn_mask=seen, scale=scale)
+        # cuDNN gives a row that sees nothing a mean of values
+        return output.masked_fill(~seen.any(-1, keepdim=True), 0.0)
+    spans = equation.visible.spans
+    causal = spans is None
+    spans = (equation.visible.causal_spans if causal else spans) or []
+    if len(set(spans)) == 1:
+        # One span for all: no need to take the batch apart
+        return _span(equation, query, key, value, scale, slice(None), spans[0], causal)
+    entries = [_span(equation, query, key, value, scale, slice(b, b + 1), span, causal) for b, span in enumerate(spans)]
+    return torch.cat(entries)
+
+
+def _sharpened(equation: Equation) -> tuple[Tensor, float]:
+    """Queries and a scale, >= 0, that carry g between them; g itself is never rounded to 16 bits."""
+    query, scale, g = equation.query, equation.scale, equation.inverse_temperature
+    if g is not None and _at_hand(g):
+        scale *= float(g)
+    elif g is not None:
+        # g is float32, and so is the product until it is rounded
+        query = (query * g[..., None]).to(query.dtype)
+    if scale == 0:
+        # Times a causal mask's -inf it would be NaN
+        return query * 0.0, 1.0
+    # Flash kernels take the maximum before they scale
+    return (query, scale) if scale >= 0 else (-query, -scale)
+
+
+def _at_hand(g: Tensor) -> bool:
+    """Whether g is one number that can be read without waiting for a GPU and without leaving a graph."""
+    return g.numel() == 1 and g.device.type == "cpu" and not g.requires_grad and not torch.compiler.is_compiling()
+
+
+def _span(
+    equation: Equation,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float,
+    entry: slice,
+    span: tuple[int, int],
+    causal: bool,
+) -> Tensor:
+    first, last = span
+    length, keys = last - first, equation.visible.keys
+    query, key, value = (tensor[entry, :, first:last] for tensor in (query, key, value))
+    if equation.bias is None or length == 0:
+        output = scaled_dot_product_attention(query, key, value, is_causal=causal, scale=scale)
+    else:
+        # In float32 beside narrow queries too: SDPA takes it, and it keeps g
+        wide = torch.promote_types(query.dtype, torch.float32)
+        line = equation.bias.line(1 - length, length - 1).to(wide)[None]  # [1, heads, 2 * length - 1]
+        if equation.inverse_temperature is not None:
+            g = equation.inverse_temperature
+            line = line * g[entry if g.shape[0] > 1 else slice(None)].to(wide)
+        matrix = toeplitz(line, length, length)
+        output = scaled_dot_product_attention(query.flip(2), key, value, attn_mask=matrix, scale=scale).flip(2)
+    return output if length == keys else torch.nn.functional.pad(output, (0, 0, first, keys - last))
