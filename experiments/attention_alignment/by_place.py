@@ -6,11 +6,9 @@ and their intervals are over questions.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 
 from experiments.attention_alignment.paired import Paired, compared, paired_means
 from experiments.attention_alignment.paper_questions import POSITIONS
@@ -59,10 +57,7 @@ def tokens(results: Results, documents: int) -> int:
 def scores(results: Results, method: str, documents: int, positions: Iterable[int] | None = None) -> dict[int, float]:
     """By question: the share of the places at which it was answered rightly, of those that were asked at all of them."""
     wanted = POSITIONS[documents] if positions is None else tuple(positions)
-    found: dict[int, list[float]] = defaultdict(list)
-    for (_, _, index), score in results.scores(method, [task_of(documents, at) for at in wanted], results.lengths).items():
-        found[index].append(score)
-    return {index: fmean(some) for index, some in found.items() if len(some) == len(wanted)}
+    return results.means(method, [task_of(documents, at) for at in wanted], results.lengths, len(wanted))
 
 
 def mean(results: Results, method: str, documents: int) -> Mean | None:

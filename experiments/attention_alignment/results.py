@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from statistics import fmean
 
 from experiments.attention_alignment.contenders import NAMES as METHODS
 from experiments.attention_alignment.material import NAMES, RUNS
@@ -65,6 +66,13 @@ class Results:
             for length in lengths
             for index, record in self.answers(method, task, length).items()
         }
+
+    def means(self, method: str, tasks: Sequence[str], lengths: Sequence[int], places: int) -> dict[int, float]:
+        """By index, over all the given, of those that were answered at so many places."""
+        found: dict[int, list[float]] = defaultdict(list)
+        for (_, _, index), score in self.scores(method, tasks, lengths).items():
+            found[index].append(score)
+        return {index: fmean(some) for index, some in found.items() if len(some) == places}
 
 
 # Run directories of one experiment, and what their tasks are called in our tables, where that differs

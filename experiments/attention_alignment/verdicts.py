@@ -10,10 +10,9 @@ share samples, as exact match and edit similarity do.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 
 import torch
 from torch import Tensor
@@ -61,7 +60,7 @@ def by_scores(results: Results, method: str, prefix: str = "") -> list[Verdict]:
         name, lengths = f"{prefix}{task}", [length for length in results.lengths if _beyond(results, task, length)]
         pairs = [(n, compared(*(results.scores(one, [task], [n]) for one in (method, TRUNCATE)))) for n in lengths]
         found += [_verdict(name, length, pair) for length, pair in pairs if pair is not None]
-        everywhere = compared(*(_means(results, one, task, lengths) for one in (method, TRUNCATE)))
+        everywhere = compared(*(results.means(one, [task], lengths, len(lengths)) for one in (method, TRUNCATE)))
         if len(lengths) > 1 and everywhere is not None:
             found.append(_verdict(name, None, everywhere))
     return found
@@ -76,14 +75,6 @@ def by_documents(results: Results, method: str, prefix: str) -> list[Verdict]:
 
 def _verdict(task: str, length: int | None, pair: Paired) -> Verdict:
     return Verdict(task, length, f"{points_told(pair)} points", _said(pair.low, pair.high), pair.n, pair.p_below)
-
-
-def _means(results: Results, method: str, task: str, lengths: Sequence[int]) -> dict[int, float]:
-    """By sample, of those that have been answered at all lengths."""
-    found: dict[int, list[float]] = defaultdict(list)
-    for (_, _, index), score in results.scores(method, [task], lengths).items():
-        found[index].append(score)
-    return {index: fmean(some) for index, some in found.items() if len(some) == len(lengths)}
 
 
 def _beyond(results: Results, task: str, length: int) -> bool:
