@@ -414,7 +414,11 @@ def test_a_temperature_may_be_added_to_the_method_of_a_filled_cache() -> None:
     with lw.extend(model, "rerope:window=12"), torch.inference_mode():
         model(tokens, past_key_values=cache)
         with lw.extend(model, "log"):
-            model(tokens[:, :1], past_key_values=cache)
+            found = model(tokens[:, :1], past_key_values=cache).logits[:, -1]
+    with lw.extend(model, "rerope:window=12+log"), torch.inference_mode():
+        expected = model(torch.cat((tokens, tokens[:, :1]), 1)).logits[:, -1]
+    # The first twelve were read without the temperature, which 12 keys of 32 do not ask for
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
 
 
 def test_a_rolling_cache_that_was_emptied_begins_again_but_rolls_on() -> None:
