@@ -72,3 +72,10 @@ def test_padding_is_no_row_and_no_key() -> None:
 
 def test_rows_of_a_window_are_as_long_as_the_window() -> None:
     assert sorted_mean(equation(Visible.build(10, 10, causal=True, window=4))).shape == (HEADS, 4)
+
+
+def test_logits_are_the_same_under_autocast() -> None:
+    of = equation(Visible.build(11, 11))
+    plain = sorted_mean(of)
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(sorted_mean(of), plain, atol=0, rtol=0)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lengthwise.attention import Equation
+from lengthwise.attention import Equation, autocast
 from lengthwise.attention.reference import logits
 from lengthwise.measure import row_weights
 
@@ -32,7 +32,8 @@ def sorted_mean(equation: Equation, least_share: float = 0.0) -> Tensor:  # [hea
     for first in range(0, queries, step):
         some = equation.rows(first, min(first + step, queries))
         hidden = ~some.visible.mask()[:, None]
-        rows = _descending(logits(some).masked_fill(hidden, float("-inf")))[..., :width]
+        with autocast.off(equation.query.device.type):
+            rows = _descending(logits(some).masked_fill(hidden, float("-inf")))[..., :width]
         rows = _stretched(rows, some.count).masked_fill(weights[:, :, first : first + step] == 0, 0.0)
         total += rows.sum((0, 2), dtype=torch.float64)
     return total / weights.sum()
