@@ -25,8 +25,9 @@ from lengthwise.analysis.at_length import at_length
 from lengthwise.analysis.dispersal import dispersal
 from lengthwise.analysis.sights import sights
 from lengthwise.analysis.temperatures import temperatures
-from lengthwise.calibrate import calibrate, check_positions
+from lengthwise.calibrate import calibrate
 from lengthwise.errors import BadInput, require
+from lengthwise.extend import refuse_past_the_table
 from lengthwise.files import PART, write_whole
 from lengthwise.methods.temperature.aligned import STATISTICS
 from lengthwise.models.anatomy import Anatomy, anatomy_of
@@ -70,7 +71,7 @@ def analyse(
     anatomy = anatomy_of(model, train_length)
     source, text = given_text(text, files)
     lengths = _checked(lengths_of(lengths), anatomy.train_length, sequences)
-    check_positions(anatomy, lengths[-1])
+    refuse_past_the_table(anatomy, lengths[-1])
     job = _Job(model, anatomy, tokenizer, text, sequences, seed)
     # Refused now, and before anything is written: a text too short, a model whose attention cannot be read
     read = {length: job.sequences_of(length) for length in lengths}

@@ -26,7 +26,6 @@ from lengthwise.models.fingerprint import fingerprint_of, versions
 from lengthwise.models.seam import LAYER
 from lengthwise.progress import Tick, progress
 from lengthwise.search import FLATTEST, GRID, SHARPEST, TOLERANCE, Point, Search, grid_search, solve
-from lengthwise.slots import name_of
 from lengthwise.tasks import TASKS
 from lengthwise.text import given_text, lengths_of, long_sequences, padded, short_sequences
 
@@ -56,47 +55,35 @@ def calibrate(
     Sequences come from `text`, from `files`, from samples of a `task`, or from prose that ships with lengthwise. `method` is
     applied throughout, so that an alignment can be made on top of other methods.
     """
-    _one_of("statistic", statistic, STATISTICS)
-    _one_of("scope", scope, SCOPES)
-    _one_of("search", search, SEARCHES)
+    _check_way(statistic, scope, search)
     lengths = sorted(set(lengths_of(length)))
     anatomy = anatomy_of(model, train_length)
     _check_lengths(lengths, anatomy.train_length, sequences)
-    if search == "grid" and scope != "model":
-        raise BadInput(f"--search grid is Algorithm 1, which has scope model; scope {scope} needs --search solve")
     source, text = _source(text, files, task)
     batches = {n: _batches(tokenizer, text, task, n, anatomy.train_length, sequences, seed) for n in lengths}
-    check_positions(anatomy, max(long["input_ids"].shape[1] for _, long in batches.values()))
+    # Before shorter lengths are read
+    refuse_past_the_table(anatomy, max(long["input_ids"].shape[1] for _, long in batches.values()))
 
     forwards = {"grid": len(GRID), "solve": 3}[search] if scope == "model" else 1
     total = len(lengths) * (forwards + 1) * len(anatomy.layers)
     results: list[_Result] = []
     with extend(model, method, train_length=train_length), progress("calibrating", total, show_progress) as tick:
-        _refuse_adaptive(anatomy)
+        # All slots together, whoever filled them
+        anatomy.layers[0].__dict__[LAYER].slots.refuse_adaptive()
         for n, (short, long) in batches.items():
             shorter = _shorter([result.entry for result in results])
             run = _Run(model, anatomy, statistic, n, short, long, shorter, tick)
             results.append(run.search(search) if scope == "model" else run.in_one_pass(scope))
     for line in (line for result in results for line in result.missed):
         warnings.warn(line, stacklevel=2)
-    return Alignment(
-        statistic=statistic,
-        scope=scope,
-        train_length=anatomy.train_length,
-        target=results[-1].entry.target or 0.0,
-        temperatures=tuple(result.entry for result in results),
-        model=fingerprint_of(anatomy),
-        provenance={
-            **versions(),
-            "dtype": str(next(anatomy.stack.parameters()).dtype).removeprefix("torch."),
-            "text": source,
-            "sequences": sequences,
-            "seed": seed,
-            "search": search if scope == "model" else "one pass",
-            "method": method if isinstance(method, str) else repr(method),
-            "searched": [result.searched for result in results],
-        },
-    )
+    told = {
+        "text": source,
+        "sequences": sequences,
+        "seed": seed,
+        "search": search if scope == "model" else "one pass",
+        "method": method if isinstance(method, str) else repr(method),
+    }
+    return _alignment(anatomy, statistic, scope, results, told)
 
 
 @dataclass(frozen=True)
@@ -218,6 +205,20 @@ class _Run:
         return [f"{reach}; the nearest allowed one is kept"]
 
 
+def _alignment(anatomy: Anatomy, statistic: str, scope: str, results: Sequence[_Result], told: dict[str, Any]) -> Alignment:
+    """The document, with how it was obtained."""
+    dtype = str(next(anatomy.stack.parameters()).dtype).removeprefix("torch.")
+    return Alignment(
+        statistic=statistic,
+        scope=scope,
+        train_length=anatomy.train_length,
+        target=results[-1].entry.target or 0.0,
+        temperatures=tuple(result.entry for result in results),
+        model=fingerprint_of(anatomy),
+        provenance={**versions(), "dtype": dtype, **told, "searched": [result.searched for result in results]},
+    )
+
+
 def _path(search: Search) -> list[dict[str, Any]]:
     return [{"tau": 1 / point.g, "statistic": point.statistic} for point in search.path]
 
@@ -260,17 +261,12 @@ def _padded(tokenizer: Any, prompts: list[str]) -> Batch:
     return {"input_ids": ids, "attention_mask": mask}
 
 
-def check_positions(anatomy: Anatomy, longest: int) -> None:
-    """Refused as in the forward, but before shorter lengths are read."""
-    if (table := anatomy.position_table) is not None:
-        refuse_past_the_table(anatomy, table, longest, None)
-
-
-def _refuse_adaptive(anatomy: Anatomy) -> None:
-    """Of an extended model, whoever extended it."""
-    if adaptive := anatomy.layers[0].__dict__[LAYER].slots.adaptive:
-        name = name_of(adaptive[0])
-        raise BadInput(f"{name} answers to every other temperature, so none can be calibrated on top of it; leave it out")
+def _check_way(statistic: str, scope: str, search: str) -> None:
+    _one_of("statistic", statistic, STATISTICS)
+    _one_of("scope", scope, SCOPES)
+    _one_of("search", search, SEARCHES)
+    if search == "grid" and scope != "model":
+        raise BadInput(f"--search grid is Algorithm 1, which has scope model; scope {scope} needs --search solve")
 
 
 def _check_lengths(lengths: list[int], train_length: int, sequences: int) -> None:

@@ -168,10 +168,10 @@ def _watch_caches(changes: Changes, anatomy: Anatomy, unrotated: bool) -> None:
 
 def _watch_lengths(changes: Changes, anatomy: Anatomy, slots: Slots) -> None:
     """Inputs that the model's own positions or its own window cannot hold are refused before they are read."""
-    table, narrow = anatomy.position_table, slots.visible
+    narrow = slots.visible
     wide = [window for window in anatomy.windows if window is not None and window > getattr(narrow, "window", window)]
     sliding = min(wide, default=None) if hasattr(narrow, "sinks") else None
-    if table is None and sliding is None:
+    if anatomy.position_table is None and sliding is None:
         return
 
     def check(_: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
@@ -181,8 +181,7 @@ def _watch_lengths(changes: Changes, anatomy: Anatomy, slots: Slots) -> None:
             return
         cache = kwargs.get("past_key_values")
         tokens = read.shape[1] + (0 if cache is None else cache.get_seq_length())
-        if table is not None:
-            refuse_past_the_table(anatomy, table, tokens, kwargs.get("position_ids"))
+        refuse_past_the_table(anatomy, tokens, kwargs.get("position_ids"))
         if sliding is not None and tokens > sliding:
             raise BadInput(
                 f"{name_of(narrow)} keeps the first keys of a sequence, and {type(anatomy.stack).__name__} has a window of its "
@@ -192,8 +191,10 @@ def _watch_lengths(changes: Changes, anatomy: Anatomy, slots: Slots) -> None:
     changes.hook(anatomy.stack.register_forward_pre_hook(check, with_kwargs=True))
 
 
-def refuse_past_the_table(anatomy: Anatomy, table: nn.Embedding, tokens: int, positions: Any) -> None:
-    """BART and OPT begin after an offset, RoBERTa after its padding index."""
+def refuse_past_the_table(anatomy: Anatomy, tokens: int, positions: Any = None) -> None:
+    """Of models that have one. BART and OPT begin after an offset, RoBERTa after its padding index."""
+    if (table := anatomy.position_table) is None:
+        return
     held = table.num_embeddings - int(getattr(table, "offset", 0))
     room = held if table.padding_idx is None else held - table.padding_idx - 1
     if tokens <= room:

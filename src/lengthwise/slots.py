@@ -132,6 +132,12 @@ class Slots:
         sharpness = torch.stack([method.adaptive_sharpness(h, layer) for method in self.adaptive]).prod(0)
         return sharpness if g is None else g * sharpness
 
+    def refuse_adaptive(self) -> None:
+        """Where another temperature is about to be sought."""
+        if self.adaptive:
+            name = name_of(self.adaptive[0])
+            raise BadInput(f"{name} answers to every other temperature, so none can be calibrated on top of it; leave it out")
+
     def leaves_alone(self, length: int, layer: int) -> bool:
         """True when rows that see up to `length` keys keep exactly the model's own equation."""
         others = (getattr(self, slot) for slot in CLAIMS if slot != "temperature")

@@ -229,9 +229,8 @@ def _solved(layer: Layer, equation: Equation) -> Tensor:
         return attention(equation, implementation=layer.implementation)[0]
     tempered = equation.inverse_temperature
     equation = layer.observer.before(layer.index, equation)
-    if layer.slots.adaptive and equation.inverse_temperature is not tempered:
-        name = name_of(layer.slots.adaptive[0])
-        raise BadInput(f"{name} answers to every other temperature, so none can be calibrated on top of it; leave it out")
+    if equation.inverse_temperature is not tempered:
+        layer.slots.refuse_adaptive()
     output, rows = attention(equation, statistics=True, implementation=layer.implementation)
     assert rows is not None
     layer.observer.after(layer.index, equation, rows)
