@@ -79,7 +79,7 @@ def merged(parts: Sequence[tuple[Tensor, RowStatistics]]) -> tuple[Tensor, RowSt
 
 def _share(part: Tensor, whole: Tensor) -> Tensor:
     # 0 of nothing, where -inf - -inf would be NaN; a NaN that the logits brought stays one
-    return torch.exp((part - whole).masked_fill(whole == float("-inf"), float("-inf")))
+    return torch.exp(part - whole.clamp_min(torch.finfo(whole.dtype).min))
 
 
 def _part(share: Tensor, entropy: Tensor) -> Tensor:
