@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from lengthwise.attention import DistanceBias, Equation, RowStatistics, Visible, reference
+from lengthwise.attention.reference import logits
 
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
 # Relative norm of the output and of gradients, absolute error of the rest. A 16-bit weight is rounded to 2^-9 or 2^-12; the
@@ -38,6 +39,7 @@ class Case:
     loud: float = 1.0  # how large the queries are
     offset: int | None = None
     window: int = 17
+    dropout: float = 0.0
 
     def equation(self, device: str = "cpu", seed: int = 0) -> Equation:
         generator = torch.Generator().manual_seed(seed)
@@ -60,6 +62,7 @@ class Case:
             scale=self.size**-0.5,
             bias=None if self.radius is None else DistanceBias(normal(self.heads, 2 * self.radius + 1)),
             inverse_temperature=None if self.temperature == "none" else g,
+            dropout=self.dropout,
         )
 
     def visible(self) -> Visible:
@@ -120,12 +123,15 @@ def poison() -> Iterator[None]:
 
 
 def assert_right(
-    solve: Callable[[Equation], tuple[Tensor, RowStatistics | None]], equation: Equation, slack: float = 1.0
+    solve: Callable[[Equation], tuple[Tensor, RowStatistics | None]],
+    equation: Equation,
+    slack: float = 1.0,
+    law_of: Callable[[Equation], tuple[Tensor, RowStatistics]] = reference,
 ) -> None:
     """Output and, if there are any, statistics against the law in float64. Errors of logits grow with them: `slack`."""
     with poison():
         output, rows = solve(equation)
-    expected, law = reference(exact(equation))
+    expected, law = law_of(exact(equation))
     assert output.shape == expected.shape
     assert output.dtype == equation.query.dtype
     assert not output.isnan().any()
@@ -144,6 +150,45 @@ def assert_rows(rows: RowStatistics, law: RowStatistics, slack: float = 1.0) -> 
         assert error < slack * limit, f"{name} {error:.1e}"
 
 
+def dropped(seed: Tensor, shape: tuple[int, int, int, int], rate: float) -> Tensor:
+    """[batch, heads, queries, keys]: where the kernels' dropout takes a weight out. Their hash, in 64 bits."""
+    word = 2**32 - 1
+
+    def mixed(x: Tensor) -> Tensor:
+        x = (x ^ (x >> 16)) * 0x7FEB352D & word
+        x = (x ^ (x >> 15)) * 0x846CA68B & word
+        return x ^ (x >> 16)
+
+    batch, heads, queries, keys = shape
+    one, two = (int(part) & word for part in seed)
+    head, row, key = (torch.arange(n, device=seed.device) for n in (batch * heads, queries, keys))
+    first = mixed(row ^ mixed(head ^ one)[:, None])[..., None]
+    second = mixed(first ^ two)
+    x = key * 0x9E3779B1 + first & word
+    x = (x ^ (x >> 16)) * 0x7FEB352D & word ^ second
+    x = (x ^ (x >> 15)) * 0x846CA68B & word
+    # As signed numbers, of which the lowest are dropped
+    below = ((x + 2**31) % 2**32).double() / 2**32 < rate
+    return below.view(shape)
+
+
+def gone(equation: Equation, seed: int) -> Tensor:
+    """What the next forward through the kernels takes out of this equation after `torch.manual_seed(seed)`."""
+    from lengthwise.attention.triton_dropout import drawn
+
+    torch.manual_seed(seed)
+    return dropped(drawn(equation.query.device), (*equation.query.shape[:3], equation.visible.keys), equation.dropout)
+
+
+def with_dropout(equation: Equation, gone: Tensor) -> Tensor:
+    """The law's output with these weights taken out."""
+    scores = logits(equation)
+    seen = equation.visible.mask()[:, None].expand(scores.shape)
+    weights = scores.masked_fill(~seen, torch.finfo(scores.dtype).min).softmax(-1).masked_fill(~seen, 0.0)
+    weights = weights.masked_fill(gone, 0.0) / (1 - equation.dropout)
+    return weights @ equation.value.repeat_interleave(equation.group, 1)
+
+
 def leaves_of(equation: Equation) -> tuple[Equation, list[Tensor]]:
     """The equation with every tensor a leaf that wants a gradient, and those leaves."""
     query, key, value = (t.detach().requires_grad_() for t in (equation.query, equation.key, equation.value))
@@ -154,10 +199,14 @@ def leaves_of(equation: Equation) -> tuple[Equation, list[Tensor]]:
     return changed, [leaf for leaf in (query, key, value, table, g) if leaf is not None]
 
 
-def assert_gradients(solve: Callable[[Equation], Tensor], equation: Equation) -> None:
+def assert_gradients(
+    solve: Callable[[Equation], Tensor],
+    equation: Equation,
+    law_of: Callable[[Equation], Tensor] = lambda equation: reference(equation)[0],
+) -> None:
     """Every gradient against autograd through the law in float64."""
     law, law_leaves = leaves_of(exact(equation))
-    expected, _ = reference(law)
+    expected = law_of(law)
     up = torch.randn(expected.shape, generator=torch.Generator().manual_seed(7)).to(expected.device)
     wanted = torch.autograd.grad(expected, law_leaves, up.double())
     ours, leaves = leaves_of(equation)

@@ -39,7 +39,7 @@ def wide_table() -> Equation:
 
 
 REFUSED: dict[str, Callable[[], Equation]] = {
-    "dropout is on": lambda: equation(dropout=0.1),
+    "dropout leaves nothing": lambda: equation(dropout=1.0),
     "values of 24 numbers differ in size from keys of 32": lambda: equation(24),
     "heads of 160 numbers are larger than 128": lambda: Case(8, size=160).equation(),
     "queries are float64 and keys float64": lambda: equation(**wide(torch.float64)),

@@ -22,8 +22,10 @@ from tests.kernels import (
     assert_right,
     assert_rows,
     exact,
+    gone,
     leaves_of,
     poison,
+    with_dropout,
 )
 
 BASE = Case(1000, heads=4, kv_heads=4, size=64, dtype=BF16, radius=91, window=257)
@@ -192,6 +194,38 @@ def test_every_gradient_is_the_laws(name: str) -> None:
     assert_gradients(output_of, GRADIENTS[name].equation("cuda"))
 
 
+DROPPED = {
+    "all keys": replace(BASE, temperature="head", dropout=0.1),
+    "no bias": replace(BASE, radius=None, dropout=0.5),
+    "causal, grouped heads, a temperature a row": GRADIENTS["causal, grouped heads, a temperature a row"],
+    "padding": GRADIENTS["padding, a temperature a head"],
+    "a hole": GRADIENTS["a hole"],
+    "a window": GRADIENTS["a window"],
+    "rows in any order": GRADIENTS["rows in any order"],
+    "size 128": replace(BASE, queries=512, size=128),
+    "size 80": GRADIENTS["size 80"],
+    "half precision": GRADIENTS["half precision"],
+    "float32": GRADIENTS["float32"],
+    "logits that overflow the frozen maximum": replace(BASE, loud=300.0),
+    "4,097 tokens": replace(BASE, queries=4097, heads=1, kv_heads=1),
+}
+
+
+@pytest.mark.parametrize("name", DROPPED)
+def test_dropout_takes_the_same_weights_out_of_output_and_gradients(name: str) -> None:
+    case = DROPPED[name]
+    equation, seed = (case if case.dropout else replace(case, dropout=0.3)).equation("cuda"), 11
+    out = gone(equation, seed)
+
+    def seeded(given: Equation) -> tuple[Tensor, RowStatistics | None]:
+        torch.manual_seed(seed)
+        return attention(given, statistics=not given.needs_grad, implementation="triton")
+
+    assert_right(seeded, equation, case.loud, law_of=lambda law: (with_dropout(law, out), reference(law)[1]))
+    if case.loud == 1.0:
+        assert_gradients(lambda given: seeded(given)[0], equation, lambda law: with_dropout(law, out))
+
+
 def test_gradients_are_the_same_every_time() -> None:
     ours, leaves = leaves_of(replace(BASE, mask="causal", kv_heads=2, temperature="row").equation("cuda"))
     first, second = (torch.autograd.grad(output_of(ours).square().sum(), leaves) for _ in range(2))
@@ -247,7 +281,8 @@ def test_auto_chooses_the_kernel_where_it_is_faster_or_alone() -> None:
     assert chosen(replace(bare, mask="causal window")) == "triton"
     assert chosen(replace(bare, queries=4096, heads=1, kv_heads=1)) == "triton"
     assert chosen(replace(bare, queries=1, keys=4096, heads=1, kv_heads=1)) == "fused"
-    assert chosen(BASE, dropout=0.1) == "blockwise"
+    assert chosen(BASE, dropout=0.1) == "triton"
+    assert chosen(bare, dropout=0.1) == "triton"
 
 
 @pytest.mark.usefixtures("_no_gradients")

@@ -33,8 +33,8 @@ MOST_ROWS = 2**30
 def why_not_triton(equation: Equation, statistics: bool = False) -> str | None:
     """None when `triton` can compute the equation, else the reason in words."""
     value, bias = equation.value, equation.bias
-    if equation.dropout > 0:
-        return "dropout is on"
+    if equation.dropout >= 1:
+        return "dropout leaves nothing"
     if value.shape[-1] != equation.key.shape[-1]:
         return f"values of {value.shape[-1]} numbers differ in size from keys of {equation.key.shape[-1]}"
     if value.dtype != equation.query.dtype:
@@ -116,9 +116,11 @@ def _plain(dtype: torch.dtype) -> str:
 
 
 def _solve(equation: Equation, statistics: bool) -> tuple[Tensor, RowStatistics | None]:
+    from lengthwise.attention.triton_dropout import drawn
     from lengthwise.attention.triton_forward import ALL_ROWS, NO_ROWS, forward
 
-    operands = _operands(equation, equation.inverse_temperature)
+    seed = drawn(equation.query.device) if equation.dropout > 0 else None
+    operands = _operands(equation, equation.inverse_temperature, seed)
     if equation.needs_grad:
         table = None if equation.bias is None else equation.bias.table
         output: Tensor = _Attention.apply(
@@ -141,7 +143,7 @@ def _scan(equation: Equation, inverse_temperatures: Tensor) -> RowStatistics:
     return found[0] if len(found) == 1 else join(found, 0)
 
 
-def _operands(equation: Equation, g: Tensor | None) -> Operands:
+def _operands(equation: Equation, g: Tensor | None, seed: Tensor | None = None) -> Operands:
     from lengthwise.attention.triton_tiles import Operands
 
     visible, bias = equation.visible, equation.bias
@@ -159,6 +161,8 @@ def _operands(equation: Equation, g: Tensor | None) -> Operands:
         radius=0 if bias is None else max(bias.radius, 1),
         g=_in_float32(g),
         kept=visible.kept,
+        seed=seed,
+        dropout=equation.dropout,
     )
 
 

@@ -5,6 +5,8 @@ With a = scale * q.k + bias, p = exp(g a - lse), w = p (dO.v - delta), delta = d
     dv_j = sum_i p dO_i      dk_j = scale sum_i g w q_i      dq_i = scale sum_j g w k_j
     dg_i = sum_j w a         dbias(distance) = sum g w over the pairs that stand at it
 
+Where dropout took a weight out of the output, p is 0 in dv and dO.v is 0 in w; the others are 1 / (1 - rate) as large.
+
 One kernel goes over blocks of keys (`triton_by_key`: dk, dv; the heads of a group are summed inside), one over blocks of
 queries (`triton_by_query`: dq, dg, bias). Both have the forward kernel's two kinds of tiles: near ones with table and masks,
 far ones bare. The bias gradient needs no atomics: pairs nearer than the radius are written to a band [rows, 2 radius + 1], one
@@ -13,6 +15,8 @@ entry each, the others add up in two numbers a row that fill the band's ends; Py
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -68,11 +72,13 @@ def _prepare(
     tl.store(DELTA + at, tl.sum(out * grad, 1))
 
 
-def tile_for(size: int, dtype: torch.dtype) -> Tile:
+@lru_cache
+def tile_for(size: int, dtype: torch.dtype, drops: bool) -> Tile:
     """Of both kernels; measured on an H200, 32 heads of 64."""
     if dtype == torch.float32:
         return Tile(32, 32, 4, 1, precision="ieee")
-    return Tile(64, 64, 4, 2, registers=168) if size <= 64 else Tile(64, 64, 8, 2)
+    # The hash of dropout would spill
+    return Tile(64, 64, 4, 2, registers=None if drops else 168) if size <= 64 else Tile(64, 64, 8, 2)
 
 
 def backward(
@@ -82,9 +88,9 @@ def backward(
     query = operands.query
     batch, heads, queries, size = query.shape
     grad = grad if grad.stride(-1) == 1 else grad.contiguous()
-    tile = tile_for(size, query.dtype)
+    tile = tile_for(size, query.dtype, operands.drops)
     stored = -(-queries // LOT.value) * LOT.value
-    rows = torch.empty((2, batch, heads, stored), dtype=torch.float32, device=query.device)
+    rows = torch.empty((2, batch, heads, stored), dtype=torch.float32, device=query.device).unbind(0)
     launch(
         _prepare,
         stored // LOT.value * batch * heads,
@@ -105,29 +111,29 @@ def _numbers(operands: Operands, *more: int) -> tuple[int | float, ...]:
     return operands.scale, operands.radius, heads, operands.group, queries, operands.keys, operands.offset, *more
 
 
-def _strides(operands: Operands, grad: Tensor) -> tuple[int | bool, ...]:
+def _strides(operands: Operands, grad: Tensor) -> tuple[int | float, ...]:
     """And all that follows from the equation alone."""
     query, key, value = operands.query, operands.key, operands.value
     strides = (*query.stride()[:3], *key.stride()[:3], *value.stride()[:3], *grad.stride()[:3], *operands.slot_strides)
-    return (*strides, query.shape[-1], padded(query.shape[-1]), *operands.given)
+    return (*strides, *operands.dropping, query.shape[-1], padded(query.shape[-1]), *operands.given)
 
 
-def _of_keys(operands: Operands, grad: Tensor, rows: Tensor, tile: Tile) -> tuple[Tensor, Tensor]:
+def _of_keys(operands: Operands, grad: Tensor, rows: Sequence[Tensor], tile: Tile) -> tuple[Tensor, Tensor]:
     query, key, value = operands.query, operands.key, operands.value
     batch, kv_heads, keys, size = key.shape
     dk, dv = torch.empty((2, batch, keys, kv_heads, size), dtype=key.dtype, device=key.device).unbind(0)
     launch(
         by_key,
         -(-keys // tile.keys) * batch * kv_heads,
-        (query, key, value, grad, *rows, dk, dv, query_bounds(operands, tile), *operands.slots),
-        (*_numbers(operands), *_strides(operands, grad), tile.queries, tile.keys, tile.precision),
+        (query, key, value, grad, *rows, dk, dv, query_bounds(operands, tile), *operands.slots, operands.seed_slot),
+        (*_numbers(operands), *_strides(operands, grad), tile.queries, tile.keys, tile.precision, operands.drops),
         tile,
     )
     return dk.transpose(1, 2), dv.transpose(1, 2)
 
 
 def _of_queries(
-    operands: Operands, grad: Tensor, rows: Tensor, needs: Needs, tile: Tile
+    operands: Operands, grad: Tensor, rows: Sequence[Tensor], needs: Needs, tile: Tile
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     query, key, value = operands.query, operands.key, operands.value
     batch, heads, queries, size = query.shape
@@ -148,15 +154,20 @@ def _of_queries(
             -(-queries // tile.queries) * part,
             (
                 query, key, value, grad, *rows, dq, dq if dg is None else dg, dq if band is None else band,
-                *operands.slots,
+                *operands.slots, operands.seed_slot,
             ),
             (
                 *_numbers(operands, first), *_strides(operands, grad),
-                tile.queries, tile.keys, needs.table, needs.g, tile.precision,
+                tile.queries, tile.keys, needs.table, needs.g, tile.precision, operands.drops,
             ),
             tile,
         )  # fmt: skip
         if band is not None:
             totals.append(band[:part].sum(1))
-    d_table = torch.cat(totals).view(batch, heads, width).sum(0) if totals else None
-    return dq.transpose(1, 2), d_table, dg
+    return dq.transpose(1, 2), _over_batch(totals, batch) if totals else None, dg
+
+
+def _over_batch(totals: Sequence[Tensor], batch: int) -> Tensor:  # [heads, width]
+    """Parts of [batch * heads, width] summed over the batch; most often there is nothing to do."""
+    whole = totals[0] if len(totals) == 1 else torch.cat(list(totals))
+    return whole if batch == 1 else whole.view(batch, -1, whole.shape[-1]).sum(0)

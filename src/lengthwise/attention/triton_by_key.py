@@ -8,6 +8,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from lengthwise.attention.triton_dropout import row_words, spares
 from lengthwise.attention.triton_tiles import (
     LOG2E,
     block_of,
@@ -24,11 +25,27 @@ from lengthwise.attention.triton_tiles import (
 
 
 @triton.jit
+def _weighed(
+    dv, p, v, do, delta, cols, rows, SEED, bh, limit, spared, PRECISION: tl.constexpr, DROPS: tl.constexpr
+):  # fmt: skip
+    """dv with a tile's weights, [keys, queries], and w."""
+    if DROPS:
+        word, other = row_words(SEED, bh, rows, DROPS)
+        stays = spares(word[None, :], other[None, :], cols[:, None], limit)
+        dv = settled(tl.dot(tl.where(stays, p, 0.0).to(do.dtype), do, dv, input_precision=PRECISION))
+        dp = tl.where(stays, tl.dot(v, tl.trans(do), input_precision=PRECISION) * spared, 0.0)
+    else:
+        dv = settled(tl.dot(p.to(do.dtype), do, dv, input_precision=PRECISION))
+        dp = tl.dot(v, tl.trans(do), input_precision=PRECISION)
+    return dv, p * (dp - delta[None, :])
+
+
+@triton.jit
 def _key_edges(
     dk, dv, k, v, q_from, do_from, q_m, do_m, lse_from, delta_from, g_from, g_m, runs, zero, radius, scale, offset,
-    cols, shown, lo, inner_lo, near_lo, near_hi, inner_hi, hi, queries,
+    cols, shown, lo, inner_lo, near_lo, near_hi, inner_hi, hi, queries, SEED, bh, limit, spared,
     D: tl.constexpr, DP: tl.constexpr, BM: tl.constexpr, FULL: tl.constexpr, BIAS: tl.constexpr, TEMPERED: tl.constexpr,
-    PRECISION: tl.constexpr,
+    PRECISION: tl.constexpr, DROPS: tl.constexpr,
 ):  # fmt: skip
     """Query tiles lo ... inner_lo, near_lo ... near_hi, inner_hi ... hi, [keys, queries]: with masks and the table."""
     nears = (near_hi - near_lo) // BM
@@ -56,8 +73,7 @@ def _key_edges(
         if TEMPERED > 0:
             a = a * g[None, :]
         p = tl.where(seen, tl.exp2(a * LOG2E - lse[None, :]), 0.0)
-        dv = settled(tl.dot(p.to(do.dtype), do, dv, input_precision=PRECISION))
-        w = p * (tl.dot(v, tl.trans(do), input_precision=PRECISION) - delta[None, :])
+        dv, w = _weighed(dv, p, v, do, delta, cols, rows, SEED, bh, limit, spared, PRECISION, DROPS)
         if TEMPERED > 0:
             w = w * g[None, :]
         dk = settled(tl.dot(w.to(q.dtype), q, dk, input_precision=PRECISION))
@@ -67,8 +83,9 @@ def _key_edges(
 @triton.jit
 def _key_far(
     dk, dv, k, v, q_from, do_from, q_m, do_m, lse_from, delta_from, g_from, g_m, b_right, b_left, scale,
-    right_lo, right_hi, left_lo, left_hi, queries,
+    right_lo, right_hi, left_lo, left_hi, queries, cols, SEED, bh, limit, spared,
     D: tl.constexpr, DP: tl.constexpr, BM: tl.constexpr, TEMPERED: tl.constexpr, PRECISION: tl.constexpr,
+    DROPS: tl.constexpr,
 ):  # fmt: skip
     """Query tiles all of whose rows see every key: first those that see it far on their right, then far on their left."""
     before = (right_hi - right_lo) // BM
@@ -84,8 +101,7 @@ def _key_far(
         bias = tl.where(is_right, b_right, b_left) * LOG2E
         g = sharpness(g_from, rows, rows < queries, g_m, BM, TEMPERED)
         p = tl.exp2(r * (g * (scale * LOG2E))[None, :] - (base - bias * g)[None, :])
-        dv = settled(tl.dot(p.to(do.dtype), do, dv, input_precision=PRECISION))
-        w = p * (tl.dot(v, tl.trans(do), input_precision=PRECISION) - delta[None, :])
+        dv, w = _weighed(dv, p, v, do, delta, cols, rows, SEED, bh, limit, spared, PRECISION, DROPS)
         if TEMPERED > 0:
             w = w * g[None, :]
         dk = settled(tl.dot(w.to(q.dtype), q, dk, input_precision=PRECISION))
@@ -121,10 +137,11 @@ def _tiles(
 
 @one_variant
 def by_key(
-    Q, K, V, GRAD, LSE2, DELTA, DK, DV, BOUNDS, TABLE, G, RUNS, HIDDEN, scale, radius, heads, group, queries, keys, offset,
-    q_b, q_h, q_m, k_b, k_h, k_n, v_b, v_h, v_n, do_b, do_h, do_m, g_b, g_h, g_m, s_b, h_b,
+    Q, K, V, GRAD, LSE2, DELTA, DK, DV, BOUNDS, TABLE, G, RUNS, HIDDEN, SEED,
+    scale, radius, heads, group, queries, keys, offset,
+    q_b, q_h, q_m, k_b, k_h, k_n, v_b, v_h, v_n, do_b, do_h, do_m, g_b, g_h, g_m, s_b, h_b, limit, spared,
     D: tl.constexpr, DP: tl.constexpr, FULL: tl.constexpr, BIAS: tl.constexpr, TEMPERED: tl.constexpr, HIDES: tl.constexpr,
-    BM: tl.constexpr, BN: tl.constexpr, PRECISION: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, PRECISION: tl.constexpr, DROPS: tl.constexpr,
 ):  # fmt: skip
     """dk and dv, [batch, keys, kv_heads, D], of one block of keys, summed over the heads that share it."""
     blocks = tl.cdiv(keys, BN)
@@ -158,13 +175,16 @@ def by_key(
         if not HIDES:
             dk, dv = _key_far(
                 dk, dv, k, v, q_from, do_from, q_m, do_m, lse_from, delta_from, g_from, g_m, b_right, b_left, scale,
-                inner_lo, near_lo, near_hi, inner_hi, queries, D, DP, BM, TEMPERED, PRECISION,
+                inner_lo, near_lo, near_hi, inner_hi, queries, cols, SEED, b * heads + h, limit, spared,
+                D, DP, BM, TEMPERED, PRECISION, DROPS,
             )  # fmt: skip
         dk, dv = _key_edges(
             dk, dv, k, v, q_from, do_from, q_m, do_m, lse_from, delta_from, g_from, g_m, RUNS + b * s_b, zero, radius, scale,
-            offset, cols, shown, lo, inner_lo, near_lo, near_hi, inner_hi, hi, queries,
-            D, DP, BM, FULL, BIAS, TEMPERED, PRECISION,
+            offset, cols, shown, lo, inner_lo, near_lo, near_hi, inner_hi, hi, queries, SEED, b * heads + h, limit, spared,
+            D, DP, BM, FULL, BIAS, TEMPERED, PRECISION, DROPS,
         )  # fmt: skip
     to = ((b * keys + cols[:, None].to(tl.int64)) * kv_heads + kv) * D + column[None, :]
     tl.store(DK + to, (dk * scale).to(DK.dtype.element_ty), mask=inside)
+    if DROPS:
+        dv = dv * spared
     tl.store(DV + to, dv.to(DV.dtype.element_ty), mask=inside)

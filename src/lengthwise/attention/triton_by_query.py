@@ -8,6 +8,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from lengthwise.attention.triton_dropout import row_words, spares
 from lengthwise.attention.triton_tiles import (
     LOG2E,
     block_of,
@@ -29,9 +30,9 @@ from lengthwise.attention.triton_tiles import (
 @triton.jit
 def _query_edges(
     dq, dg, left, right, q, do, lse, delta, k_from, v_from, k_n, v_n, zero, band, line, radius, scale, g, start, stop, own,
-    real, hidden, lo, inner_lo, left_end, near_end, inner_hi, hi, keys,
+    real, hidden, lo, inner_lo, left_end, near_end, inner_hi, hi, keys, word, other, limit, spared,
     D: tl.constexpr, DP: tl.constexpr, BN: tl.constexpr, BIAS: tl.constexpr, HIDES: tl.constexpr,
-    TABLE_GRAD: tl.constexpr, G_GRAD: tl.constexpr, PRECISION: tl.constexpr,
+    TABLE_GRAD: tl.constexpr, G_GRAD: tl.constexpr, PRECISION: tl.constexpr, DROPS: tl.constexpr,
 ):  # fmt: skip
     """Tiles lo ... inner_lo, left_end ... near_end, inner_hi ... hi: with masks and the table."""
     nears = (near_end - left_end) // BN
@@ -46,7 +47,10 @@ def _query_edges(
             a += look_up(zero + tl.minimum(tl.maximum(distance, -radius), radius))
         seen = seen_of(cols, start, stop, hidden, keys, HIDES)
         p = tl.where(seen, tl.exp2(a * (g * LOG2E)[:, None] - lse[:, None]), 0.0)
-        w = p * (tl.dot(do, tl.trans(v), input_precision=PRECISION) - delta[:, None])
+        dp = tl.dot(do, tl.trans(v), input_precision=PRECISION)
+        if DROPS:
+            dp = tl.where(spares(word[:, None], other[:, None], cols[None, :], limit), dp * spared, 0.0)
+        w = p * (dp - delta[:, None])
         if G_GRAD:
             dg += tl.sum(w * a, 1)
         w = w * g[:, None]
@@ -63,9 +67,9 @@ def _query_edges(
 @triton.jit
 def _query_far(
     dq, wr, left, right, q, do, lse, delta, k_from, v_from, k_n, v_n, b_left, b_right, c, g,
-    left_lo, left_hi, right_lo, right_hi, keys,
+    left_lo, left_hi, right_lo, right_hi, keys, word, other, limit, spared,
     D: tl.constexpr, DP: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
-    TEMPERED: tl.constexpr, SIDES: tl.constexpr, G_GRAD: tl.constexpr, PRECISION: tl.constexpr,
+    TEMPERED: tl.constexpr, SIDES: tl.constexpr, G_GRAD: tl.constexpr, PRECISION: tl.constexpr, DROPS: tl.constexpr,
 ):  # fmt: skip
     """Tiles that every row sees with one bias a side; wr sums w q.k, left and right sum w."""
     before = (left_hi - left_lo) // BN
@@ -76,7 +80,11 @@ def _query_far(
         v = rows_at(v_from, n, v_n, keys, D, DP, BN, False)
         r = tl.dot(q, tl.trans(k), input_precision=PRECISION)
         p = tl.exp2(r * c[:, None] - (lse - tl.where(is_left, b_left, b_right))[:, None])
-        w = p * (tl.dot(do, tl.trans(v), input_precision=PRECISION) - delta[:, None])
+        dp = tl.dot(do, tl.trans(v), input_precision=PRECISION)
+        if DROPS:
+            cols = n + tl.arange(0, BN)
+            dp = tl.where(spares(word[:, None], other[:, None], cols[None, :], limit), dp * spared, 0.0)
+        w = p * (dp - delta[:, None])
         if G_GRAD:
             wr += sums(w * r, BM, BN)
         if SIDES:
@@ -108,11 +116,12 @@ def _store(DQ, dq, b, h, rows, real, heads, queries, D: tl.constexpr, DP: tl.con
 
 @one_variant
 def by_query(
-    Q, K, V, GRAD, LSE2, DELTA, DQ, DG, BANDS, TABLE, G, RUNS, HIDDEN,
+    Q, K, V, GRAD, LSE2, DELTA, DQ, DG, BANDS, TABLE, G, RUNS, HIDDEN, SEED,
     scale, radius, heads, group, queries, keys, offset, first,
-    q_b, q_h, q_m, k_b, k_h, k_n, v_b, v_h, v_n, do_b, do_h, do_m, g_b, g_h, g_m, s_b, h_b,
+    q_b, q_h, q_m, k_b, k_h, k_n, v_b, v_h, v_n, do_b, do_h, do_m, g_b, g_h, g_m, s_b, h_b, limit, spared,
     D: tl.constexpr, DP: tl.constexpr, FULL: tl.constexpr, BIAS: tl.constexpr, TEMPERED: tl.constexpr, HIDES: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, TABLE_GRAD: tl.constexpr, G_GRAD: tl.constexpr, PRECISION: tl.constexpr,
+    DROPS: tl.constexpr,
 ):  # fmt: skip
     """dq, dg and the band of one block of queries."""
     blocks = tl.cdiv(queries, BM)
@@ -132,6 +141,7 @@ def by_query(
     start, stop, own, _, lo, inner_lo, left_end, near_end, inner_hi, hi = bounds(
         block, RUNS + b * s_b, rows, real, offset, radius, queries, keys, BM, BN, FULL, BIAS, HIDES
     )
+    word, other = row_words(SEED, bh, rows, DROPS)
     zero = centre(TABLE, h, radius)
     b_left = _end(zero - radius, BM, BIAS)
     b_right = _end(zero + radius, BM, BIAS)
@@ -149,7 +159,7 @@ def by_query(
         dq, wr, far_left, far_right = _query_far(
             dq, wr, far_left, far_right, q, do, lse, delta, k_from, v_from, k_n, v_n,
             b_left * g * LOG2E, b_right * g * LOG2E, g * (scale * LOG2E), g, inner_lo, left_end, near_end, inner_hi, keys,
-            D, DP, BM, BN, TEMPERED, SIDES, G_GRAD, PRECISION,
+            word, other, limit, spared, D, DP, BM, BN, TEMPERED, SIDES, G_GRAD, PRECISION, DROPS,
         )  # fmt: skip
     left = tl.sum(far_left, 1)
     right = tl.sum(far_right, 1)
@@ -159,8 +169,8 @@ def by_query(
     right *= g
     dq, dg, left, right = _query_edges(
         dq, dg, left, right, q, do, lse, delta, k_from, v_from, k_n, v_n, zero, band, line, radius, scale, g, start, stop, own,
-        real, HIDDEN + b * h_b, lo, inner_lo, left_end, near_end, inner_hi, hi, keys,
-        D, DP, BN, BIAS, HIDES, TABLE_GRAD, G_GRAD, PRECISION,
+        real, HIDDEN + b * h_b, lo, inner_lo, left_end, near_end, inner_hi, hi, keys, word, other, limit, spared,
+        D, DP, BN, BIAS, HIDES, TABLE_GRAD, G_GRAD, PRECISION, DROPS,
     )  # fmt: skip
     _store(DQ, dq * scale, b, h, rows, real, heads, queries, D, DP)
     if G_GRAD:

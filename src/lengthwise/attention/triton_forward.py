@@ -12,7 +12,8 @@ or more; its block is then computed again with the running maximum. Nothing is a
 maximum runs throughout.
 
 Statistics need sum p d, d = log2 p, and the largest p: entropy = ln 2 (log2 l - sum p d / l), l = sum p. All sums over a tile's
-columns stay in the thread that computed them ([BM, 8] partial sums) and meet across threads once, at the end.
+columns stay in the thread that computed them ([BM, 8] partial sums) and meet across threads once, at the end. Dropout takes
+weights out of the output alone, after they were summed.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from lengthwise.attention.triton_dropout import row_words, spares
 from lengthwise.attention.triton_tiles import (
     LARGEST,
     LN2,
@@ -58,9 +60,9 @@ NO_ROWS, ONLY_LSE, ALL_ROWS = range(3)
 @triton.jit
 def _edges(
     acc, m, total, e, q, k_from, v_from, k_n, v_n, zero, radius, c, gb, start, stop, own, hidden,
-    lo, inner_lo, seed, nears, inner_hi, hi, keys,
+    lo, inner_lo, seed, nears, inner_hi, hi, keys, word, other, limit,
     D: tl.constexpr, DP: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
-    BIAS: tl.constexpr, HIDES: tl.constexpr, ENTROPY: tl.constexpr, PRECISION: tl.constexpr,
+    BIAS: tl.constexpr, HIDES: tl.constexpr, ENTROPY: tl.constexpr, PRECISION: tl.constexpr, DROPS: tl.constexpr,
 ):  # fmt: skip
     """Tiles lo ... inner_lo, `nears` from seed on, inner_hi ... hi: masks, table, running maximum; any tile may come here."""
     for t in tl.range(0, edge_tiles(lo, inner_lo, nears, inner_hi, hi, BN)):
@@ -82,6 +84,8 @@ def _edges(
             e = alpha[:, None] * (e + shift[:, None] * total) + sums(p * d, BM, BN)
         total = total * alpha[:, None] + sums(p, BM, BN)
         acc = acc * alpha[:, None]
+        if DROPS:
+            p = tl.where(spares(word[:, None], other[:, None], cols[None, :], limit), p, 0.0)
         v = rows_at(v_from, n, v_n, keys, D, DP, BN, True)
         acc = settled(tl.dot(p.to(v.dtype), v, acc, input_precision=PRECISION))
         m = m_new
@@ -126,9 +130,9 @@ def _weigh(
 @triton.jit
 def _inner(
     acc, m, total, e, top, q, k_from, v_from, k_n, v_n, left_bias, right_bias, at, look, gb, c,
-    left_lo, left_hi, right_lo, right_hi, keys,
+    left_lo, left_hi, right_lo, right_hi, keys, word, other, limit,
     D: tl.constexpr, DP: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, NEAR: tl.constexpr,
-    ENTROPY: tl.constexpr, FROZEN: tl.constexpr, PRECISION: tl.constexpr,
+    ENTROPY: tl.constexpr, FROZEN: tl.constexpr, PRECISION: tl.constexpr, DROPS: tl.constexpr,
 ):  # fmt: skip
     """Tiles left_lo ... left_hi and right_lo ... right_hi, all of whose keys every row sees, in one loop."""
     left = (left_hi - left_lo) // BN
@@ -143,6 +147,8 @@ def _inner(
         )  # fmt: skip
         if not FROZEN:
             acc = acc * alpha[:, None]
+        if DROPS:
+            p = tl.where(spares(word[:, None], other[:, None], (n + tl.arange(0, BN))[None, :], limit), p, 0.0)
         v = rows_at(v_from, n, v_n, keys, D, DP, BN, False)
         acc = settled(tl.dot(p.to(v.dtype), v, acc, input_precision=PRECISION))
     return acc, m, total, e, top
@@ -150,11 +156,11 @@ def _inner(
 
 @triton.jit
 def _attend(
-    Q, K, V, TABLE, G, RUNS, HIDDEN, block, bh, scale, radius, heads, group, queries, keys, offset,
-    q_b, q_h, q_m, k_b, k_h, k_n, v_b, v_h, v_n, g_b, g_h, g_m, s_b, h_b,
+    Q, K, V, TABLE, G, RUNS, HIDDEN, SEED, block, bh, scale, radius, heads, group, queries, keys, offset,
+    q_b, q_h, q_m, k_b, k_h, k_n, v_b, v_h, v_n, g_b, g_h, g_m, s_b, h_b, limit,
     D: tl.constexpr, DP: tl.constexpr, FULL: tl.constexpr, BIAS: tl.constexpr, TEMPERED: tl.constexpr, HIDES: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, ENTROPY: tl.constexpr, FROZEN: tl.constexpr, PRECISION: tl.constexpr,
-    SAFE: tl.constexpr,
+    DROPS: tl.constexpr, SAFE: tl.constexpr,
 ):  # fmt: skip
     """Unnormalised output, maximum, sums and largest logit of a block of queries. SAFE: every tile the masked way."""
     b = (bh // heads).to(tl.int64)
@@ -174,6 +180,7 @@ def _attend(
     start, stop, own, own_first, lo, inner_lo, left_end, near_end, inner_hi, hi = bounds(
         block, RUNS + b * s_b, rows, real, offset, radius, queries, keys, BM, BN, FULL, BIAS, HIDES or SAFE
     )
+    word, other = row_words(SEED, bh, rows, DROPS)
     seed, nears = seeded(own, own_first, real, left_end, near_end, BM, BN, FULL, BIAS)
     zero = centre(TABLE, h, radius)
     left_bias = tl.load(zero - radius) if BIAS else 0.0
@@ -188,7 +195,8 @@ def _attend(
     top = bits(tl.full([BM, 8], 1.0, dtype=tl.float32))
     acc, m, total, e = _edges(
         acc, m, total, e, q, k_from, v_from, k_n, v_n, zero, radius, c, gb, start, stop, own, HIDDEN + b * h_b,
-        lo, inner_lo, seed, nears, inner_hi, hi, keys, D, DP, BM, BN, BIAS, HIDES, ENTROPY, PRECISION,
+        lo, inner_lo, seed, nears, inner_hi, hi, keys, word, other, limit,
+        D, DP, BM, BN, BIAS, HIDES, ENTROPY, PRECISION, DROPS,
     )  # fmt: skip
     if not (HIDES or SAFE):
         # Said this way, a thread reads all its entries at constant offsets from one pointer
@@ -196,21 +204,24 @@ def _attend(
         if BIAS:
             acc, m, total, e, top = _inner(
                 acc, m, total, e, top, q, k_from, v_from, k_n, v_n, left_bias, right_bias, zero - own_first, look, gb, c,
-                left_end, seed, seed + nears * BN, near_end, keys, D, DP, BM, BN, True, ENTROPY, FROZEN, PRECISION,
+                left_end, seed, seed + nears * BN, near_end, keys, word, other, limit,
+                D, DP, BM, BN, True, ENTROPY, FROZEN, PRECISION, DROPS,
             )  # fmt: skip
         acc, m, total, e, top = _inner(
             acc, m, total, e, top, q, k_from, v_from, k_n, v_n, left_bias, right_bias, zero, look, gb, c,
-            inner_lo, left_end, near_end, inner_hi, keys, D, DP, BM, BN, False, ENTROPY, FROZEN, PRECISION,
+            inner_lo, left_end, near_end, inner_hi, keys, word, other, limit,
+            D, DP, BM, BN, False, ENTROPY, FROZEN, PRECISION, DROPS,
         )  # fmt: skip
     return acc, m, total, e, top
 
 
 @one_variant
 def _forward(
-    Q, K, V, OUT, ROWS, TABLE, G, RUNS, HIDDEN, scale, radius, heads, group, queries, keys, offset,
-    q_b, q_h, q_m, k_b, k_h, k_n, v_b, v_h, v_n, g_b, g_h, g_m, s_b, h_b,
+    Q, K, V, OUT, ROWS, TABLE, G, RUNS, HIDDEN, SEED, scale, radius, heads, group, queries, keys, offset,
+    q_b, q_h, q_m, k_b, k_h, k_n, v_b, v_h, v_n, g_b, g_h, g_m, s_b, h_b, limit, spared,
     D: tl.constexpr, DP: tl.constexpr, FULL: tl.constexpr, BIAS: tl.constexpr, TEMPERED: tl.constexpr, HIDES: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, WANT: tl.constexpr, FROZEN: tl.constexpr, PRECISION: tl.constexpr,
+    DROPS: tl.constexpr,
 ):  # fmt: skip
     """OUT is [batch, queries, heads, D]. ROWS, [fields, batch, heads, queries]: lse for WANT 1; l_max, lse, entropy for 2."""
     blocks = tl.cdiv(queries, BM)
@@ -219,16 +230,17 @@ def _forward(
     rows = block * BM + tl.arange(0, BM)
     real = rows < queries
     acc, m, total, e, top = _attend(
-        Q, K, V, TABLE, G, RUNS, HIDDEN, block, bh, scale, radius, heads, group, queries, keys, offset,
-        q_b, q_h, q_m, k_b, k_h, k_n, v_b, v_h, v_n, g_b, g_h, g_m, s_b, h_b,
-        D, DP, FULL, BIAS, TEMPERED, HIDES, BM, BN, WANT == 2, FROZEN, PRECISION, False,
+        Q, K, V, TABLE, G, RUNS, HIDDEN, SEED, block, bh, scale, radius, heads, group, queries, keys, offset,
+        q_b, q_h, q_m, k_b, k_h, k_n, v_b, v_h, v_n, g_b, g_h, g_m, s_b, h_b, limit,
+        D, DP, FULL, BIAS, TEMPERED, HIDES, BM, BN, WANT == 2, FROZEN, PRECISION, DROPS, False,
     )  # fmt: skip
     if FROZEN:
         if tl.max(tl.where(real & ~(tl.sum(total, 1) < LARGEST), 1, 0), 0) > 0:
             acc, m, total, e, top = _attend(
-                Q, K, V, TABLE, G, RUNS, HIDDEN, again(block), again(bh), scale, radius, heads, group, queries, keys, offset,
-                q_b, q_h, q_m, k_b, k_h, k_n, v_b, v_h, v_n, g_b, g_h, g_m, s_b, h_b,
-                D, DP, FULL, BIAS, TEMPERED, HIDES, BM, BN, WANT == 2, FROZEN, PRECISION, True,
+                Q, K, V, TABLE, G, RUNS, HIDDEN, SEED, again(block), again(bh), scale, radius, heads, group, queries, keys,
+                offset,
+                q_b, q_h, q_m, k_b, k_h, k_n, v_b, v_h, v_n, g_b, g_h, g_m, s_b, h_b, limit,
+                D, DP, FULL, BIAS, TEMPERED, HIDES, BM, BN, WANT == 2, FROZEN, PRECISION, DROPS, True,
             )  # fmt: skip
     column = tl.arange(0, DP)
     whole = tl.sum(total, 1)
@@ -236,7 +248,7 @@ def _forward(
     safe = tl.where(empty, 1.0, whole)
     line = (bh // heads).to(tl.int64) * queries + rows
     to = OUT + (line * heads + bh % heads)[:, None] * D + column[None, :]
-    out = acc * (1.0 / safe)[:, None]
+    out = acc * ((spared if DROPS else 1.0) / safe)[:, None]
     tl.store(to, out.to(OUT.dtype.element_ty), mask=real[:, None] & (column < D)[None, :])
     at = ROWS + bh.to(tl.int64) * queries + rows
     if WANT == 2:
@@ -272,11 +284,11 @@ def forward(operands: Operands, want: int = NO_ROWS) -> tuple[Tensor, Tensor | N
     launch(
         _forward,
         -(-queries // tile.queries) * batch * heads,
-        (query, key, value, out, out if rows is None else rows, *operands.slots),
+        (query, key, value, out, out if rows is None else rows, *operands.slots, operands.seed_slot),
         (
             operands.scale, operands.radius, heads, operands.group, queries, operands.keys, operands.offset,
-            *query.stride()[:3], *key.stride()[:3], *value.stride()[:3], *operands.slot_strides,
-            size, padded(size), *operands.given, tile.queries, tile.keys, want, tile.frozen, tile.precision,
+            *query.stride()[:3], *key.stride()[:3], *value.stride()[:3], *operands.slot_strides, *operands.dropping,
+            size, padded(size), *operands.given, tile.queries, tile.keys, want, tile.frozen, tile.precision, operands.drops,
         ),
         tile,
     )  # fmt: skip

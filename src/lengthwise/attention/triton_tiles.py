@@ -16,6 +16,7 @@ import triton.language as tl
 from torch import Tensor
 
 from lengthwise.attention.bias import MARGIN
+from lengthwise.attention.triton_dropout import limit
 
 INTERPRETED = bool(triton.knobs.runtime.interpret)
 
@@ -263,6 +264,8 @@ class Operands(NamedTuple):
     radius: int
     g: Tensor | None  # [batch or 1, heads or 1, queries or 1], float32
     kept: dict[Any, Any]  # what was derived from the runs: once a mask, not once a layer
+    seed: Tensor | None = None  # of dropout, [2], int32
+    dropout: float = 0.0
 
     @property
     def group(self) -> int:
@@ -280,17 +283,31 @@ class Operands(NamedTuple):
         )
 
     @property
+    def drops(self) -> bool:
+        return self.seed is not None
+
+    @property
+    def seed_slot(self) -> Tensor:
+        return self.query if self.seed is None else self.seed
+
+    @property
+    def dropping(self) -> tuple[int, float]:
+        """Which hashes are dropped, and what the others are multiplied by."""
+        return (limit(self.dropout), 1.0 / (1.0 - self.dropout)) if self.drops else (0, 1.0)
+
+    @property
     def slot_strides(self) -> tuple[int, ...]:
         """Of g (batch, head, row), of runs and of hidden (batch): 0 where one serves all."""
         g, runs, hidden = self.g, self.runs, self.hidden
-        of_g = (0, 0, 0) if g is None else tuple(s if n > 1 else 0 for n, s in zip(g.shape, g.stride(), strict=True))
+        of_g = [0, 0, 0] if g is None else [s if n > 1 else 0 for n, s in zip(g.shape, g.stride(), strict=True)]
         of_runs = 0 if runs is None or runs.shape[0] == 1 else runs.stride(0)
         return (*of_g, of_runs, 0 if hidden is None or hidden.shape[0] == 1 else hidden.stride(0))
 
     @property
     def given(self) -> tuple[bool, bool, int, bool]:
         """FULL, BIAS, TEMPERED (0 not at all, 1 one number a head, 2 one a row), HIDES."""
-        tempered = 0 if self.g is None else 2 if self.slot_strides[2] else 1
+        g = self.g
+        tempered = 0 if g is None else 2 if g.shape[2] > 1 and g.stride(2) else 1
         return self.runs is None, self.table is not None, tempered, self.hidden is not None
 
 
@@ -300,8 +317,8 @@ def padded(size: int) -> int:
 
 
 # Lengths, counts and small tensors choose no variant: a model would be compiled anew for them
-ANY_NUMBER = ["radius", "heads", "queries", "offset", "g_t", "g_b", "g_h", "g_m", "s_b", "h_b", "field", "first"]
-ANY_ADDRESS = ["ROWS", "TABLE", "G", "RUNS", "HIDDEN", "BOUNDS", "DG", "BANDS"]
+ANY_NUMBER = ["radius", "heads", "queries", "offset", "g_t", "g_b", "g_h", "g_m", "s_b", "h_b", "field", "first", "limit"]
+ANY_ADDRESS = ["ROWS", "TABLE", "G", "RUNS", "HIDDEN", "SEED", "BOUNDS", "DG", "BANDS"]
 one_variant: Any = partial(triton.jit, do_not_specialize=ANY_NUMBER, do_not_specialize_on_alignment=ANY_ADDRESS)
 
 # Compiled kernels by everything that chose them: asking Triton again costs more than the launch
