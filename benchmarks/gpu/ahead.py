@@ -54,6 +54,7 @@ def tasks_for(whats: Sequence[str], lengths: Sequence[int]) -> list[Task]:
         "attention": [Task("attention", EVEN, ours), Task("attention", EVEN, both)],
         "backward": [Task("backward", EVEN, ours), Task("backward", 8192, "flex")],
         "encoder": [Task("encoder", EVEN, ours), Task("encoder", ODD, ours)],
+        "training": [Task("training", EVEN, ours), Task("training", ODD, ours)],
         "calibration": [Task("calibration", ODD, "model"), Task("calibration", ODD, "layer")],
     }
     found = [task for what in whats for task in of.get(what, [])]
@@ -92,7 +93,7 @@ def run(task: Task) -> None:
     from benchmarks.gpu.attention import attention
     from benchmarks.gpu.calibration import calibration
     from benchmarks.gpu.contestants import Setting
-    from benchmarks.gpu.encoder import encoder
+    from benchmarks.gpu.encoder import encoder, training
     from benchmarks.gpu.results import Results
     from benchmarks.gpu.sizes import SHAPES
 
@@ -101,6 +102,8 @@ def run(task: Task) -> None:
     SHAPES[SHAPE] = replace(SHAPES[SHAPE], layers=1)
     if task.what == "encoder":
         encoder(SHAPE, task.length, task.implementation, setting, results)
+    elif task.what == "training":
+        training(SHAPE, task.length, task.implementation, setting, results)
     elif task.what == "calibration":
         calibration(SHAPE, task.length, task.implementation, setting, results)
     else:

@@ -1,14 +1,16 @@
-"""Whole T5 encoders of the Flan-T5 shapes, random weights, one sequence, against transformers' own attention."""
+"""Whole T5 encoders of the Flan-T5 shapes, random weights, read and trained, against transformers' own attention."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
 import transformers
+from torch import Tensor
 
 import lengthwise
 from benchmarks.gpu.contestants import Setting
@@ -18,6 +20,7 @@ from benchmarks.gpu.timing import free, peak, repeated
 
 IMPLEMENTATIONS = ("lengthwise", "transformers_sdpa", "transformers_eager")
 METHOD = "log"  # a temperature, so that no layer may take a way without one
+TOKENS = 8192  # of a training step at least
 QUERIES = 3.0  # times T5's initial queries: attention as sharp as a trained model's, which calibration can bring back
 
 
@@ -50,16 +53,50 @@ def built(name: str, device: torch.device, dtype: torch.dtype) -> Any:
 
 
 def encoder(name: str, length: int, implementation: str, setting: Setting, results: Results) -> None:
-    """One record: seconds of a forward and what it needs above the weights."""
-    model, shape = built(name, setting.device, setting.dtype), SHAPES[name]
-    with results.attempt("encoder", implementation, name, length), _under(model, implementation, setting):
+    """One record: seconds of a forward of one sequence and what it needs above the weights."""
+    operations = SHAPES[name].operations(length)
+    _record("encoder", name, length, implementation, _forward, operations, setting, results)
+
+
+def training(name: str, length: int, implementation: str, setting: Setting, results: Results) -> None:
+    """One record: seconds of a forward and a backward of some sequences, with T5's dropout, gradients in the memory."""
+    rows = rows_of(length)
+    model, operations = built(name, setting.device, setting.dtype), rows * SHAPES[name].operations(length, training=True)
+    model.train().requires_grad_()
+    try:
+        step = partial(_step, rows=rows)
+        _record("training", name, length, implementation, step, operations, setting, results, rows=rows)
+    finally:
+        model.eval().requires_grad_(False)
+        model.zero_grad()
+        free(setting.device)
+
+
+def rows_of(length: int) -> int:
+    """Sequences of a step, so many that a GPU is not kept waiting."""
+    return max(1, TOKENS // length)
+
+
+def _record(
+    what: str,
+    name: str,
+    length: int,
+    implementation: str,
+    work: Callable[[Any, int], None],
+    operations: float,
+    setting: Setting,
+    results: Results,
+    **more: int,
+) -> None:
+    model, device = built(name, setting.device, setting.dtype), setting.device
+    with results.attempt(what, implementation, name, length), _under(model, implementation, setting):
         # Loads what every length needs
-        _forward(model, min(length, 2 * shape.train_length))
-        timed, extra = peak(lambda: repeated(lambda: _forward(model, length), setting.device), setting.device)
-        tflops = shape.operations(length) / timed.seconds / 1e12
-        more = {"spread": timed.spread, "rounds": timed.rounds}
-        results.add("encoder", implementation, name, length, seconds=timed.seconds, tflops=tflops, extra_gb=extra, **more)
-    free(setting.device)
+        work(model, min(length, 2 * SHAPES[name].train_length))
+        timed, extra = peak(lambda: repeated(lambda: work(model, length), device), device)
+        tflops = operations / timed.seconds / 1e12
+        found = {"seconds": timed.seconds, "tflops": tflops, "extra_gb": extra}
+        results.add(what, implementation, name, length, **found, spread=timed.spread, rounds=timed.rounds, **more)
+    free(device)
 
 
 def longest(name: str, implementation: str, start: int, most: int, setting: Setting, results: Results) -> None:
@@ -103,6 +140,14 @@ def _under(model: Any, implementation: str, setting: Setting) -> AbstractContext
 
 
 def _forward(model: Any, length: int) -> None:
-    ids = torch.randint(3, model.config.vocab_size, (1, length), device=model.device)
     with torch.inference_mode():
-        model(input_ids=ids)
+        model(input_ids=_ids(model, 1, length))
+
+
+def _step(model: Any, length: int, rows: int) -> None:
+    model.zero_grad()
+    model(input_ids=_ids(model, rows, length)).last_hidden_state.float().square().mean().backward()
+
+
+def _ids(model: Any, rows: int, length: int) -> Tensor:
+    return torch.randint(3, model.config.vocab_size, (rows, length), device=model.device)

@@ -22,6 +22,8 @@ def page(records: Sequence[Record]) -> str:
             parts += [_memory(some)] if any(r["extra_gb"] is not None for r in some) else []
     if some := [r for r in records if r["what"] in ("encoder", "longest")]:
         parts += ["### Whole encoders", _encoders(some)]
+    if some := [r for r in records if r["what"] == "training"]:
+        parts += ["### Training steps", _models("training", some)]
     if some := [r for r in records if r["what"] == "calibration"]:
         parts += ["### Calibration", _calibrations(some)]
     parts += ["### What was promised", "\n".join(f"- {promise}" for promise in promises(records))]
@@ -81,24 +83,34 @@ def _ratios(what: str, records: Sequence[Record]) -> str:
 
 
 def _encoders(records: Sequence[Record]) -> str:
+    text = _models("encoder", [r for r in records if r["what"] == "encoder"])
+    fits = [f"{r['shape']}, {r['implementation']}: {r['length']:,}, {r['note']}" for r in records if r["what"] == "longest"]
+    return (
+        "\n".join([text, "", "The longest length that fits, by doubling:", "", *(f"- {one}" for one in fits)]) if fits else text
+    )
+
+
+def _models(what: str, some: Sequence[Record]) -> str:
     head = ["shape", "length", *(f"{name}, {unit}" for name in ENCODER for unit in ("s, TFLOP/s", "GB")), "times as fast"]
     rows = []
-    some = [r for r in records if r["what"] == "encoder"]
     for shape in dict.fromkeys(sorted(r["shape"] for r in some)):
         same = [r for r in some if r["shape"] == shape]
         for length in _lengths(same):
             found = [find(same, implementation=name, length=length) for name in ENCODER]
             cells = [_or_note(r, lambda r: f"{_figure(r['seconds'])}, {r['tflops']:.0f}") for r in found]
             memory = [NOTHING if r is None or r["extra_gb"] is None else _figure(r["extra_gb"]) for r in found]
-            ratios = [times_as_fast(same, "encoder", length, ENCODER[0], name) for name in ENCODER[1:]]
+            ratios = [times_as_fast(same, what, length, ENCODER[0], name) for name in ENCODER[1:]]
             least = min((ratio for ratio in ratios if ratio is not None), default=None)
             ratio = NOTHING if least is None else f"{least:.1f}"
-            rows.append([shape, f"{length:,}", *(c for pair in zip(cells, memory, strict=True) for c in pair), ratio])
-    text = table(head, rows)
-    fits = [f"{r['shape']}, {r['implementation']}: {r['length']:,}, {r['note']}" for r in records if r["what"] == "longest"]
-    return (
-        "\n".join([text, "", "The longest length that fits, by doubling:", "", *(f"- {one}" for one in fits)]) if fits else text
-    )
+            rows.append(
+                [shape, _sequences(found, length), *(c for pair in zip(cells, memory, strict=True) for c in pair), ratio]
+            )
+    return table(head, rows)
+
+
+def _sequences(found: Sequence[Record | None], length: int) -> str:
+    rows = max((r.get("rows", 1) for r in found if r is not None), default=1)
+    return f"{length:,}" if rows == 1 else f"{rows} x {length:,}"
 
 
 def _calibrations(records: Sequence[Record]) -> str:

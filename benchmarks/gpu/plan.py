@@ -10,13 +10,14 @@ from typing import TypeVar
 from benchmarks.gpu.attention import FAST, SLOW, attention, ceilings, graph
 from benchmarks.gpu.calibration import SCOPES, calibration
 from benchmarks.gpu.contestants import Setting
-from benchmarks.gpu.encoder import IMPLEMENTATIONS, encoder, longest
+from benchmarks.gpu.encoder import IMPLEMENTATIONS, encoder, longest, rows_of, training
 from benchmarks.gpu.results import Results
-from benchmarks.gpu.sizes import CALIBRATION_LENGTHS, ENCODER_LENGTHS, LENGTHS, LONGEST, SHAPES
+from benchmarks.gpu.sizes import CALIBRATION_LENGTHS, ENCODER_LENGTHS, LENGTHS, LONGEST, SHAPES, TRAINING_LENGTHS
 
 FAST_BACKWARD = tuple(name for name in FAST if "statistics" not in name)
 PROMISED = {"attention": (16_384, 32_768, 2048), "backward": (8192,), "encoder": (15_000,)}
 SHAPE = "flan-t5-xl"  # of what was promised
+LARGEST = "flan-t5-xxl"
 GRAPHS = (1024, 2048)
 
 Value = TypeVar("Value")
@@ -42,6 +43,8 @@ def plan(
             items += _attention(what, lengths or LENGTHS, setting, results)
         elif what == "encoder":
             items += _encoder(lengths or ENCODER_LENGTHS, shapes, setting, results)
+        elif what == "training":
+            items += _training(lengths or TRAINING_LENGTHS, shapes, setting, results)
         elif what == "calibration":
             items += _calibration(lengths or CALIBRATION_LENGTHS, shapes, setting, results)
         else:
@@ -116,6 +119,20 @@ def _encoder_seconds(shape: str, length: int, implementation: str) -> float:
         return 1.5 + own.operations(length) / 4e14
     matrices = own.layers * own.heads * length**2
     return 1.5 + matrices * (2.2e-11 if implementation == "transformers_eager" else 3.5e-11)
+
+
+def _training(lengths: Sequence[int], shapes: Sequence[str], setting: Setting, results: Results) -> Iterator[Item]:
+    """Of what a GPU can hold with its gradients: XXL is left out."""
+    for shape in (shape for shape in shapes if shape != LARGEST):
+        for length in lengths:
+            for implementation in IMPLEMENTATIONS:
+                yield Item(
+                    5,
+                    f"training {shape} {length} {implementation}",
+                    1.0 + 3.5 * rows_of(length) * _encoder_seconds(shape, length, implementation),
+                    partial(training, shape, length, implementation, setting, results),
+                    partial(results.has, "training", implementation, shape, length),
+                )
 
 
 def _calibration(lengths: Sequence[int], shapes: Sequence[str], setting: Setting, results: Results) -> Iterator[Item]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 LENGTHS = tuple(2**power for power in range(10, 17))
 ENCODER_LENGTHS = (2048, 8192, 15_000, 32_768, 131_072)
+TRAINING_LENGTHS = (1024, 2048, 4096, 8192, 15_000)
 CALIBRATION_LENGTHS = (15_000,)
 LONGEST = 2**21  # tokens: a layer of more would take minutes
 
@@ -20,10 +21,11 @@ class Shape:
     words: int = 32128
     train_length: int = 512
 
-    def operations(self, length: int) -> float:
-        """Of one forward: the layers' matrices, and two products of length x length a head."""
+    def operations(self, length: int, training: bool = False) -> float:
+        """Of one forward: the layers' matrices, and two products of length x length a head; training has five more of those."""
         of_layer = 4 * self.width * self.heads * self.key_size + 3 * self.width * self.inner
-        return self.layers * (2.0 * of_layer * length + 4.0 * length**2 * self.heads * self.key_size)
+        matrices, products = (3.0, 3.5) if training else (1.0, 1.0)
+        return self.layers * (matrices * 2.0 * of_layer * length + products * 4.0 * length**2 * self.heads * self.key_size)
 
 
 SHAPES = {

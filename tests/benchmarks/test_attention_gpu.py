@@ -52,7 +52,7 @@ def of(records: list[dict[str, Any]], what: str) -> dict[tuple[str, int], dict[s
 @pytest.mark.usefixtures("tiny")
 def test_a_run_writes_the_records_that_the_issue_names(tmp_path: Path) -> None:
     out = tmp_path / "some" / "records.json"
-    assert run("--what", "attention", "backward", "encoder", "calibration", "--length", 60, "--out", out) == 0
+    assert run("--what", "attention", "backward", "encoder", "training", "calibration", "--length", 60, "--out", out) == 0
     records = json.loads(out.read_text())
     assert all(r.keys() >= FIELDS for r in records)
     found = of(records, "attention")
@@ -67,6 +67,10 @@ def test_a_run_writes_the_records_that_the_issue_names(tmp_path: Path) -> None:
     assert backward["timed"] == "forward+backward"
     assert backward["backward_seconds"] > 0
     assert {name for name, _ in of(records, "encoder")} == set(encoder.IMPLEMENTATIONS)
+    steps = of(records, "training")
+    assert {name for name, _ in steps} == set(encoder.IMPLEMENTATIONS)
+    assert {step["rows"] for step in steps.values()} == {8192 // 60}
+    assert not encoder.built("tiny", CPU, torch.float32).training
     assert [(r["scope"], r["seconds"] > 0) for r in records if r["what"] == "calibration"] == [("model", True), ("layer", True)]
 
 
@@ -272,6 +276,26 @@ def test_operations_of_an_encoder_are_those_that_torch_counts() -> None:
 
 
 @pytest.mark.usefixtures("tiny")
+def test_operations_of_a_training_step_are_those_that_torch_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, counted = encoder.built("tiny", CPU, torch.float32), []
+
+    def record(*given: Any, rows: int) -> None:
+        work, operations = given[4:6]
+        model.set_attn_implementation("eager")
+        with FlopCounterMode(display=False) as counter:
+            work(model, 50)
+        counted.append((counter.get_total_flops() / operations, rows))
+
+    monkeypatch.setattr(encoder, "_record", record)
+    monkeypatch.setattr(encoder, "TOKENS", 150)
+    encoder.training("tiny", 50, "eager", TINY, Results(None, ""))
+    # A flash backward computes one product of length x length again, an eager one keeps it
+    share = 0.5 * 4 * 50**2 * 16 * 2 / TINY_SHAPE.operations(50, training=True)
+    assert counted == [(pytest.approx(1 - share, rel=1e-3), 3)]
+    assert all(weight.grad is None and not weight.requires_grad for weight in model.parameters())
+
+
+@pytest.mark.usefixtures("tiny")
 def test_the_longest_length_is_found_by_doubling_with_one_layer(monkeypatch: pytest.MonkeyPatch) -> None:
     model, lengths = encoder.built("tiny", CPU, torch.float32), []
 
@@ -336,6 +360,9 @@ RECORDS = [
     made_up("encoder", "transformers_sdpa", 2048, 0.3, shape="flan-t5-xl"),
     made_up("encoder", "transformers_eager", 2048, 0.2, shape="flan-t5-xl", run="before"),
     made_up("longest", "lengthwise", 524_288, None, shape="flan-t5-xl", note="at least; not tried beyond 524,288"),
+    made_up("training", "lengthwise", 2048, 0.1, shape="flan-t5-xl", rows=4),
+    made_up("training", "transformers_sdpa", 2048, 0.4, shape="flan-t5-xl", rows=4),
+    made_up("training", "transformers_eager", 2048, None, shape="flan-t5-xl", note="out of memory", extra_gb=None),
     made_up("calibration", "lengthwise", 15_000, 1.5, shape="flan-t5-xl", scope="model", forwards=3),
 ]
 
@@ -379,6 +406,7 @@ def test_the_page_has_times_ratios_memory_and_what_did_not_fit(tmp_path: Path, c
     assert "| flan-t5-xl | 15,000 | 0.2, 100 | 0.9 | out of memory | - | 3.7, 100 | 43.6 | 18.5 |" in lines
     assert "| flan-t5-xl | 131,072 | 7.5, 100 | 0.5 | - | - | - | - | - |" in lines
     assert "| flan-t5-xl | 2,048 | 0.1, 100 | 0.5 | 0.3, 100 | 0.5 | 0.2, 100 | 0.5 | 3.0 |" in lines
+    assert "| flan-t5-xl | 4 x 2,048 | 0.1, 100 | 0.5 | 0.4, 100 | 0.5 | out of memory | - | 4.0 |" in lines
     assert "- flan-t5-xl, lengthwise: 524,288, at least; not tried beyond 524,288" in lines
     assert "| flan-t5-xl | 15,000 | model | 1.5 | 3 |" in lines
 
@@ -422,5 +450,11 @@ def test_tasks_that_compile_ahead_are_waited_for_and_stopped_in_time() -> None:
 def test_every_kernel_of_a_run_is_compiled_ahead() -> None:
     names = [str(task) for task in ahead.tasks_for(command.WHATS, [1024, 2048])]
     assert {"attention 1024 flex", "attention 2048 flex", "backward 8192 flex"} <= set(names)
-    assert {name.split()[0] for name in names if "flex" not in name} == {"attention", "backward", "encoder", "calibration"}
+    assert {name.split()[0] for name in names if "flex" not in name} == {
+        "attention",
+        "backward",
+        "encoder",
+        "training",
+        "calibration",
+    }
     assert ahead.tasks_for(["longest"], [1024]) == []
