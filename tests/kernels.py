@@ -162,8 +162,7 @@ def dropped(seed: Tensor, shape: tuple[int, int, int, int], rate: float) -> Tens
     batch, heads, queries, keys = shape
     one, two = (int(part) & word for part in seed)
     head, row, key = (torch.arange(n, device=seed.device) for n in (batch * heads, queries, keys))
-    first = mixed(row ^ mixed(head ^ one)[:, None])[..., None]
-    second = mixed(first ^ two)
+    first, second = (mixed(row ^ mixed(head ^ half)[:, None])[..., None] for half in (one, two))
     x = key * 0x9E3779B1 + first & word
     x = (x ^ (x >> 16)) * 0x7FEB352D & word ^ second
     x = (x ^ (x >> 15)) * 0x846CA68B & word

@@ -241,6 +241,10 @@ def _rows_at_once(equation: Equation) -> int:
     return max(1, min(queries, 1024, width, CUDA_BLOCK // (keys * equation.group)))
 
 
+def _solved(_: Tensor, block: Equation) -> tuple[Tensor, RowStatistics]:
+    return reference(block)
+
+
 def _differentiable(equation: Equation, statistics: bool) -> tuple[Tensor, RowStatistics | None]:
     """The reference on a few queries at a time, recomputed in the backward pass so that no block's weights are kept."""
     rows = equation.query.shape[0] * equation.query.shape[1]
@@ -248,7 +252,8 @@ def _differentiable(equation: Equation, statistics: bool) -> tuple[Tensor, RowSt
     outputs, found = [], []
     for first in range(0, equation.visible.queries, step):
         block = equation.rows(first, min(first + step, equation.visible.queries))
-        output, row = checkpoint(reference, block, use_reentrant=False)
+        # A tensor beside it, by which a checkpoint knows the device whose random numbers dropout must draw again
+        output, row = checkpoint(_solved, block.query, block, use_reentrant=False)
         outputs.append(output)
         found.append(row)
     return torch.cat(outputs, 2), join(found, 2) if statistics else None

@@ -28,6 +28,8 @@ TYPES = (torch.bfloat16, torch.float16, torch.float32)
 WIDEST_BAND = 2**30
 # The scan's kernel counts the rows of all its temperatures, twice over, in 32 bits
 MOST_ROWS = 2**30
+# What a backward finds among its saved tensors
+SAVED = ("query", "key", "value", "g", "seed")
 
 
 def why_not_triton(equation: Equation, statistics: bool = False) -> str | None:
@@ -35,6 +37,9 @@ def why_not_triton(equation: Equation, statistics: bool = False) -> str | None:
     value, bias = equation.value, equation.bias
     if equation.dropout >= 1:
         return "dropout leaves nothing"
+    if equation.dropout > 0 and statistics:
+        # With gradients it cannot either: a layer that is computed again for them must drop the same weights
+        return "dropout is on and statistics are asked for"
     if value.shape[-1] != equation.key.shape[-1]:
         return f"values of {value.shape[-1]} numbers differ in size from keys of {equation.key.shape[-1]}"
     if value.dtype != equation.query.dtype:
@@ -184,8 +189,9 @@ class _Attention(torch.autograd.Function):
         from lengthwise.attention.triton_forward import ONLY_LSE, forward
 
         output, rows = forward(operands, ONLY_LSE)
-        ctx.save_for_backward(query, key, value, table, g, output, rows)
-        ctx.rest = {name: part for name, part in operands._asdict().items() if name not in ("query", "key", "value", "g")}
+        # The seed among them: a checkpoint that draws another one must find all of them anew
+        ctx.save_for_backward(query, key, value, table, g, output, rows, operands.seed)
+        ctx.rest = {name: part for name, part in operands._asdict().items() if name not in SAVED}
         return output
 
     @staticmethod
@@ -194,8 +200,8 @@ class _Attention(torch.autograd.Function):
         from lengthwise.attention.triton_backward import Needs, backward
         from lengthwise.attention.triton_tiles import Operands
 
-        query, key, value, table, g, output, rows = ctx.saved_tensors
-        operands = Operands(_in_rows(query), _in_rows(key), _in_rows(value), g=_in_float32(g), **ctx.rest)
+        query, key, value, table, g, output, rows, seed = ctx.saved_tensors
+        operands = Operands(_in_rows(query), _in_rows(key), _in_rows(value), g=_in_float32(g), seed=seed, **ctx.rest)
         dq, dk, dv, d_table, dg = backward(operands, grad, output, rows, Needs(*ctx.needs_input_grad[:5]))
         if d_table is not None:
             # A table of one entry was read as three equal ones

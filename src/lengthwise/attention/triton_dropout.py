@@ -1,7 +1,9 @@
 """Which weights dropout drops: a hash of seed, head, query and key, the same in every kernel whatever its tiles are.
 
-A row has two words out of a seed that is drawn anew for every forward; a key's number, twice multiplied and shifted between
-them, gives 32 bits a weight. It is dropped when they are below the rate. Nothing is stored but the seed.
+A row has two words, each out of one half of a seed that is drawn anew for every forward. The first says where the row begins in
+Weyl's sequence, of which every key takes one step; two multiplications mix that number, with the second word between them, so
+that rows which begin near each other differ. A weight is dropped when its 32 bits are below the rate; the top bits decide, so
+they are not folded down once more. Nothing is stored but the seed.
 """
 
 from __future__ import annotations
@@ -20,15 +22,21 @@ def drawn(device: torch.device) -> Tensor:
     return torch.randint(-(2**31), 2**31, (2,), dtype=torch.int32, device=device)
 
 
-def limit(rate: float) -> int:
+def limit_of(rate: float) -> int:
     """The hashes below it, as signed numbers, are this share of all."""
     return min(round(rate * 2**32), 2**32 - 1) - 2**31
 
 
 @triton.jit
+def _times(x, y):
+    """Modulo 2^32, which TRITON_DEBUG=1 would take for a mistake."""
+    return tl.mul(x, y, sanitize_overflow=False)
+
+
+@triton.jit
 def _mixed(x):
-    x = (x ^ (x >> 16)) * FIRST
-    x = (x ^ (x >> 15)) * SECOND
+    x = _times(x ^ (x >> 16), FIRST)
+    x = _times(x ^ (x >> 15), SECOND)
     return x ^ (x >> 16)
 
 
@@ -36,18 +44,19 @@ def _mixed(x):
 def row_words(SEED, bh, rows, DROPS: tl.constexpr):
     """Two words of every row of a head."""
     if DROPS:
-        one = tl.load(SEED).to(tl.uint32, bitcast=True)
-        two = tl.load(SEED + 1).to(tl.uint32, bitcast=True)
-        first = _mixed(rows.to(tl.uint32) ^ _mixed(bh.to(tl.uint32) ^ one))
-        return first, _mixed(first ^ two)
+        head = bh.to(tl.uint32)
+        one = _mixed(head ^ tl.load(SEED).to(tl.uint32, bitcast=True))
+        two = _mixed(head ^ tl.load(SEED + 1).to(tl.uint32, bitcast=True))
+        # Each of its own: heads whose first words are those of other rows would have their masks
+        return _mixed(rows.to(tl.uint32) ^ one), _mixed(rows.to(tl.uint32) ^ two)
     else:
         return rows, rows
 
 
 @triton.jit
-def spares(first, second, cols, limit):
+def spares(word, other, cols, limit):
     """Which weights stay; words of rows and numbers of keys arrive so that they broadcast to a tile."""
-    x = cols.to(tl.uint32) * STEP + first
-    x = (x ^ (x >> 16)) * FIRST ^ second
-    x = (x ^ (x >> 15)) * SECOND
+    x = tl.add(_times(cols.to(tl.uint32), STEP), word, sanitize_overflow=False)
+    x = _times(x ^ (x >> 16), FIRST) ^ other
+    x = _times(x ^ (x >> 15), SECOND)
     return x.to(tl.int32, bitcast=True) >= limit

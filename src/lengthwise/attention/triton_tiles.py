@@ -16,7 +16,7 @@ import triton.language as tl
 from torch import Tensor
 
 from lengthwise.attention.bias import MARGIN
-from lengthwise.attention.triton_dropout import limit
+from lengthwise.attention.triton_dropout import limit_of
 
 INTERPRETED = bool(triton.knobs.runtime.interpret)
 
@@ -293,7 +293,7 @@ class Operands(NamedTuple):
     @property
     def dropping(self) -> tuple[int, float]:
         """Which hashes are dropped, and what the others are multiplied by."""
-        return (limit(self.dropout), 1.0 / (1.0 - self.dropout)) if self.drops else (0, 1.0)
+        return (limit_of(self.dropout), 1.0 / (1.0 - self.dropout)) if self.drops else (0, 1.0)
 
     @property
     def slot_strides(self) -> tuple[int, ...]:
