@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +171,52 @@ def test_clex_learns(whole: Callable[[str], lw.Trained]) -> None:
         assert float(learnt["down"].abs().max()) > 1e-3
 
 
+def test_a_table_of_biases_learns_and_goes_on_after_a_kill(
+    model: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from safetensors.torch import load_file
+
+    options = {**SMALL, "adjustment": "t5_bias", "data": [str(text)]}
+    plain, whole, resumed = (
+        lw.train(str(model), tmp_path / "plain", **{**options, "adjustment": "none"}),
+        lw.train(str(model), tmp_path / "whole", **options),
+        tmp_path / "resumed",
+    )
+    learnt = tmp_path / "whole" / "t5_bias.safetensors"
+    assert whole.method == f"t5_bias:weights={learnt}"
+    assert float(load_file(learnt)["table"].abs().max()) > 1e-3
+    # Zero at first, it then has a say
+    assert whole.losses[0]["loss"] == pytest.approx(plain.losses[0]["loss"], rel=1e-4)
+    assert whole.losses[-1]["loss"] != plain.losses[-1]["loss"]
+    with monkeypatch.context() as patched:
+        killed_at(3, patched)
+        with pytest.raises(KeyboardInterrupt):
+            lw.train(str(model), resumed, **options)
+    assert lw.train(str(model), resumed, **options).losses == whole.losses
+    assert load_file(resumed / "t5_bias.safetensors")["table"].equal(load_file(learnt)["table"])
+
+
+@pytest.mark.parametrize("lora_rank", [0, 4])
+def test_an_alignment_goes_along_with_the_trained_model(model: Path, text: Path, tmp_path: Path, lora_rank: int) -> None:
+    own, tokenizer = load(str(model), device="cpu")
+    path, out = tmp_path / "a.json", tmp_path / "run"
+    alignment = lw.calibrate(own, tokenizer, 64, train_length=32, show_progress=False)
+    alignment.save(path)
+    options = {**SMALL, "adjustment": f"@{path}", "data": [str(text)], "lora_rank": lora_rank}
+    trained = lw.train(str(model), out, **options)
+    assert trained.method == f"@{out / 'alignment.json'}"
+    with lw.extend(load(trained.model, device="cpu")[0], trained.method):
+        pass
+    kept = lw.Alignment.load(out / "alignment.json")
+    assert kept.temperatures == alignment.temperatures
+    assert kept.model["name"] == trained.model
+    assert kept.provenance["trained_from"] == alignment.model
+    # The same name, another file
+    replace(alignment, provenance={"text": "another"}).save(path)
+    with pytest.raises(lw.BadInput, match=r"^the file that the adjustment names has changed since .*; give another --out$"):
+        lw.train(str(model), out, **options)
+
+
 def killed_at(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def on_step_begin(self: Any, args: Any, state: Any, control: Any, **_: Any) -> None:
         if state.global_step == step:
@@ -287,6 +334,8 @@ def test_the_command_prints_the_ends_of_the_curve(
         (("--adjustment", "yarn"), "method 'yarn' needs factor; write yarn:factor=..."),
         (("--train-length", 3000), "the text has 4001 tokens, and one row takes 4500; give more text"),
         (("--dataset", "x"), "give what to train on"),
+        (("--seed", 2**32), "--seed must be 0 or above, and below 2**32, not 4294967296"),
+        (("--adjustment", "clex+t5_bias"), "clex and t5_bias both learn; train with one of them at a time"),
         (("--stretch", 2, "--adjustment", "clex"), "clex draws t from 2 on at length 64"),
         (("--config", "missing.yaml"), "cannot read the settings missing.yaml"),
         # No step would reach them

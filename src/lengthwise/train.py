@@ -24,13 +24,23 @@ from lengthwise.errors import BadInput, require
 from lengthwise.extend import extend
 from lengthwise.files import save_whole
 from lengthwise.methods import weights
+from lengthwise.methods.documents import documents
 from lengthwise.models.anatomy import Anatomy, anatomy_of, unwrapped
 from lengthwise.models.fingerprint import fingerprint_of, versions
 from lengthwise.models.load import load
 from lengthwise.progress import progress
 from lengthwise.records.locks import claim
-from lengthwise.training.adjustment import LEARNT, Adjustment, Methods, adjustment_of, methods_for, prepared, spec_with
-from lengthwise.training.directory import CLAIM, FORMAT, Directory
+from lengthwise.training.adjustment import (
+    LEARNT,
+    Adjustment,
+    Methods,
+    adjustment_of,
+    learnt_in,
+    methods_for,
+    prepared,
+    spec_with,
+)
+from lengthwise.training.directory import CLAIM, FORMAT, Directory, learnt_file
 from lengthwise.training.lora import merged, quantised
 from lengthwise.training.rows import Rows, check_files, digest, rows_of
 from lengthwise.training.settings import Settings, settings_of
@@ -64,8 +74,13 @@ class Run:
     @property
     def spec(self) -> str:
         """What to use the model with."""
-        spec = self.adjustment.spec
-        return spec if self.methods.learnt is None else spec_with(spec, self.directory.learnt)
+        learnt = None if self.learns is None else self.directory.learnt(self.learns)
+        aligned = None if self.methods.alignment is None else self.directory.alignment
+        return spec_with(self.adjustment.spec, learnt, aligned)
+
+    @property
+    def learns(self) -> str | None:
+        return learnt_in(self.adjustment.spec)
 
 
 def train(model: str, out: str | Path, *, show_progress: bool = True, callbacks: Sequence[Any] = (), **options: Any) -> Trained:
@@ -91,6 +106,7 @@ def train_with(settings: Settings, *, show_progress: bool = True, callbacks: Seq
 
 def _checked(settings: Settings) -> tuple[Run, Tensor]:
     """Everything that can be refused is refused here, before anything is written."""
+    require(settings.device != "cuda" or torch.cuda.is_available(), "--device cuda: there is no CUDA device here; leave it out")
     gguf = settings.model.endswith(".gguf")
     require(not gguf, f"{settings.model} is a GGUF file, made to be read only; give the model as a directory of safetensors")
     check_files(settings.data)
@@ -144,6 +160,7 @@ def _config(run: Run, rows: Tensor) -> dict[str, Any]:
         "model": {**fingerprint_of(run.anatomy), "name": run.settings.model},
         "settings": {**chosen, **resolved},
         "rows": {"count": len(rows), "digest": digest(rows)},
+        "documents": documents(run.methods.of_files),
         "asked": asdict(run.settings),
         "made_with": versions(),
     }
@@ -153,9 +170,9 @@ def _trained(run: Run, rows: Tensor, shown: bool, callbacks: Sequence[Any]) -> N
     from lengthwise.output_alignment.trainer import MisalignmentTrainer
 
     settings, directory = run.settings, run.directory
-    checkpoint = directory.last_checkpoint(run.methods.learnt is not None)
-    if checkpoint is not None and run.methods.learnt is not None:
-        weights.load(run.methods.learnt, checkpoint / directory.learnt.name, "CLEX weights", "")
+    checkpoint = directory.last_checkpoint(run.learns)
+    if checkpoint is not None and run.methods.learnt is not None and run.learns is not None:
+        weights.load(run.methods.learnt, checkpoint / learnt_file(run.learns), f"weights of {run.learns}", "")
     caches = getattr(run.model.config, "use_cache", None)
     base = quantised(settings.model, run.arguments) if run.adjustment.quantised else run.model
     model = prepared(base, run.adjustment, run.methods, settings.seed)
@@ -170,7 +187,8 @@ def _trained(run: Run, rows: Tensor, shown: bool, callbacks: Sequence[Any]) -> N
         overlap=settings.overlap,
         compare=settings.compare,
     )
-    with _watched(trainer, run, checkpoint, shown), extend(model, run.methods.installed):
+    # LoRA gives parameters other names, and an alignment was found to fit before that
+    with _watched(trainer, run, checkpoint, shown), extend(model, run.methods.installed, force=True):
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     # Trainer has switched it off, and would have it saved so
     run.model.config.use_cache = caches
@@ -187,7 +205,7 @@ def _watched(trainer: Any, run: Run, checkpoint: Path | None, shown: bool) -> It
     from lengthwise.training.watching import Draws, Losses
 
     trainer.remove_callback(PrinterCallback)
-    trainer.add_callback(Draws(run.methods))
+    trainer.add_callback(Draws(run.methods, run.learns))
     with progress("training", run.settings.steps, shown) as tick:
         if run.arguments.process_index == 0:
             trainer.add_callback(Losses(run.directory, tick))
@@ -212,4 +230,10 @@ def _save(model: Any, run: Run) -> None:
     if run.adjustment.lora_rank:
         save_whole(run.directory.adapter, [model], over=True)
         inner = merged(model, run.directory.adapter, run.model if run.adjustment.quantised else None)
-    run.directory.finish(inner, run.tokenizer, run.spec, run.methods.learnt)
+    if run.methods.learnt is not None and run.learns is not None:
+        weights.save(run.methods.learnt, run.directory.learnt(run.learns))
+    if (alignment := run.methods.alignment) is not None:
+        fingerprint = {**fingerprint_of(anatomy_of(inner)), "name": str(run.directory.model)}
+        before = {"trained_from": alignment.model, **alignment.provenance}
+        replace(alignment, model=fingerprint, provenance=before).save(run.directory.alignment)
+    run.directory.finish(inner, run.tokenizer, run.spec)

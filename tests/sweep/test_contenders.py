@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from lengthwise.errors import BadInput
 from lengthwise.methods.temperature.aligned import Alignment, Calibrated
@@ -43,6 +44,19 @@ def test_an_alignment_is_called_by_what_it_aligns_and_carries_its_document(tmp_p
     assert twice.document == [ALIGNMENT.to_json()] * 2
     assert other.document is None
     assert joined.methods == (ALIGNMENT, InfoScale(64, 8))
+
+
+def test_what_a_method_has_learnt_is_part_of_its_document(tmp_path: Path) -> None:
+    """The same name with other weights is another method, which a run directory refuses."""
+    from lengthwise.methods.positions.clex import Clex
+
+    method, path = Clex(64, 8), tmp_path / "clex.safetensors"
+    documents = []
+    for shift in (0.0, 1e-6, 1e-6):
+        torch.nn.init.constant_(method.down, shift)
+        method.save(path)
+        documents.append(contenders_of([f"clex:weights={path}"], {**FACTS, "rotary_size": 8})[0].document)
+    assert documents[0] != documents[1] == documents[2]
 
 
 def test_a_method_named_twice_runs_once_but_two_methods_of_one_name_are_refused() -> None:

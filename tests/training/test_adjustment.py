@@ -16,7 +16,7 @@ from lengthwise.errors import BadInput
 from lengthwise.methods.positions.clex import Clex
 from lengthwise.methods.positions.shifted_sparse import ShiftedSparse
 from lengthwise.models.anatomy import anatomy_of
-from lengthwise.training.adjustment import Adjustment, adjustment_of, methods_for, prepared, spec_with
+from lengthwise.training.adjustment import Adjustment, adjustment_of, learnt_in, methods_for, prepared, spec_with
 from lengthwise.training.settings import Settings
 from lengthwise.training.stretched import Stretched
 from tests.conftest import logits, make, tokens
@@ -74,7 +74,7 @@ def test_bad_adjustments_are_refused() -> None:
     with pytest.raises(BadInput, match="longqlora has no option 'rank=4'; it has factor"):
         adjustment_of(settings(adjustment="longqlora:rank=4"), 32, 64)
     for out in ("runs/a+b", "runs/a,b"):
-        with pytest.raises(BadInput, match=r"a spec cannot name weights in runs/a.b"):
+        with pytest.raises(BadInput, match=r"a spec cannot name files in runs/a.b"):
             methods_for(Adjustment("clex", 0, False, False), settings(adjustment="clex", out=out), anatomy, 32)
 
 
@@ -82,6 +82,12 @@ def test_the_spec_names_what_clex_learnt() -> None:
     learnt = Path("o/clex.safetensors")
     assert spec_with("clex", learnt) == "clex:weights=o/clex.safetensors"
     assert spec_with("clex:steps=4,weights=old.safetensors+log", learnt) == "clex:steps=4,weights=o/clex.safetensors+log"
+    assert spec_with("t5_bias + nope", Path("o/t5_bias.safetensors")) == "t5_bias:weights=o/t5_bias.safetensors+ nope"
+    assert spec_with("@a.json+ntk", None, Path("o/alignment.json")) == "@o/alignment.json+ntk"
+    assert spec_with("aligned:path=a.json", None, Path("o/alignment.json")) == "@o/alignment.json"
+    assert learnt_in("yarn:factor=2+log") is None
+    with pytest.raises(BadInput, match=r"^clex and t5_bias both learn; train with one of them at a time$"):
+        learnt_in("clex+t5_bias")
 
 
 def test_clex_is_stretched_and_learns_inside_the_model() -> None:

@@ -70,17 +70,17 @@ def test_a_place_that_cannot_be_a_directory_is_refused(tmp_path: Path) -> None:
 
 def test_the_last_whole_checkpoint_is_the_one_to_go_on_from(tmp_path: Path) -> None:
     directory = Directory(tmp_path)
-    assert directory.last_checkpoint(learns=False) is None
+    assert directory.last_checkpoint(None) is None
     for step, state in ((9, "{}"), (50, "{}"), (100, '{"half'), (150, None)):
         folder = directory.checkpoints / f"checkpoint-{step}"
         folder.mkdir(parents=True)
         if state is not None:
             (folder / "trainer_state.json").write_text(state)
-    assert directory.last_checkpoint(learns=False) == directory.checkpoints / "checkpoint-50"
+    assert directory.last_checkpoint(None) == directory.checkpoints / "checkpoint-50"
     # Killed before what CLEX learnt was beside it
-    assert directory.last_checkpoint(learns=True) is None
+    assert directory.last_checkpoint("clex") is None
     (directory.checkpoints / "checkpoint-9" / "clex.safetensors").write_bytes(b"")
-    assert directory.last_checkpoint(learns=True) == directory.checkpoints / "checkpoint-9"
+    assert directory.last_checkpoint("clex") == directory.checkpoints / "checkpoint-9"
 
 
 def test_losses_after_the_checkpoint_are_forgotten(tmp_path: Path) -> None:

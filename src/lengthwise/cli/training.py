@@ -76,12 +76,13 @@ def train(
 
 
 def _say_where_it_goes_on(settings: Any) -> None:
+    from lengthwise.training.adjustment import learnt_in
     from lengthwise.training.directory import Directory
 
     directory = Directory(Path(settings.out))
     if not (directory.path / "config.json").exists():
         return
-    checkpoint = directory.last_checkpoint(learns="clex" in settings.adjustment)
+    checkpoint = directory.last_checkpoint(learnt_in(settings.adjustment))
     if checkpoint is None:
         say(f"no checkpoint is in {settings.out} yet; the same command begins again at step 1 of {settings.steps}")
     else:

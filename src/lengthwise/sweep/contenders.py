@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lengthwise.errors import BadInput
+from lengthwise.methods.documents import documents
 from lengthwise.methods.spec import methods_of, refuse_joined_none
 from lengthwise.methods.temperature.aligned import Alignment
 
@@ -33,9 +34,8 @@ class Contender:
 
     @property
     def document(self) -> Any:
-        """The alignment behind the name as JSON, a list where there are several, None where there is none."""
-        found = [method.to_json() for method in self.methods if isinstance(method, Alignment)]
-        return found if len(found) > 1 else next(iter(found), None)
+        """What was read from files, behind the name."""
+        return documents(self.methods)
 
 
 def contenders_of(methods: Iterable[object] | Mapping[str, object], facts: Mapping[str, object]) -> list[Contender]:

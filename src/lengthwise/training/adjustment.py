@@ -18,9 +18,11 @@ from typing import Any
 from torch import nn
 
 from lengthwise.errors import BadInput, require
+from lengthwise.methods.catalogue import CATALOGUE
 from lengthwise.methods.positions.clex import Clex
 from lengthwise.methods.positions.shifted_sparse import ShiftedSparse
 from lengthwise.methods.spec import methods_of
+from lengthwise.methods.temperature.aligned import Alignment
 from lengthwise.models.anatomy import Anatomy, unwrapped
 from lengthwise.training.lora import can_quantise, with_lora
 from lengthwise.training.settings import Settings
@@ -30,6 +32,8 @@ LONGQLORA = "longqlora"
 RANK = 64
 # What a method learns is a part of the model while it is trained, so that the optimiser and all processes know of it
 LEARNT = "lengthwise_adjustment"
+# Methods with weights of their own
+LEARNABLE = tuple(name for name, made in CATALOGUE.items() if isinstance(made, type) and issubclass(made, nn.Module))
 
 
 @dataclass(frozen=True)
@@ -67,18 +71,30 @@ class Methods:
     """What `extend` is given, and what of it learns."""
 
     installed: list[object]
-    learnt: Clex | None
+    learnt: nn.Module | None
     stretched: Stretched | None
+
+    @property
+    def of_files(self) -> list[object]:
+        """Those that may have been read from a file."""
+        return [method for method in (self.learnt, self.alignment) if method is not None]
+
+    @property
+    def alignment(self) -> Alignment | None:
+        return next((method for method in self.installed if isinstance(method, Alignment)), None)
 
 
 def methods_for(adjustment: Adjustment, settings: Settings, anatomy: Anatomy, train_length: int) -> Methods:
     """CLEX learns at lengths drawn anew every step, see stretched.py; every other method is as it will be used."""
     methods = methods_of(adjustment.spec, anatomy.facts)
-    learnt = next((method for method in methods if isinstance(method, Clex)), None)
+    files = [method for method in methods if isinstance(method, nn.Module | Alignment)]
+    if files and any(sign in settings.out for sign in "+,"):
+        raise BadInput(f"a spec cannot name files in {settings.out}: it reads + and , as its own; give another --out")
+    require(sum(isinstance(method, Alignment) for method in files) < 2, "training takes one alignment; leave the others out")
+    learnt_in(adjustment.spec)
+    learnt = next((method for method in files if isinstance(method, nn.Module)), None)
     stretched = None
-    if learnt is not None:
-        if any(sign in settings.out for sign in "+,"):
-            raise BadInput(f"a spec cannot name weights in {settings.out}: it reads + and , as its own; give another --out")
+    if isinstance(learnt, Clex):
         stretched = Stretched(learnt, settings.stretch, train_length, settings.seed)
         methods = [stretched if method is learnt else method for method in methods]
     return Methods(methods + [ShiftedSparse()] * adjustment.shifted_sparse, learnt, stretched)
@@ -93,14 +109,23 @@ def prepared(model: nn.Module, adjustment: Adjustment, methods: Methods, seed: i
     return model
 
 
-def spec_with(spec: str, learnt: Path) -> str:
-    """The spec that uses what CLEX learnt."""
+def learnt_in(spec: str) -> str | None:
+    """The method of a spec that has weights of its own."""
+    found = [name for name in (text.partition(":")[0].strip() for text in spec.split("+")) if name in LEARNABLE]
+    require(len(found) < 2, f"{' and '.join(found)} both learn; train with one of them at a time")
+    return next(iter(found), None)
+
+
+def spec_with(spec: str, learnt: Path | None = None, alignment: Path | None = None) -> str:
+    """The spec that uses what was learnt, and the alignment that goes with the trained model."""
 
     def part(text: str) -> str:
-        name, _, options = text.partition(":")
-        if name.strip() != "clex":
+        name, _, options = text.strip().partition(":")
+        if alignment is not None and (name.startswith("@") or name == "aligned"):
+            return f"@{alignment}"
+        if learnt is None or name not in LEARNABLE:
             return text
         kept = [option for option in options.split(",") if option and not option.strip().startswith("weights=")]
-        return "clex:" + ",".join([*kept, f"weights={learnt}"])
+        return f"{name}:" + ",".join([*kept, f"weights={learnt}"])
 
     return "+".join(part(text) for text in spec.split("+"))

@@ -1,12 +1,13 @@
 """A training run's directory.
 
-config.json         what must not change: model, settings, the rows of tokens
+config.json         what must not change: model, settings, the rows of tokens, what files of methods held
 losses.jsonl        one line a step
 checkpoints/        the last two, to go on from
 tensorboard/        the same losses, where tensorboard is installed
 model/              the result, a checkpoint for transformers
 adapter/            LoRA's own weights, where LoRA was trained; model/ has them merged in
-clex.safetensors    what CLEX learnt
+clex.safetensors    what the method learnt, if it did; of t5_bias t5_bias.safetensors
+alignment.json      the alignment that was in force, for the trained model
 method.txt          the spec to use the model with; written last, so that where it is the run is complete
 """
 
@@ -19,12 +20,9 @@ from typing import Any
 
 from lengthwise.errors import BadInput
 from lengthwise.files import PART, save_whole, write_whole
-from lengthwise.methods import weights
-from lengthwise.methods.positions.clex import Clex
 from lengthwise.records.config import ANOTHER, another_model
 
 FORMAT = "lengthwise.training/1"
-LEARNT = "clex.safetensors"
 CLAIM = ".claim-training"
 # What every line of losses.jsonl holds
 ALWAYS = ("step", "loss", "cross_entropy")
@@ -61,8 +59,11 @@ class Directory:
         return self.path / "method.txt"
 
     @property
-    def learnt(self) -> Path:
-        return self.path / LEARNT
+    def alignment(self) -> Path:
+        return self.path / "alignment.json"
+
+    def learnt(self, method: str) -> Path:
+        return self.path / learnt_file(method)
 
     def agree(self, config: dict[str, Any]) -> None:
         """Make the directory, or check that it is this very run's; nothing is touched where it is not."""
@@ -77,8 +78,8 @@ class Directory:
         except OSError as error:
             raise BadInput(f"cannot write to {self.path}: {error.strerror}; {ANOTHER}") from None
 
-    def last_checkpoint(self, learns: bool) -> Path | None:
-        """The latest that was written to its end; `learns` where the method has weights of its own."""
+    def last_checkpoint(self, learns: str | None) -> Path | None:
+        """The latest that was written to its end; `learns` is the method that has weights of its own."""
         found = sorted(self.checkpoints.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]))
         return next((path for path in reversed(found) if _complete(path, learns)), None)
 
@@ -92,11 +93,9 @@ class Directory:
         kept = [line for line in self.read_losses() if line["step"] <= step]
         write_whole(self.losses, "".join(json.dumps(line) + "\n" for line in kept))
 
-    def finish(self, model: Any, tokenizer: Any, spec: str, learnt: Clex | None) -> None:
+    def finish(self, model: Any, tokenizer: Any, spec: str) -> None:
         # What a run killed between this and its last word left there is written anew
         save_whole(self.model, [model, tokenizer], over=True)
-        if learnt is not None:
-            weights.save(learnt, self.learnt)
         write_whole(self.method, spec + "\n")
 
     def _refuse_foreign(self) -> None:
@@ -123,13 +122,17 @@ def _loss(line: bytes, number: int, path: Path) -> dict[str, Any]:
     raise BadInput(f"line {number} of {path} is damaged: {reason}; take the line out")
 
 
-def _complete(checkpoint: Path, learns: bool) -> bool:
+def learnt_file(method: str) -> str:
+    return f"{method}.safetensors"
+
+
+def _complete(checkpoint: Path, learns: str | None) -> bool:
     """transformers writes trainer_state.json last, and we what the method learnt after it."""
     try:
         json.loads((checkpoint / "trainer_state.json").read_text())
     except (OSError, ValueError):
         return False
-    return not learns or (checkpoint / LEARNT).exists()
+    return learns is None or (checkpoint / learnt_file(learns)).exists()
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -152,3 +155,5 @@ def _same(old: dict[str, Any], new: dict[str, Any], path: Path) -> None:
             raise BadInput(f"{path} was begun with another {key}: {was} then, {now} now; {ANOTHER}, or {key} {was}")
     if old.get("rows") != new["rows"]:
         raise BadInput(f"{path} was begun with other text or another tokenizer; {ANOTHER}")
+    if old.get("documents") != new.get("documents"):
+        raise BadInput(f"the file that the adjustment names has changed since {path} was begun; {ANOTHER}")

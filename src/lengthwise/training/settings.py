@@ -54,7 +54,7 @@ class Settings:
             require(getattr(self, name) >= 1, f"{_flag(name)} must be at least 1, not {getattr(self, name)}")
         require(0 < self.learning_rate < math.inf, f"--learning-rate must be above 0, not {self.learning_rate}")
         require(self.warmup >= 0, f"--warmup must be 0 or more steps, not {self.warmup}")
-        require(self.seed >= 0, f"--seed must be 0 or above, not {self.seed}")
+        require(0 <= self.seed < 2**32, f"--seed must be 0 or above, and below 2**32, not {self.seed}")
         require(self.lora_rank is None or self.lora_rank >= 0, f"--lora-rank must be 0 or above, not {self.lora_rank}")
         require(1 < self.stretch < math.inf, f"--stretch must be above 1, not {self.stretch}")
         require(self.dtype in DTYPES, f"--dtype must be one of {', '.join(DTYPES)}, not {self.dtype!r}")

@@ -11,7 +11,7 @@ from transformers import TrainerCallback
 from lengthwise.methods import weights
 from lengthwise.progress import Tick
 from lengthwise.training.adjustment import Methods
-from lengthwise.training.directory import LEARNT, Directory
+from lengthwise.training.directory import Directory, learnt_file
 
 KEPT = ("loss", "cross_entropy", "misalignment", "grad_norm", "learning_rate")
 # Lines where there is no terminal to draw a bar in
@@ -42,16 +42,17 @@ class Draws(TrainerCallback):  # type: ignore[misc]
     """Tells a method that draws which step it is, and puts what it learns beside every checkpoint, where LoRA's saving would
     leave it out."""
 
-    def __init__(self, methods: Methods) -> None:
-        self.methods = methods
+    def __init__(self, methods: Methods, learns: str | None) -> None:
+        self.methods, self.learns = methods, learns
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if self.methods.stretched is not None:
             self.methods.stretched.step = state.global_step
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if self.methods.learnt is not None and state.is_world_process_zero:
-            weights.save(self.methods.learnt, Path(args.output_dir) / f"checkpoint-{state.global_step}" / LEARNT)
+        if self.methods.learnt is not None and self.learns is not None and state.is_world_process_zero:
+            folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+            weights.save(self.methods.learnt, folder / learnt_file(self.learns))
 
 
 def in_words(line: dict[str, Any]) -> str:
