@@ -54,6 +54,22 @@ def test_the_registry_of_the_harness_knows_it() -> None:
     assert get_model("lengthwise") is LengthwiseLM
 
 
+@pytest.mark.parametrize("method", ["clex", "ntk:factor=2,dynamic=true"])
+def test_frequencies_of_the_length_are_refused_for_several_at_a_time(method: str) -> None:
+    with pytest.raises(BadInput, match=r"has frequencies for the length of its input, .*; give batch_size=1$"):
+        lm_of("llama", method=method, batch_size=2)
+    lm_of("llama", method="ntk:factor=2", batch_size=2)
+    # Of one token, which is not read itself: the length that counts is that of the context
+    pairs = [(SHORT, "1"), (LONG, "3")]
+    lm = lm_of("llama", method=method)
+    found = lm.loglikelihood(asked("loglikelihood", *pairs))
+    for (score, _), (context, said) in zip(found, pairs, strict=True):
+        ids = TOKENIZER(context, add_special_tokens=False, return_tensors="pt").input_ids
+        with lw.extend(lm.model, method), torch.no_grad():
+            last = lm.model(input_ids=ids).logits[0, -1].double().log_softmax(-1)
+        assert score == pytest.approx(float(last[ord(said) + 3]), abs=1e-3)
+
+
 @both
 def test_likelihoods_are_those_of_the_whole_input_under_the_method(family: str) -> None:
     pairs = [(SHORT, "12"), (LONG, "345"), (LONG + LONG, "6")]

@@ -17,7 +17,10 @@ from torch import Tensor, nn
 from lengthwise.errors import BadInput, require
 from lengthwise.extend import extend
 from lengthwise.harness import MODEL
+from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.load import load
+from lengthwise.models.seam import LAYER
+from lengthwise.slots import name_of
 from lengthwise.sweep.generate import check_answers
 
 # More tokens than any input has: nothing is cut
@@ -58,7 +61,7 @@ class LengthwiseLM(HFLM):  # type: ignore[misc]
         self._settings: dict[str, Any] = {"method": method, "train_length": train_length, "force": force}
         # A bad method is refused now, not after the data sets have been read
         with extend(model, **self._settings):
-            pass
+            _check_batches(model, batch_size)
         super().__init__(
             pretrained=model,
             tokenizer=tokenizer,
@@ -85,6 +88,16 @@ class LengthwiseLM(HFLM):  # type: ignore[misc]
         own = max_length - context.shape[1] + 1 if self.backend == "seq2seq" else max_length
         written: Tensor = super()._model_generate(context, own, stop, **settings)
         return written
+
+
+def _check_batches(model: nn.Module, batch_size: int | str) -> None:
+    """The harness pads without a mask, so that a row would be as long as the longest beside it."""
+    rotation = anatomy_of(model).layers[0].__dict__[LAYER].slots.rotation
+    require(
+        str(batch_size) == "1" or not getattr(rotation, "dynamic", False),
+        f"{name_of(rotation)} has frequencies for the length of its input, which the harness does not tell of inputs that it "
+        "reads together; give batch_size=1",
+    )
 
 
 def _check(options: dict[str, Any], batch_size: int | str, max_length: int | None) -> None:
