@@ -462,3 +462,10 @@ def test_wrappers_are_looked_through() -> None:
     baked = lw.bake(torch.nn.DataParallel(model), alignment(), length=LONG)
     assert isinstance(baked, transformers.T5ForConditionalGeneration)
     assert_same_logits(model, baked, alignment())
+
+
+def test_a_few_words_are_enough() -> None:
+    model = SmallDecoderForCausalLM(SmallDecoderConfig()).eval()
+    assert model.config.vocab_size < 16
+    baked = lw.bake(model, "log", length=512, train_length=64)
+    assert baked.config.lengthwise["baked_length"] == 512

@@ -65,6 +65,16 @@ def test_a_method_is_measured_as_it_runs() -> None:
     assert bool((sharp.entropy.mean(1) < plain.entropy.mean(1)).all())
 
 
+def test_all_that_the_stack_reads_of_a_batch_is_read() -> None:
+    model, ids = make("bert"), tokens(20)
+    model.bert.embeddings.token_type_embeddings.weight.data.normal_()
+    model.bert.embeddings.position_embeddings.weight.data.normal_()
+    plain = lw.row_statistics(model, {"input_ids": ids})
+    for more in ({"token_type_ids": torch.arange(20)[None] // 10}, {"position_ids": torch.arange(20).flip(0)[None]}):
+        found = lw.row_statistics(model, {"input_ids": ids, "labels": ids, **more})
+        assert not torch.allclose(found.p_max, plain.p_max, atol=1e-4), more
+
+
 def test_just_those_modules_train_afterwards_that_did() -> None:
     model = make("t5").train()
     model.encoder.block[1].eval()

@@ -54,11 +54,12 @@ def bake(
         raise BadInput(
             f"at length {length} the temperature is 1, so there is nothing to bake; give a length above the training one"
         )
+    probe = PROBE % baked.get_input_embeddings().weight.shape[0]
     # A short forward also refuses what cannot be extended, and so has nothing to agree with
     with extend(baked, _Fixed(g), train_length=train_length, implementation="reference"):
-        wanted = run_stack(anatomy, PROBE)
+        wanted = run_stack(anatomy, probe)
     before = fold(anatomy, g.double())
-    if not _agree(run_stack(anatomy, PROBE), wanted):
+    if not _agree(run_stack(anatomy, probe), wanted):
         for weight, old in before:
             weight.copy_(old)
         raise BadInput(f"with scaled queries this {anatomy.family} model does not compute what it computes extended: not baked")

@@ -22,7 +22,7 @@ from lengthwise.models.anatomy import Anatomy, anatomy_of
 from lengthwise.models.cache import admitted, guard
 from lengthwise.models.changes import Changes, suspended
 from lengthwise.models.fingerprint import check_fingerprint
-from lengthwise.models.masks import ForwardMask
+from lengthwise.models.masks import ForwardMask, real_tokens
 from lengthwise.models.places import IN_A_CACHE, leaps
 from lengthwise.models.rotary import BUFFER, WAY, Rotary, kept_by_moving, rotary_of, unmoved
 from lengthwise.models.rotary_proof import ways_of
@@ -160,8 +160,7 @@ def _watch_caches(changes: Changes, anatomy: Anatomy, unrotated: bool) -> None:
         admitted(cache, anatomy.layers[0].__dict__[LAYER].slots, mask)
         guard(cache, changes.force)
         if unrotated and isinstance(places, Tensor):
-            real = mask[:, -places.shape[-1] :].bool() if isinstance(mask, Tensor) and mask.dim() == 2 else None
-            require(not leaps(places, real), IN_A_CACHE)
+            require(not leaps(places, real_tokens(mask, places.shape[-1])), IN_A_CACHE)
 
     changes.hook(anatomy.stack.register_forward_pre_hook(check, with_kwargs=True))
 

@@ -8,6 +8,7 @@ Works at any length the hidden states fit at: rows are measured a block at a tim
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,9 @@ from lengthwise.extend import Method, extend
 from lengthwise.models.anatomy import Anatomy, anatomy_of
 from lengthwise.models.changes import evaluating
 from lengthwise.progress import Tick, silent
+
+# What of a batch a stack reads, where it takes it
+READ = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
 
 
 @dataclass(frozen=True)
@@ -101,7 +105,8 @@ def run_stack(anatomy: Anatomy, batch: Tensor | Mapping[str, Tensor]) -> Tensor:
     given = {"input_ids": batch} if isinstance(batch, Tensor) else batch
     if not isinstance(given, Mapping) or "input_ids" not in given:
         raise BadInput("a batch needs input_ids: pass token ids or what a tokenizer returns")
-    inputs: dict[str, Any] = {key: given[key] for key in ("input_ids", "attention_mask") if key in given}
+    taken = inspect.signature(anatomy.stack.forward).parameters
+    inputs: dict[str, Any] = {key: given[key] for key in READ if key in given and key in taken}
     device = next(anatomy.stack.parameters()).device
     if anatomy.causal:
         inputs["use_cache"] = False

@@ -104,6 +104,17 @@ def encode(mask: ForwardMask, batch_size: int) -> Tensor:  # [batch, 1, queries,
     return tensor
 
 
+def real_tokens(mask: Any, queries: int) -> Tensor | None:  # [batch or 1, queries]
+    """Which of the last tokens are no padding, by a caller's mask or by ours, made ahead; None where it cannot be known."""
+    mask = next(iter(mask.values()), None) if isinstance(mask, dict) else mask
+    if not isinstance(mask, Tensor):
+        return None
+    if mask.dim() == 2:
+        return mask[:, -queries:].bool()
+    carried = getattr(mask, "lengthwise", None)
+    return carried.visible.count > 0 if isinstance(carried, ForwardMask) else None
+
+
 def decode(
     tensor: Tensor | None,
     queries: int,
