@@ -174,6 +174,14 @@ def test_bad_input_is_refused_in_one_line(tokenizer: Any, options: dict[str, Any
     assert "\n" not in str(caught.value)
 
 
+def test_what_was_in_force_is_told(tokenizer: Any) -> None:
+    model = make("t5")
+    with lw.extend(model, "constant:tau=0.9"):
+        found = calibrate(model, tokenizer, 2 * TRAIN_LENGTH)
+    assert found.provenance["extended_with"] == ["Constant"]
+    assert "extended_with" not in calibrate(model, tokenizer, 2 * TRAIN_LENGTH).provenance
+
+
 def without_forwards(model: Any) -> Any:
     def forward(*_: Any, **__: Any) -> None:
         pytest.fail("a forward was taken")

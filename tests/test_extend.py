@@ -7,6 +7,7 @@ import math
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -180,11 +181,15 @@ def test_cached_generation_agrees_with_one_forward_over_everything(name: str, me
     torch.testing.assert_close(stepwise, whole[:, ids.shape[1] - 1 : -1], atol=1e-4, rtol=1e-4)
 
 
-def test_a_static_cache_generates_the_same_tokens() -> None:
+@pytest.mark.parametrize("padding", [0, 5])
+@pytest.mark.parametrize("method", ["log", "rerope:window=16", "streaming_llm:window=20", "clex", "ntk:factor=2,dynamic=true"])
+def test_a_static_cache_generates_the_same_tokens(method: str, padding: int) -> None:
     model = make("llama")
-    ids = tokens(TRAIN_LENGTH + 10)
-    with lw.extend(model, "log"):
-        options = {"max_new_tokens": 8, "do_sample": False, "pad_token_id": 0}
+    ids = tokens(TRAIN_LENGTH + 10, batch=2)
+    mask = torch.ones_like(ids)
+    mask[0, :padding] = 0
+    with lw.extend(model, method):
+        options = {"max_new_tokens": 8, "do_sample": False, "pad_token_id": 0, "attention_mask": mask}
         plain = model.generate(ids, **options)
         static = model.generate(ids, **options, cache_implementation="static", disable_compile=True)
     assert torch.equal(plain, static)
@@ -577,6 +582,46 @@ def test_a_fingerprint_does_not_change_with_the_data_type_or_the_wrapper() -> No
     encoder.load_state_dict(model.state_dict(), strict=False)
     assert fingerprint_of(anatomy_of(encoder))["weights"] == expected
     assert fingerprint_of(anatomy_of(copy.deepcopy(model).bfloat16()))["weights"] == expected
+
+
+def test_an_alignment_fits_its_model_in_every_data_type() -> None:
+    from dataclasses import replace
+
+    from lengthwise.models.anatomy import anatomy_of
+    from lengthwise.models.fingerprint import fingerprint_of
+
+    model, other = make("llama", seed=0), make("llama", seed=1)
+    whole, half = (copy.deepcopy(model) for _ in range(2))
+    half.half()
+    assert fingerprint_of(anatomy_of(half))["weights"] != fingerprint_of(anatomy_of(whole))["weights"]
+    for made, used in ((whole, half), (half, whole), (whole, copy.deepcopy(model).bfloat16())):
+        table = replace(alignment(model), model=fingerprint_of(anatomy_of(made)))
+        with lw.extend(used, table):
+            pass
+        with pytest.raises(lw.BadInput, match="made for"), lw.extend(other, table):
+            pass
+
+
+def test_offloaded_weights_are_refused_before_the_first_forward() -> None:
+    model = make("llama")
+    model.model.layers[1].self_attn.to("meta")
+    with pytest.raises(lw.BadInput, match=r"^weights are offloaded and cannot be read; load the model without device_map$"):
+        lw.calibrate(model, transformers.ByT5Tokenizer(), 64, train_length=32, show_progress=False)
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "reach", "misalignment", "analyse"])
+def test_verbs_that_name_methods_are_refused_where_one_is_in_force(verb: str, tmp_path: Path) -> None:
+    """Its numbers would stand under other names, and be kept so."""
+    model, tokenizer = make("llama"), transformers.ByT5Tokenizer()
+    options = {"analyse": {"lengths": [64], "out": tmp_path / "x"}, "evaluate": {"lengths": [64], "out": tmp_path / "x"}}
+    with (
+        lw.extend(model, "constant:tau=0.5"),
+        pytest.raises(
+            lw.BadInput, match=rf"^this model is extended already, and {verb} extends it itself; leave `extend` first"
+        ),
+    ):
+        getattr(lw, verb)(model, tokenizer, show_progress=False, **options.get(verb, {}))
+    assert not (tmp_path / "x").exists()
 
 
 def test_a_half_precision_t5_is_refused() -> None:

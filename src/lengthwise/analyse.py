@@ -31,6 +31,7 @@ from lengthwise.extend import refuse_past_the_table
 from lengthwise.files import PART, write_whole
 from lengthwise.methods.temperature.aligned import STATISTICS
 from lengthwise.models.anatomy import Anatomy, anatomy_of
+from lengthwise.models.changes import refuse_extended
 from lengthwise.models.fingerprint import fingerprint_of
 from lengthwise.progress import Tick, progress
 from lengthwise.records.analysis import ALIGNED, ANALYSIS, LENGTHS, Aligned, Analysis, AtLength, read_document
@@ -68,6 +69,7 @@ def analyse(
 
     Sequences are cut from `text`, from `files`, or from prose that ships with lengthwise, `sequences` of them at long lengths.
     """
+    refuse_extended(model, "analyse")
     anatomy = anatomy_of(model, train_length)
     source, text = given_text(text, files)
     lengths = _checked(lengths_of(lengths), anatomy.train_length, sequences)

@@ -59,6 +59,7 @@ def calibrate(
     lengths = sorted(set(lengths_of(length)))
     anatomy = anatomy_of(model, train_length)
     _check_lengths(lengths, anatomy.train_length, sequences)
+    fingerprint, outer = fingerprint_of(anatomy), anatomy.layers[0].__dict__.get(LAYER)
     source, text = _source(text, files, task)
     batches = {n: _batches(tokenizer, text, task, n, anatomy.train_length, sequences, seed) for n in lengths}
     # Before shorter lengths are read
@@ -83,7 +84,9 @@ def calibrate(
         "search": search if scope == "model" else "one pass",
         "method": method if isinstance(method, str) else repr(method),
     }
-    return _alignment(anatomy, statistic, scope, results, told)
+    if outer is not None:
+        told["extended_with"] = outer.slots.names
+    return _alignment(anatomy, fingerprint, statistic, scope, results, told)
 
 
 @dataclass(frozen=True)
@@ -205,7 +208,14 @@ class _Run:
         return [f"{reach}; the nearest allowed one is kept"]
 
 
-def _alignment(anatomy: Anatomy, statistic: str, scope: str, results: Sequence[_Result], told: dict[str, Any]) -> Alignment:
+def _alignment(
+    anatomy: Anatomy,
+    fingerprint: dict[str, Any],
+    statistic: str,
+    scope: str,
+    results: Sequence[_Result],
+    told: dict[str, Any],
+) -> Alignment:
     """The document, with how it was obtained."""
     dtype = str(next(anatomy.stack.parameters()).dtype).removeprefix("torch.")
     return Alignment(
@@ -214,7 +224,7 @@ def _alignment(anatomy: Anatomy, statistic: str, scope: str, results: Sequence[_
         train_length=anatomy.train_length,
         target=results[-1].entry.target or 0.0,
         temperatures=tuple(result.entry for result in results),
-        model=fingerprint_of(anatomy),
+        model=fingerprint,
         provenance={**versions(), "dtype": dtype, **told, "searched": [result.searched for result in results]},
     )
 

@@ -20,6 +20,7 @@ from torch import nn
 
 from lengthwise.errors import require
 from lengthwise.models.anatomy import Anatomy, anatomy_of
+from lengthwise.models.changes import refuse_extended
 from lengthwise.models.fingerprint import fingerprint_of
 from lengthwise.progress import progress
 from lengthwise.records import Record, RunDirectory
@@ -66,6 +67,7 @@ def evaluate(
     measures each cell's P_max and entropy on its first sample. `ray` is the address of a Ray cluster, or "local"; its workers
     load the model by its `name`, onto `device`.
     """
+    refuse_extended(model, "evaluate")
     anatomy = anatomy_of(model, train_length)
     require(batch_tokens is None or batch_tokens >= 1, f"batch_tokens must be at least 1, not {batch_tokens}")
     contenders = contenders_of(methods, anatomy.facts)

@@ -27,6 +27,7 @@ from lengthwise.errors import BadInput, require
 from lengthwise.extend import Method, extend
 from lengthwise.likelihood import LOGITS_AT_ONCE, TOKENS_AT_ONCE, Scorer, reading
 from lengthwise.models.anatomy import anatomy_of, unwrapped
+from lengthwise.models.changes import refuse_extended
 from lengthwise.models.fingerprint import fingerprint_of, versions
 from lengthwise.models.vocabulary import check_tokenizer, check_tokens
 from lengthwise.output_alignment.misalignment import symmetric_cross_entropy, symmetric_kl
@@ -74,6 +75,7 @@ def misalignment(
 
     L is `length`, by default the training length, which is by default what the model's config says.
     """
+    refuse_extended(model, "misalignment")
     anatomy = anatomy_of(model, train_length)
     length = anatomy.train_length if length is None else length
     _check_numbers(length, pairs, seed)

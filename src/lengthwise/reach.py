@@ -20,6 +20,7 @@ from torch import nn
 from lengthwise.errors import NoRoom, require
 from lengthwise.evaluate import evaluate
 from lengthwise.models.anatomy import anatomy_of
+from lengthwise.models.changes import refuse_extended
 from lengthwise.records import Cell, summarise
 from lengthwise.sweep.cells import check_contenders, check_room
 from lengthwise.sweep.contenders import Contender, contenders_of
@@ -75,6 +76,7 @@ def reach(
 ) -> list[Reach]:
     """For `none` and each given method, the longest length at which each task scores `threshold` or more."""
     require(0 < threshold <= 1, f"threshold is a mean score above 0 and at most 1, not {threshold}")
+    refuse_extended(model, "reach")
     anatomy = anatomy_of(model, train_length)
     trained = anatomy.train_length
     require(longest >= trained, f"longest ({longest}) is below the training length {trained}, where the search begins")

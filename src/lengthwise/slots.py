@@ -92,6 +92,12 @@ class Slots:
         return tuple(slot for slot in CLAIMS if getattr(self, slot))
 
     @property
+    def names(self) -> list[str]:
+        """Of the methods, by slot."""
+        others = (getattr(self, slot) for slot in CLAIMS if slot != "temperature")
+        return [name_of(method) for method in (*self.temperature, *others) if method is not None]
+
+    @property
     def laws(self) -> tuple[Temperature, ...]:
         """The temperatures that are laws of n."""
         return tuple(method for method in self.temperature if hasattr(method, "inverse_temperature"))

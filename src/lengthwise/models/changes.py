@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
-from lengthwise.errors import BadInput
+from lengthwise.errors import BadInput, require
 from lengthwise.models.anatomy import unwrapped
 
 IN_FORCE = "_lengthwise_changes"
@@ -71,6 +71,14 @@ class Changes:
         for handle in reversed(self.hooks):
             handle.remove()
         _put(reversed(self.before))
+
+
+def refuse_extended(model: nn.Module, verb: str) -> None:
+    """Where methods are named by their results: what is in force already would come on top of them unnamed."""
+    require(
+        IN_FORCE not in unwrapped(model).__dict__,
+        f"this model is extended already, and {verb} extends it itself; leave `extend` first, and name the method to {verb}",
+    )
 
 
 @contextmanager
