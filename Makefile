@@ -42,7 +42,7 @@ format: $(VENV)/installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# torch first and alone, at the version the constraints name: a range would let pip choose a build of several gigabytes
+# torch first and alone, at the version the constraints name: a build that is there already, for CPUs or for CUDA, is kept
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt torch

@@ -26,7 +26,7 @@ def page(records: Sequence[Record]) -> str:
         parts += ["### Training steps", _models("training", some)]
     if some := [r for r in records if r["what"] == "calibration"]:
         parts += ["### Calibration", _calibrations(some)]
-    parts += ["### What was promised", "\n".join(f"- {promise}" for promise in promises(records))]
+    parts += ["### Targets, set beforehand", "\n".join(f"- {promise}" for promise in promises(records))]
     return "\n\n".join(parts)
 
 

@@ -149,7 +149,8 @@ def _acting(group: Group) -> str | None:
     found = acting.strength()
     if found is None or len(acting.rows) == len(group.rows):
         return None
-    return f"Without those, over {found.rows} rows: {_two(found)}; the difference is {told(found.more)}, {verdict(found)}."
+    rows = f"Without those but the plain model itself, over {found.rows} rows"
+    return f"{rows}: {_two(found)}; the difference is {told(found.more)}, {verdict(found)}."
 
 
 def _divergence(group: Group) -> str | None:

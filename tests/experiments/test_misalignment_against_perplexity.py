@@ -350,7 +350,7 @@ def test_methods_that_do_nothing_up_to_the_training_length_are_told_of_and_left_
     said = " ".join(findings.findings(rows))
     assert "4 of 11 rows are the plain model up to the training length, so that neither measure can tell them apart" in said
     assert f"from {math.e:.3g} to {math.exp(4):.3g}" in said
-    assert "Without those, over 8 rows" in said
+    assert "Without those but the plain model itself, over 8 rows" in said
 
 
 def test_several_models_stand_on_one_page(finished: Path, tmp_path: Path) -> None:
