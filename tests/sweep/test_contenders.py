@@ -57,6 +57,7 @@ def test_what_a_method_has_learnt_is_part_of_its_document(tmp_path: Path) -> Non
         method.save(path)
         documents.append(contenders_of([f"clex:weights={path}"], {**FACTS, "rotary_size": 8})[0].document)
     assert documents[0] != documents[1] == documents[2]
+    assert contenders_of([method.bfloat16()], FACTS)[0].document is not None
 
 
 def test_a_method_named_twice_runs_once_but_two_methods_of_one_name_are_refused() -> None:

@@ -26,5 +26,6 @@ def _digest(method: nn.Module) -> str:
     digest = hashlib.sha256()
     for name, value in sorted(method.state_dict().items()):
         digest.update(name.encode())
-        digest.update(value.detach().cpu().contiguous().numpy().tobytes())
+        # numpy knows no bfloat16
+        digest.update(value.detach().cpu().double().contiguous().numpy().tobytes())
     return digest.hexdigest()[:16]

@@ -75,10 +75,8 @@ class Changes:
 
 def refuse_extended(model: nn.Module, verb: str) -> None:
     """Where methods are named by their results: what is in force already would come on top of them unnamed."""
-    require(
-        IN_FORCE not in unwrapped(model).__dict__,
-        f"this model is extended already, and {verb} extends it itself; leave `extend` first, and name the method to {verb}",
-    )
+    free = IN_FORCE not in unwrapped(model).__dict__
+    require(free, f"this model is extended already, and {verb} extends it itself; leave `extend` first")
 
 
 @contextmanager
