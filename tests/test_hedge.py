@@ -217,3 +217,16 @@ def test_last_tokens_keep_special_ones_at_both_ends() -> None:
     assert last_tokens([1, 5, 2], 4, {1, 2}) == [1, 5, 2]
     with pytest.raises(BadInput, match="no room"):
         last_tokens([1, 5, 6, 2], 2, {1, 2})
+
+
+@pytest.mark.parametrize("made_for", [8, TRAIN_LENGTH + 20])
+def test_other_inputs_than_it_was_made_for_are_refused(made_for: int) -> None:
+    model, inputs = make("llama"), tokens(TRAIN_LENGTH + 30)
+    processor = lw.hedge(model, ByT5Tokenizer(), tokens(made_for))
+    options = {"max_new_tokens": 2, "do_sample": False, "logits_processor": [processor]}
+    if made_for < TRAIN_LENGTH:
+        # Short ones have one reading, and may be asked again
+        for _ in range(2):
+            model.generate(tokens(made_for), attention_mask=torch.ones(1, made_for, dtype=torch.long), **options)
+    with lw.extend(model, "log"), pytest.raises(BadInput, match=r"^this hedge was made for other inputs: a hedge serves one"):
+        model.generate(inputs, attention_mask=torch.ones_like(inputs), **options)

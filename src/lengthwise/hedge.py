@@ -31,6 +31,7 @@ from lengthwise.models.changes import suspended
 from lengthwise.text import last_tokens, padded
 
 PRIOR = 0.5
+ONE = "a hedge serves one `generate`; make one for the inputs of each"
 
 
 def hedge(
@@ -51,9 +52,12 @@ def hedge(
     anatomy = anatomy_of(model, train_length)
     mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
     rows = [ids[kept.bool()].tolist() for ids, kept in zip(input_ids, mask, strict=True)]
-    room = anatomy.train_length - (0 if unwrapped(model).config.is_encoder_decoder else new_tokens)
+    encodes = unwrapped(model).config.is_encoder_decoder
+    room = anatomy.train_length - (0 if encodes else new_tokens)
     special = set(tokenizer.all_special_ids)
-    return Hedge(model, rows, [last_tokens(row, room, special) for row in rows], prior)
+    ends = [last_tokens(row, room, special) for row in rows]
+    # What an encoder has read is not shown to a processor of scores
+    return Hedge(model, rows, ends, prior, None if encodes else input_ids)
 
 
 def mixed_nll(whole: Tensor, end: Tensor, prior: float = PRIOR) -> Tensor:  # [cases, tokens]
@@ -69,9 +73,15 @@ class Hedge(LogitsProcessor):  # type: ignore[misc]
     """Mixes into the scores of `generate` those of a second reading that it keeps going by itself; serves one `generate`."""
 
     def __init__(
-        self, model: nn.Module, prompts: Sequence[Sequence[int]], ends: Sequence[Sequence[int]], prior: float = PRIOR
+        self,
+        model: nn.Module,
+        prompts: Sequence[Sequence[int]],
+        ends: Sequence[Sequence[int]],
+        prior: float = PRIOR,
+        given: Tensor | None = None,  # what `generate` will begin with
     ) -> None:
         _check_prior(prior)
+        self.given, self.seen = given, -1
         self.model: Any = model
         self.ends = [list(end) for end in ends]
         # A short prompt has one reading
@@ -80,6 +90,7 @@ class Hedge(LogitsProcessor):  # type: ignore[misc]
         self.step: _Step | None = None
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:  # [rows, tokens], [rows, words]
+        self._check_first(input_ids)
         if not any(self.long):
             return scores
         if self.step is None:
@@ -99,6 +110,14 @@ class Hedge(LogitsProcessor):  # type: ignore[misc]
         long = torch.tensor(self.long, device=scores.device).repeat_interleave(len(input_ids) // len(self.long))
         return torch.where(long[:, None], mixed.to(scores.dtype), scores)
 
+    def _check_first(self, input_ids: Tensor) -> None:
+        """Other inputs than it was made for are refused, where they are the first that a `generate` shows."""
+        goes_on, self.seen = input_ids.shape[1] == self.seen + 1, input_ids.shape[1]
+        if self.given is not None and self.step is None and not goes_on:
+            beams = len(input_ids) // len(self.given)
+            same = torch.equal(input_ids, self.given.to(input_ids.device).repeat_interleave(beams, 0))
+            require(same, f"this hedge was made for other inputs: {ONE}")
+
 
 class _Step:
     """What the last call knew of each row."""
@@ -108,14 +127,13 @@ class _Step:
 
     def parents(self, input_ids: Tensor) -> Tensor:
         """Which row each row goes on from: itself, but for beams, which change places within their prompt."""
-        other = "a hedge serves one `generate`; make one for the inputs of each"
-        require(input_ids[:, :-1].shape == self.input_ids.shape, other)
+        require(input_ids[:, :-1].shape == self.input_ids.shape, ONE)
         rows = torch.arange(len(input_ids), device=input_ids.device)
         if torch.equal(input_ids[:, :-1], self.input_ids):
             return rows
         own = rows // self.reading.beams
         same = (input_ids[:, None, :-1] == self.input_ids[None]).all(-1) & (own[:, None] == own[None])
-        require(bool(same.any(1).all()), other)
+        require(bool(same.any(1).all()), ONE)
         return same.int().argmax(1)
 
     def odds_after(self, token: Tensor, parents: Tensor) -> Tensor:
