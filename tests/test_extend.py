@@ -23,7 +23,7 @@ from lengthwise.methods.positions.t5_bias import T5Bias
 from lengthwise.methods.spec import methods_of
 from lengthwise.models import masks
 from lengthwise.models.anatomy import anatomy_of
-from lengthwise.models.seam import NAME, registered
+from lengthwise.models.seam import LAYER, NAME, registered
 from tests.conftest import (
     BIDIRECTIONAL,
     DECODER_SIZES,
@@ -665,8 +665,11 @@ def test_a_law_that_spares_the_training_length_alone_still_changes_shorter_input
 
 
 def test_an_extend_that_is_never_entered_says_so() -> None:
-    with pytest.warns(UserWarning, match="does nothing by itself: write `with lengthwise.extend"):
-        lw.extend(make("t5"), "log")
+    model = make("t5")
+    with pytest.warns(UserWarning, match="does nothing by itself") as said:
+        lw.extend(model, "log")
+    assert [str(one.message) for one in said] == ["extend(...) does nothing by itself: write `with lengthwise.extend(...):`"]
+    assert not any(LAYER in module.__dict__ for module in model.modules())
 
 
 def test_an_extend_may_be_entered_again_and_within_itself() -> None:

@@ -80,12 +80,7 @@ def evaluate(
     budget = default_batch_tokens(device) if batch_tokens is None else batch_tokens
     subject = Subject(model, tokenizer, name or fingerprint_of(anatomy)["name"], anatomy.train_length, budget, seed, force)
     config = _config(anatomy, subject, jobs, questions, device)
-    cluster = None
-    if ray is not None:
-        on_ray.installed()
-        settings = config["settings"]
-        cluster = on_ray.Cluster(ray, subject.name, settings["dtype"], device, settings["parameters"])
-
+    cluster = None if ray is None else _cluster(ray, subject.name, device, config)
     with ExitStack() as stack:
         run = RunDirectory(stack.enter_context(tempfile.TemporaryDirectory()) if out is None else out, config)
         subject = replace(subject, name=run.config["model"]["name"])
@@ -97,6 +92,12 @@ def evaluate(
         else:
             on_ray.sweep(subject, cluster, jobs, run, questions.of, left)
         return _asked_for(jobs, run)
+
+
+def _cluster(address: str, name: str, device: str, config: Config) -> on_ray.Cluster:
+    on_ray.installed()
+    settings = config["settings"]
+    return on_ray.Cluster(address, name, settings["dtype"], device, settings["parameters"])
 
 
 def _config(anatomy: Anatomy, subject: Subject, jobs: Sequence[Job], questions: Questions, device: str) -> Config:
