@@ -4,10 +4,10 @@
     python benchmarks/attention_gpu.py --page --out benchmarks/results/attention_gpu.json
 
 attention and backward: 32 heads of 64 in bfloat16, with T5's bias and a temperature, against torch's flash and cuDNN without
-either, SDPA with the bias as a matrix, FlexAttention with a table, and plain matrix products. encoder: T5 encoders of random
-weights against transformers; training: forward and backward of them, with dropout. calibration: `lengthwise.calibrate` of
-such an encoder. The points that have a target, set beforehand, come first; what there is no time for is left out and named. The
-second line prints the tables of docs/benchmarks.md.
+either, SDPA with the bias as a matrix, FlexAttention with a table, and plain matrix products; dropout: backward with weights
+dropped, at T5's rate. encoder: T5 encoders of random weights against transformers; training: forward and backward of them, with
+dropout. calibration: `lengthwise.calibrate` of such an encoder. The points that have a target, set beforehand, come first; what
+there is no time for is left out and named. The second line prints the tables of docs/benchmarks.md.
 """
 
 from __future__ import annotations

@@ -53,6 +53,7 @@ def tasks_for(whats: Sequence[str], lengths: Sequence[int]) -> list[Task]:
     of = {
         "attention": [Task("attention", EVEN, ours), Task("attention", EVEN, both)],
         "backward": [Task("backward", EVEN, ours), Task("backward", 8192, "flex")],
+        "dropout": [Task("dropout", EVEN, ours)],
         "encoder": [Task("encoder", EVEN, ours), Task("encoder", ODD, ours)],
         "training": [Task("training", EVEN, ours), Task("training", ODD, ours)],
         "calibration": [Task("calibration", ODD, "model"), Task("calibration", ODD, "layer")],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 
 import torch
 
@@ -16,6 +17,7 @@ SLOW = ("sdpa_dense_bias", "eager", "flex")
 # Matrices of length x length that are held at once, in the inputs' data type: forward, forward and backward
 MATRICES = {"sdpa_dense_bias": (1, 2), "eager": (5, 8)}
 TOO_LONG = 20.0  # seconds that a call may take
+DROPOUT = 0.1  # T5's
 
 
 def ceilings(setting: Setting, results: Results, side: int = 8192, copied: int = 2**31) -> None:
@@ -37,8 +39,12 @@ def ceilings(setting: Setting, results: Results, side: int = 8192, copied: int =
 
 
 def attention(what: str, length: int, names: Sequence[str], setting: Setting, results: Results) -> None:
-    """One point: those of `names` that can run there, in turns. `what` is attention or backward, which is both directions."""
-    backward = what == "backward"
+    """One point: those of `names` that can run there, in turns.
+
+    `what` is attention, or backward, which is both directions, or dropout, which is both with weights dropped.
+    """
+    backward = what != "attention"
+    setting = replace(setting, dropout=DROPOUT if what == "dropout" else 0.0)
     given = Inputs.random(length, setting, needs_grad=backward)
     with nullcontext() if backward else torch.inference_mode():
         ready, extra = _ready(what, length, names, given, setting, results)
@@ -103,13 +109,13 @@ def _first(what: str, name: str, given: Inputs, setting: Setting) -> tuple[list[
 
     def once() -> tuple[Attend, Contestant]:
         attend = made(name, given, setting)
-        one = Contestant(name, _both(attend) if what == "backward" else attend.forward, attend.around)
+        one = Contestant(name, attend.forward if what == "attention" else _both(attend), attend.around)
         with one.around():
             one.call(0)
         return attend, one
 
     (attend, one), extra = peak(once, setting.device)
-    return [one, _backward(name, attend, len(given.sets))] if what == "backward" else [one], extra
+    return [one] if what == "attention" else [one, _backward(name, attend, len(given.sets))], extra
 
 
 def _both(attend: Attend) -> Callable[[int], object]:
@@ -140,7 +146,7 @@ def _alone(name: str) -> str:
 def _too_large(what: str, name: str, length: int, setting: Setting) -> str | None:
     if setting.device.type != "cuda" or name not in MATRICES:
         return None
-    needed = MATRICES[name][what == "backward"] * setting.heads * length**2 * setting.dtype.itemsize
+    needed = MATRICES[name][what != "attention"] * setting.heads * length**2 * setting.dtype.itemsize
     there = torch.cuda.get_device_properties(setting.device).total_memory
     return None if needed < there else f"out of memory: needs {needed / 1e9:.0f} GB"
 

@@ -18,7 +18,7 @@ from benchmarks.gpu.sizes import LENGTHS, SHAPES
 if TYPE_CHECKING:
     from benchmarks.gpu.plan import Item
 
-WHATS = ("attention", "backward", "encoder", "training", "calibration", "longest")
+WHATS = ("attention", "backward", "dropout", "encoder", "training", "calibration", "longest")
 LAST = 2.0  # seconds kept for the words at the end
 COMPILING = 50.0  # seconds to wait at most for what is compiled ahead, and of the time at most this share
 SHARE = 0.3

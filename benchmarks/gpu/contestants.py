@@ -14,7 +14,7 @@ from functools import partial
 import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import dropout, scaled_dot_product_attention
 
 from lengthwise.attention import DistanceBias, Equation, Visible, attention
 from lengthwise.attention.bias import toeplitz
@@ -36,6 +36,7 @@ class Setting:
     heads: int = 32
     size: int = 64
     dtype: torch.dtype = torch.bfloat16
+    dropout: float = 0.0
 
     @property
     def shape(self) -> str:
@@ -51,6 +52,7 @@ class Inputs:
     g: Tensor  # [1, 1, 1]
     visible: Visible
     scale: float
+    dropout: float = 0.0
     bias: list[DistanceBias] = field(default_factory=list)  # the one in use
 
     @classmethod
@@ -75,6 +77,7 @@ class Inputs:
             g=torch.full((1, 1, 1), SHARPENING, device=setting.device),
             visible=Visible.build(length, length, device=setting.device),
             scale=setting.size**-0.5,
+            dropout=setting.dropout,
         )
 
     def of(self, call: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -84,7 +87,7 @@ class Inputs:
         """Made anew for every call, as a layer does; the bias for every so many, as a model does."""
         if call % LAYERS == 0 or not self.bias:
             self.bias[:] = [DistanceBias(self.table)]
-        return Equation(*self.of(call), self.visible, self.scale, self.bias[0], self.g)
+        return Equation(*self.of(call), self.visible, self.scale, self.bias[0], self.g, dropout=self.dropout)
 
     def matrix(self) -> Tensor:  # [1, heads, length, length]
         """The bias written out, the temperature in it."""
@@ -138,7 +141,11 @@ def _ours(given: Inputs, setting: Setting, statistics: bool) -> Attend:
 
 
 def _stock(given: Inputs, backend: SDPBackend) -> Attend:
-    return Attend(lambda call: scaled_dot_product_attention(*given.of(call)), given.of, partial(sdpa_kernel, backend))
+    return Attend(
+        lambda call: scaled_dot_product_attention(*given.of(call), dropout_p=given.dropout),
+        given.of,
+        partial(sdpa_kernel, backend),
+    )
 
 
 def _flash(given: Inputs) -> Attend:
@@ -152,7 +159,7 @@ def _cudnn(given: Inputs) -> Attend:
 def _dense(given: Inputs) -> Attend:
     matrix, scale = _matrix(given), given.scale * SHARPENING
     return Attend(
-        lambda call: scaled_dot_product_attention(*given.of(call), attn_mask=matrix, scale=scale),
+        lambda call: scaled_dot_product_attention(*given.of(call), attn_mask=matrix, dropout_p=given.dropout, scale=scale),
         lambda call: (*given.of(call), matrix),
     )
 
@@ -167,6 +174,8 @@ def _eager(given: Inputs) -> Attend:
         # As transformers' T5 does, in float32
         weights = torch.softmax(logits, -1, dtype=torch.float32).to(value.dtype)
         del logits
+        if given.dropout:
+            weights = dropout(weights, given.dropout)
         return weights @ value
 
     return Attend(forward, lambda call: (*given.of(call), matrix))
@@ -176,6 +185,8 @@ def _flex(given: Inputs) -> Attend:
     from torch._functorch import config
     from torch.nn.attention.flex_attention import flex_attention
 
+    if given.dropout:
+        raise ValueError("FlexAttention has no dropout")
     # Shapes are compiled in; without this a few lengths would exhaust what one function may be compiled for
     torch.compiler.reset()
     compiled = torch.compile(flex_attention, dynamic=False)

@@ -12,11 +12,16 @@ ATTENTION = ("lengthwise", "lengthwise+statistics", "torch_flash", "cudnn", "fle
 OURS, MARKS = ("lengthwise", "lengthwise+statistics"), ("torch_flash", "cudnn")
 ENCODER = ("lengthwise", "transformers_sdpa", "transformers_eager")
 NOTHING = "-"
+TITLES = {
+    "attention": "Forward",
+    "backward": "Forward and backward",
+    "dropout": "Forward and backward with a dropout of 0.1",
+}
 
 
 def page(records: Sequence[Record]) -> str:
     parts = [_head(records)]
-    for what, title in (("attention", "Forward"), ("backward", "Forward and backward")):
+    for what, title in TITLES.items():
         if some := [r for r in records if r["what"] == what]:
             parts += [f"### {title}", _times(some), _ratios(what, some)]
             parts += [_memory(some)] if any(r["extra_gb"] is not None for r in some) else []
@@ -56,7 +61,7 @@ def _times(records: Sequence[Record]) -> str:
         extra = "" if alone is None else f" ({_figure(1e3 * alone)})"
         return f"{_figure(1e3 * record['seconds'])}{extra}, {record['tflops']:.0f}"
 
-    note = "Milliseconds" + (" (of the backward alone)" if records[0]["what"] == "backward" else "") + ", TFLOP/s:"
+    note = "Milliseconds" + ("" if records[0]["what"] == "attention" else " (of the backward alone)") + ", TFLOP/s:"
     return f"{note}\n\n{_grid(records, cell)}"
 
 
@@ -72,7 +77,7 @@ def _ratios(what: str, records: Sequence[Record]) -> str:
     mine = [name for name in OURS if any(r["implementation"] == name for r in records)]
     pairs = [(own, mark) for own in mine for mark in MARKS]
     kinds = [("", "seconds")]
-    kinds += [(", backward alone", "backward_seconds")] if what == "backward" else [(", as a CUDA graph", "graph_seconds")]
+    kinds += [(", as a CUDA graph", "graph_seconds")] if what == "attention" else [(", backward alone", "backward_seconds")]
     rows = []
     for length in _lengths(records):
         for words, field in kinds:

@@ -12,7 +12,15 @@ from benchmarks.gpu.calibration import SCOPES, calibration
 from benchmarks.gpu.contestants import Setting
 from benchmarks.gpu.encoder import IMPLEMENTATIONS, encoder, longest, rows_of, training
 from benchmarks.gpu.results import Results
-from benchmarks.gpu.sizes import CALIBRATION_LENGTHS, ENCODER_LENGTHS, LENGTHS, LONGEST, SHAPES, TRAINING_LENGTHS
+from benchmarks.gpu.sizes import (
+    CALIBRATION_LENGTHS,
+    DROPOUT_LENGTHS,
+    ENCODER_LENGTHS,
+    LENGTHS,
+    LONGEST,
+    SHAPES,
+    TRAINING_LENGTHS,
+)
 
 FAST_BACKWARD = tuple(name for name in FAST if "statistics" not in name)
 PROMISED = {"attention": (16_384, 32_768, 2048), "backward": (8192,), "encoder": (15_000,)}
@@ -41,6 +49,8 @@ def plan(
     for what in whats:
         if what in ("attention", "backward"):
             items += _attention(what, lengths or LENGTHS, setting, results)
+        elif what == "dropout":
+            items += _dropout(lengths or DROPOUT_LENGTHS, setting, results)
         elif what == "encoder":
             items += _encoder(lengths or ENCODER_LENGTHS, shapes, setting, results)
         elif what == "training":
@@ -60,16 +70,28 @@ def _attention(what: str, lengths: Sequence[int], setting: Setting, results: Res
         groups = [(fast, _fast_rank(what, length), 1 + 3 * size)]
         groups += [((name,), _slow_rank(what, length, name), 1 + (6 if name == "flex" else 0) + 8 * size) for name in SLOW]
         for names, rank, seconds in groups:
-            yield Item(
-                rank,
-                f"{what} {length} {' '.join(names)}",
-                seconds,
-                partial(attention, what, length, names, setting, results),
-                lambda length=length, names=names: all(results.has(what, one, setting.shape, length) for one in names),
-            )
+            yield _point(rank, what, length, names, seconds, setting, results)
         if not backward and setting.device.type == "cuda" and length in GRAPHS:
             for name in FAST:
                 yield Item(5, f"graph {length} {name}", 1.0, partial(graph, length, name, setting, results))
+
+
+def _dropout(lengths: Sequence[int], setting: Setting, results: Results) -> Iterator[Item]:
+    """FlexAttention has none."""
+    for length in lengths:
+        seconds = 2 + 20 * (length / 2**15) ** 2
+        for names in (FAST_BACKWARD, *((name,) for name in SLOW if name != "flex")):
+            yield _point(5, "dropout", length, names, seconds, setting, results)
+
+
+def _point(rank: int, what: str, length: int, names: Sequence[str], seconds: float, setting: Setting, results: Results) -> Item:
+    return Item(
+        rank,
+        f"{what} {length} {' '.join(names)}",
+        seconds,
+        partial(attention, what, length, names, setting, results),
+        lambda: all(results.has(what, name, setting.shape, length) for name in names),
+    )
 
 
 def _fast_rank(what: str, length: int) -> int:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 LENGTHS = tuple(2**power for power in range(10, 17))
 ENCODER_LENGTHS = (2048, 8192, 15_000, 32_768, 131_072)
+DROPOUT_LENGTHS = (2048, 8192)
 TRAINING_LENGTHS = (1024, 2048, 4096, 8192, 15_000)
 CALIBRATION_LENGTHS = (15_000,)
 LONGEST = 2**21  # tokens: a layer of more would take minutes

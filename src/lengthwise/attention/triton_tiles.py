@@ -246,7 +246,8 @@ class Tile:
         if INTERPRETED:
             return {}
         limit = {} if self.registers is None else {"maxnreg": self.registers}
-        return {"num_warps": self.warps, "num_stages": self.stages, **limit}
+        # Asked for, as Triton means to make the opposite its default
+        return {"num_warps": self.warps, "num_stages": self.stages, "enable_fp_fusion": True, **limit}
 
 
 class Operands(NamedTuple):
