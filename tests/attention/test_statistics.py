@@ -10,6 +10,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from lengthwise.attention import Equation, Visible, attention, blocks, gpu
 from lengthwise.attention.statistics import RowStatistics, join, merge
 
 INFINITY = float("inf")
@@ -52,7 +53,7 @@ def test_hidden_keys_do_not_count_whatever_they_hold() -> None:
     assert rows.p_max.tolist() == pytest.approx([0.665241, 0.5], abs=1e-6)
     assert rows.entropy.tolist() == pytest.approx([0.832396, math.log(2)], abs=1e-6)
     assert rows.lse.tolist() == pytest.approx([2.407606, math.log(2)], abs=1e-6)
-    assert rows.l_max.tolist() == [2.0, 0.0]
+    assert rows.l_max.tolist() == pytest.approx([2.0, 0.0], abs=1e-6)
 
 
 def test_a_row_that_sees_nothing_is_empty_and_not_nan() -> None:
@@ -105,11 +106,32 @@ def test_a_merge_treats_every_row_by_itself() -> None:
 def test_joined_rows_stand_one_after_the_other() -> None:
     rows = [RowStatistics(*(torch.full((2, 3, size), value + size) for value in (0.0, 10.0, 20.0))) for size in (1, 2)]
     joined = join(rows, -1)
-    assert joined.l_max.shape == (2, 3, 3)
-    assert joined.l_max[1, 2].tolist() == [1.0, 2.0, 2.0]
+    assert joined.p_max.shape == (2, 3, 3)
+    assert joined.p_max[1, 2].tolist() == [1.0, 2.0, 2.0]
     assert joined.lse[0, 0].tolist() == [11.0, 12.0, 12.0]
     assert joined.entropy[1, 0].tolist() == [21.0, 22.0, 22.0]
     assert join([rows[0], rows[0]], 0).entropy.shape == (4, 3, 1)
+
+
+@pytest.mark.parametrize("implementation", ["reference", "blockwise", "triton", "scan", "triton scan"])
+def test_p_max_is_exact_where_logits_are_large(implementation: str) -> None:
+    """Integers of some 4,000, which have no error themselves; the difference of l_max and lse would be wrong by 1e-4."""
+    if "triton" in implementation:
+        pytest.importorskip("triton")
+    query, key = torch.zeros(1, 1, 70, 16), torch.zeros(1, 1, 70, 16)
+    query[..., 0], key[..., 0] = 1.0, 4096.0 - torch.arange(70) % 7
+    equation = Equation(query, key, torch.randn_like(key), Visible.build(70, 70))
+    with torch.no_grad():
+        if "scan" in implementation:
+            rows = (gpu if "triton" in implementation else blocks).scan(equation, torch.ones(1, 1, 1, 1))
+        else:
+            rows = attention(equation, statistics=True, implementation=implementation)[1]
+    assert rows is not None
+    expected = 1 / math.fsum(10 * math.exp(-below) for below in range(7))
+    # The forward kernel's logits are powers of two, so no integers
+    accuracy = 5e-5 if implementation == "triton" else 1e-6
+    assert rows.p_max.unique().tolist() == pytest.approx([expected] * len(rows.p_max.unique()), rel=accuracy)
+    assert rows.l_max.unique().tolist() == pytest.approx([4096.0] * len(rows.l_max.unique()), rel=1e-6)
 
 
 def test_entropy_is_exact_where_logits_are_large() -> None:

@@ -22,7 +22,7 @@ def of_law(case: Case, g: torch.Tensor) -> RowStatistics:
     """Fields [temperatures, batch, heads, queries]."""
     equation = exact(case.equation())
     rows = [reference(replace(equation, inverse_temperature=one.double()))[1] for one in g]
-    return RowStatistics(*(torch.stack([getattr(row, name) for row in rows]) for name in ("l_max", "lse", "entropy")))
+    return RowStatistics(*(torch.stack([getattr(row, name) for row in rows]) for name in ("p_max", "lse", "entropy")))
 
 
 CASES = {

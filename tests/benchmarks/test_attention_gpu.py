@@ -230,7 +230,7 @@ def test_errors_see_a_wrong_row_at_either_end(monkeypatch: pytest.MonkeyPatch) -
             output, rows = right(*arguments, **options)
             output[:, :, row] *= 1.5
             rows.entropy[..., row] += 0.25
-            rows.l_max[..., row] -= math.log(2)
+            rows.p_max[..., row] /= 2
             return output, rows
 
         monkeypatch.setattr(contestants, "attention", wrong)

@@ -31,8 +31,7 @@ def blockwise(equation: Equation, statistics: bool = False) -> tuple[Tensor, Row
     shape, equation = equation.query.shape[:3], _folded(equation)
     batch, heads, queries, _ = equation.query.shape
     output = equation.query.new_zeros(batch, heads, queries, equation.value.shape[-1])
-    rows = [equation.query.new_full((batch, heads, queries), float("-inf"), dtype=torch.float32) for _ in range(2)]
-    rows.append(equation.query.new_zeros((batch, heads, queries), dtype=torch.float32))
+    rows = [equation.query.new_empty((batch, heads, queries), dtype=torch.float32) for _ in range(3)]
     wheres = _wheres(equation)
     # A second buffer of a block's size, for weights beside their logits
     spare = _buffer(equation, wheres) if statistics else output
@@ -43,17 +42,16 @@ def blockwise(equation: Equation, statistics: bool = False) -> tuple[Tensor, Row
         total = weights.sum(-1, keepdim=True)
         if statistics:
             expected = torch.linalg.vecdot(weights, block)[..., None] / total
-            for field, result in zip(rows, (l_max, l_max + total.log(), total.log() - expected), strict=True):
+            for field, result in zip(rows, (1 / total, l_max + total.log(), total.log() - expected), strict=True):
                 field[where.index] = result[..., 0].flip(-1)
         mixed = torch.bmm(weights, _of_heads(equation, equation.value, where)) / total
         output[where.index] = mixed.flip(1).to(output.dtype)
     empty = (equation.visible.count == 0)[:, None].expand(batch, heads, queries)
+    found = RowStatistics(*rows)
     if bool(empty.any()):
         output.masked_fill_(empty[..., None], 0.0)
-        for field, nothing in zip(rows, (float("-inf"), float("-inf"), 0.0), strict=True):
-            field.masked_fill_(empty, nothing)
-    found = RowStatistics(*(field.view(shape) for field in rows)) if statistics else None
-    return output.view(*shape, output.shape[-1]), found
+        found = found.without(empty)
+    return output.view(*shape, output.shape[-1]), found.map(lambda field: field.view(shape)) if statistics else None
 
 
 def scan(equation: Equation, inverse_temperatures: Tensor) -> RowStatistics:  # fields [temperatures, batch, heads, queries]
@@ -84,13 +82,10 @@ def scan(equation: Equation, inverse_temperatures: Tensor) -> RowStatistics:  # 
                 weights.masked_fill_(hidden, 0.0)
             total = weights.sum(-1)
             expected = sharpness * torch.linalg.vecdot(weights, block) / total
-            top = sharpness * l_max
-            for field, result in zip(fields, (top, top + total.log(), total.log() - expected), strict=True):
+            for field, result in zip(fields, (1 / total, sharpness * l_max + total.log(), total.log() - expected), strict=True):
                 field[t][where.index] = result.flip(-1)
     empty = (equation.visible.count == 0)[:, None].expand(shape)
-    for field, nothing in zip(fields, (float("-inf"), float("-inf"), 0.0), strict=True):
-        field.masked_fill_(empty, nothing)
-    return RowStatistics(*(field.view(whole) for field in fields))
+    return RowStatistics(*fields).without(empty).map(lambda field: field.view(whole))
 
 
 def _folded(equation: Equation) -> Equation:

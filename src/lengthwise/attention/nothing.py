@@ -27,5 +27,5 @@ def nothing(equation: Equation, statistics: bool) -> tuple[Tensor, RowStatistics
 
 def no_rows(equation: Equation, dtype: torch.dtype, *temperatures: int) -> RowStatistics:
     shape = (*temperatures, *equation.query.shape[:3])
-    low = equation.query.new_full(shape, float("-inf"), dtype=dtype)
-    return RowStatistics(low, low.clone(), torch.zeros_like(low))
+    zeros = equation.query.new_zeros(shape, dtype=dtype)
+    return RowStatistics(zeros, torch.full_like(zeros, float("-inf")), zeros.clone())

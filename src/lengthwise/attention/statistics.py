@@ -1,11 +1,12 @@
 """What a row of attention weights looks like, without keeping the row.
 
     lse     = ln sum_j exp(l_j)
-    P_max   = exp(l_max - lse)
+    P_max   = max_j p_j = exp(l_max - lse)
     entropy = lse - sum_j p_j l_j                                   in nats
 
-All four follow from three running sums of a flash loop. Rows split over blocks of keys merge exactly, because the entropy of
-a mixture of disjoint parts is the weighted entropy of the parts plus the entropy of the split.
+All four follow from three running sums of a flash loop. P_max is kept and not l_max: calibrations read it, and a loop
+has it without a difference of two numbers as large as the logits. Rows split over blocks of keys merge exactly, because the
+entropy of a mixture of disjoint parts is the weighted entropy of the parts plus the entropy of the split.
 """
 
 from __future__ import annotations
@@ -20,15 +21,16 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class RowStatistics:
-    """Statistics of softmax rows; every field is [batch, heads, queries]. A row that sees no key has l_max = lse = -inf."""
+    """Statistics of softmax rows; every field is [batch, heads, queries]. A row that sees no key has P_max 0 and lse -inf."""
 
-    l_max: Tensor
+    p_max: Tensor
     lse: Tensor
     entropy: Tensor
 
     @property
-    def p_max(self) -> Tensor:
-        return _share(self.l_max, self.lse)
+    def l_max(self) -> Tensor:
+        """The largest logit."""
+        return self.lse + self.p_max.log()
 
     @property
     def sees(self) -> Tensor:
@@ -41,23 +43,28 @@ class RowStatistics:
         low = torch.finfo(logits.dtype).min
         masked = logits if visible is None else logits.masked_fill(~visible, low)
         lse = masked.logsumexp(-1)
-        weights = torch.exp(masked - lse[..., None])
+        weights = torch.softmax(masked, -1)
         # Not lse - sum p l, a small difference of two numbers as large as the logits
         entropy = (weights * (lse[..., None] - masked).masked_fill(weights == 0, 0)).sum(-1)
-        if visible is None:
-            return cls(masked.amax(-1), lse, entropy)
-        empty = ~visible.any(-1)
-        nothing = float("-inf")
-        return cls(masked.amax(-1).masked_fill(empty, nothing), lse.masked_fill(empty, nothing), entropy.masked_fill(empty, 0))
+        found = cls(weights.amax(-1), lse, entropy)
+        return found if visible is None else found.without(~visible.any(-1))
 
     def map(self, change: Callable[[Tensor], Tensor]) -> RowStatistics:
-        return RowStatistics(change(self.l_max), change(self.lse), change(self.entropy))
+        return RowStatistics(change(self.p_max), change(self.lse), change(self.entropy))
+
+    def without(self, empty: Tensor) -> RowStatistics:
+        """These rows with those that are `empty` as rows that see no key."""
+        p_max, lse, entropy = (
+            field.masked_fill(empty, nothing)
+            for field, nothing in ((self.p_max, 0.0), (self.lse, float("-inf")), (self.entropy, 0.0))
+        )
+        return RowStatistics(p_max, lse, entropy)
 
 
 def join(parts: list[RowStatistics], dim: int) -> RowStatistics:
     """Different rows, one after the other along `dim`."""
     return RowStatistics(
-        torch.cat([part.l_max for part in parts], dim),
+        torch.cat([part.p_max for part in parts], dim),
         torch.cat([part.lse for part in parts], dim),
         torch.cat([part.entropy for part in parts], dim),
     )
@@ -66,8 +73,9 @@ def join(parts: list[RowStatistics], dim: int) -> RowStatistics:
 def merge(first: RowStatistics, second: RowStatistics) -> RowStatistics:
     """The same rows over two disjoint sets of keys, as if the keys had been one set."""
     lse = torch.logaddexp(first.lse, second.lse)
-    entropy = _part(_share(first.lse, lse), first.entropy) + _part(_share(second.lse, lse), second.entropy)
-    return RowStatistics(torch.maximum(first.l_max, second.l_max), lse, entropy)
+    one, other = _share(first.lse, lse), _share(second.lse, lse)
+    p_max = torch.maximum(one * first.p_max, other * second.p_max)
+    return RowStatistics(p_max, lse, _part(one, first.entropy) + _part(other, second.entropy))
 
 
 def merged(parts: Sequence[tuple[Tensor, RowStatistics]]) -> tuple[Tensor, RowStatistics]:

@@ -223,7 +223,7 @@ def _forward(
     BM: tl.constexpr, BN: tl.constexpr, WANT: tl.constexpr, FROZEN: tl.constexpr, PRECISION: tl.constexpr,
     DROPS: tl.constexpr,
 ):  # fmt: skip
-    """OUT is [batch, queries, heads, D]. ROWS, [fields, batch, heads, queries]: lse for WANT 1; l_max, lse, entropy for 2."""
+    """OUT is [batch, queries, heads, D]. ROWS, [fields, batch, heads, queries]: lse for WANT 1; P_max, lse, entropy for 2."""
     blocks = tl.cdiv(queries, BM)
     bh = tl.program_id(0) // blocks
     block = tl.program_id(0) % blocks
@@ -253,7 +253,7 @@ def _forward(
     at = ROWS + bh.to(tl.int64) * queries + rows
     if WANT == 2:
         field = (tl.num_programs(0) // blocks).to(tl.int64) * queries
-        tl.store(at, tl.where(empty, float("-inf"), (m + tl.log2(weights(tl.max(top, 1)))) * LN2), mask=real)
+        tl.store(at, tl.where(empty, 0.0, weights(tl.max(top, 1)) / safe), mask=real)
         at += field
         tl.store(at + field, tl.where(empty, 0.0, (tl.log2(safe) - tl.sum(e, 1) / safe) * LN2), mask=real)
     if WANT > 0:
@@ -271,7 +271,7 @@ def tile_for(size: int, dtype: torch.dtype) -> Tile:
 def forward(operands: Operands, want: int = NO_ROWS) -> tuple[Tensor, Tensor | None]:
     """Output [batch, heads, queries, size], its memory in the order a model goes on with, [batch, queries, heads, size].
 
-    Beside it, [fields, batch, heads, queries]: nothing, lse, or l_max, lse and entropy, as `want` says.
+    Beside it, [fields, batch, heads, queries]: nothing, lse, or P_max, lse and entropy, as `want` says.
     """
     query, key, value = operands.query, operands.key, operands.value
     batch, heads, queries, size = query.shape

@@ -174,13 +174,13 @@ def _measure(
 
 @triton.jit
 def _write(at, field, real, m, top, total, e, g):
-    """l_max, lse and entropy, one field each."""
+    """P_max, lse and entropy, one field each."""
     whole = tl.sum(total, 1)
     empty = whole == 0.0
     safe = tl.where(empty, 1.0, whole)
     base = tl.where(empty, 0.0, m) * g * LN2
     rest = tl.log2(safe) * LN2
-    tl.store(at, tl.where(empty, float("-inf"), base + tl.max(top, 1) * g * LN2), mask=real)
+    tl.store(at, tl.where(empty, 0.0, tl.exp2(tl.max(top, 1) * g) / safe), mask=real)
     tl.store(at + field, tl.where(empty, float("-inf"), base + rest), mask=real)
     tl.store(at + 2 * field, tl.where(empty, 0.0, rest - g * LN2 * tl.sum(e, 1) / safe), mask=real)
 
@@ -224,7 +224,7 @@ def tile_for(dtype: torch.dtype) -> Tile:
 
 
 def scan(operands: Operands, inverse_temperatures: Tensor) -> Tensor:  # [3, temperatures, batch, heads, queries]
-    """l_max, lse and entropy at `inverse_temperatures`, >= 0, [temperatures, batch or 1, heads or 1, queries or 1], float32."""
+    """P_max, lse and entropy at `inverse_temperatures`, >= 0, [temperatures, batch or 1, heads or 1, queries or 1], float32."""
     query, key = operands.query, operands.key
     batch, heads, queries, size = query.shape
     count, tile = inverse_temperatures.shape[0], tile_for(query.dtype)
