@@ -171,13 +171,14 @@ def _calibration(lengths: Sequence[int], shapes: Sequence[str], setting: Setting
 
 
 def _longest(shapes: Sequence[str], setting: Setting, results: Results) -> Iterator[Item]:
-    for shape in _promised(shapes):
+    for shape in _first(shapes, (SHAPE,)):
         for implementation in IMPLEMENTATIONS:
             ours = implementation == "lengthwise"
             yield Item(
-                7 if ours else 5,
+                (7 if ours else 5) if shape == SHAPE else 8,
                 f"longest {shape} {implementation}",
-                120.0 if ours else 3.0,
+                # A layer at the longest length, and at all of its halves
+                1.5 * SHAPES[shape].operations(LONGEST) / SHAPES[shape].layers / 4.5e14 if ours else 6.0,
                 partial(longest, shape, implementation, 2**17 if ours else 2**13, LONGEST, setting, results),
                 partial(results.has, "longest", implementation, shape),
             )

@@ -180,6 +180,9 @@ def test_what_was_promised_comes_first_and_fits_into_two_minutes() -> None:
     # All lengths and shapes of the issue are somewhere
     assert {f"attention {2**power} flex" for power in range(10, 17)} <= set(order)
     assert {f"encoder {shape} {n} transformers_eager" for shape in SHAPES for n in (2048, 8192, 15_000, 32_768)} <= set(order)
+    longest = [name for name in order if name.startswith("longest")]
+    assert len(longest) == len(SHAPES) * len(encoder.IMPLEMENTATIONS)
+    assert all("flan-t5-xl " in name for name in longest[:3])
     assert len(order) == len(set(order))
 
 
