@@ -9,9 +9,12 @@ from collections.abc import Callable
 import numpy
 import pytest
 import torch
+import transformers
 
+import lengthwise as lw
 from lengthwise.align import AtSharpness, Ladder, Parabola
 from lengthwise.attention import Equation, Visible
+from lengthwise.errors import BadInput
 
 CENTRE, WIDTH = 0.3, 0.15
 
@@ -142,3 +145,32 @@ def test_a_short_input_is_one_strip() -> None:
     query, key, value = (torch.randn(1, 2, 300, 8, generator=draw) for _ in range(3))
     equation = Equation(query, key, value, Visible.build(300, 300))
     assert AtSharpness(1, Ladder(64, 300), "pmax", torch.ones(1, 1).double()).strips(equation) == [slice(0, 300)]
+
+
+def sliding(layers: list[str]) -> transformers.Gemma3ForCausalLM:
+    """Rows of its sliding layers see half of the training length."""
+    config = transformers.Gemma3TextConfig(
+        vocab_size=384, hidden_size=32, intermediate_size=48, num_hidden_layers=len(layers), num_attention_heads=4,
+        num_key_value_heads=2, head_dim=8, query_pre_attn_scalar=1, max_position_embeddings=32, sliding_window=16,
+        layer_types=layers, initializer_range=0.3,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    return transformers.Gemma3ForCausalLM(config).eval()
+
+
+@pytest.mark.parametrize("scope", ["layer", "head"])
+def test_layers_that_see_no_more_than_in_training_have_no_temperature(scope: str) -> None:
+    model, tokenizer = sliding(["sliding_attention", "full_attention", "sliding_attention"]), transformers.ByT5Tokenizer()
+    (found,) = lw.calibrate(model, tokenizer, 64, scope=scope, show_progress=False).temperatures
+    tau = torch.tensor(found.tau).reshape(3, -1)
+    assert bool((tau[[0, 2]] == 1).all())
+    assert bool((tau[1] != 1).all())
+    # The ends of the search, 0.1 and 2, are where a layer without a say would be led
+    assert bool(((tau[1] > 0.2) & (tau[1] < 1.9)).all())
+
+
+@pytest.mark.parametrize("scope", ["model", "layer", "head"])
+def test_a_model_that_sees_no_more_than_in_training_is_refused_in_these_words(scope: str) -> None:
+    model, tokenizer = sliding(["sliding_attention"] * 2), transformers.ByT5Tokenizer()
+    with pytest.raises(BadInput, match="no row sees more keys than the training length of 32 at length 64"):
+        lw.calibrate(model, tokenizer, 64, scope=scope, show_progress=False)

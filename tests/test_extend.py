@@ -23,6 +23,7 @@ from lengthwise.methods.positions.t5_bias import T5Bias
 from lengthwise.methods.spec import methods_of
 from lengthwise.models import masks
 from lengthwise.models.anatomy import anatomy_of
+from lengthwise.models.changes import suspended
 from lengthwise.models.seam import LAYER, NAME, registered
 from tests.conftest import (
     BIDIRECTIONAL,
@@ -397,6 +398,98 @@ def test_two_models_can_be_extended_at_once() -> None:
         assert torch.equal(logits(second, ids), expected)
 
 
+def test_two_models_of_one_config_may_end_in_any_order() -> None:
+    model = make("llama")
+    twin = transformers.LlamaForCausalLM(model.config).eval()
+    short, ids = tokens(TRAIN_LENGTH), tokens(LONG)
+    plain, before = logits(twin, short), model.config._attn_implementation
+    with lw.extend(twin, "log"):
+        expected = logits(twin, ids)
+    first, second = lw.extend(model, "log"), lw.extend(twin, "log")
+    first.__enter__()
+    second.__enter__()
+    assert torch.equal(logits(twin, short), plain)
+    first.__exit__(None, None, None)
+    assert torch.equal(logits(twin, ids), expected)
+    second.__exit__(None, None, None)
+    assert model.config._attn_implementation == before
+    assert torch.equal(logits(twin, short), plain)
+
+
+def test_a_model_and_its_base_are_one() -> None:
+    model, ids = make("llama"), tokens(LONG)
+    plain = logits(model, ids)
+    with lw.extend(model, "log+rerope"):
+        both = logits(model, ids)
+    with lw.extend(model, "log"), lw.extend(model.model, "rerope"):
+        assert torch.equal(logits(model, ids), both)
+        with suspended(model):
+            assert torch.equal(logits(model, ids), plain)
+    with lw.extend(model.model, "rerope"), suspended(model):
+        assert torch.equal(logits(model, ids), plain)
+    outer, inner = lw.extend(model, "log"), lw.extend(model.model, "window")
+    outer.__enter__()
+    inner.__enter__()
+    with pytest.raises(BadInput, match="left first; both are undone now"):
+        outer.__exit__(None, None, None)
+    inner.__exit__(None, None, None)
+    assert torch.equal(logits(model, ids), plain)
+    assert not any(key.startswith("_lengthwise") for module in model.modules() for key in vars(module))
+
+
+def test_a_model_that_sees_is_extended_where_it_reads() -> None:
+    size = {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4}
+    text = {**size, "vocab_size": 384, "num_hidden_layers": 2, "num_key_value_heads": 2, "head_dim": 8}
+    sight = {**size, "num_hidden_layers": 1, "image_size": 32, "patch_size": 8}
+    config = transformers.Gemma3Config(text_config={**text, "max_position_embeddings": TRAIN_LENGTH}, vision_config=sight)
+    torch.manual_seed(0)
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    reader, ids = model.model.language_model, tokens(LONG)
+    assert anatomy_of(model).stack is reader
+    with lw.extend(reader, "constant:tau=0.5"):
+        expected = logits(model, ids)
+    with lw.extend(model, "constant:tau=0.5"):
+        assert torch.equal(logits(model, ids), expected)
+    assert not torch.equal(logits(model, ids), expected)
+
+
+def test_positions_of_several_axes_are_refused_where_a_method_knows_one() -> None:
+    rope = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 2]}
+    config = transformers.Qwen2_5_VLTextConfig(**DECODER_SIZES, rope_parameters=rope)
+    torch.manual_seed(0)
+    model, ids = transformers.Qwen2_5_VLTextModel(config).eval(), tokens(LONG)
+    flat = torch.arange(LONG).expand(3, 1, -1)
+    picture = flat.clone()
+    picture[2, 0, 8:24] = 8 + torch.arange(16) % 4
+    with lw.extend(model, "rerope"):
+        model(input_ids=ids, position_ids=flat)
+        with pytest.raises(BadInput, match="these positions have several axes, as pictures do"):
+            model(input_ids=ids, position_ids=picture)
+    with lw.extend(model, "yarn:factor=4"):
+        model(input_ids=ids, position_ids=picture)
+
+
+def test_a_decoder_that_shares_its_encoders_config_is_refused_by_name() -> None:
+    of_each = {"layers": 1, "attention_heads": 2, "ffn_dim": 8}
+    sizes = {f"{stack}_{what}": size for stack in ("encoder", "decoder") for what, size in of_each.items()}
+    config = transformers.BartConfig(vocab_size=384, d_model=8, max_position_embeddings=128, **sizes)
+    model = transformers.BartForConditionalGeneration(config)
+    with pytest.raises(BadInput, match="encoder and the decoder of this bart share one config"), lw.extend(model, "log"):
+        pass
+    with lw.extend(model.model.encoder, "constant:tau=0.5", train_length=32):
+        model.model.encoder(tokens(64))
+
+
+@pytest.mark.parametrize("method", ["ntk:factor=4,dynamic=true", "clex"])
+def test_frequencies_that_follow_the_length_refuse_packed_sequences(method: str) -> None:
+    model, ids = make("llama"), tokens(LONG)
+    packed = torch.cat([torch.arange(LONG - 20), torch.arange(20)])[None]
+    with lw.extend(model, method):
+        with pytest.raises(BadInput, match="packed, several to a row"):
+            model(ids, position_ids=packed, use_cache=False)
+        model(ids, position_ids=torch.arange(LONG)[None], use_cache=False)
+
+
 @pytest.mark.parametrize("name", UNREACHABLE)
 def test_families_that_bypass_the_interface_are_refused_before_any_result(name: str) -> None:
     model = make(name)
@@ -622,6 +715,12 @@ def test_verbs_that_name_methods_are_refused_where_one_is_in_force(verb: str, tm
     ):
         getattr(lw, verb)(model, tokenizer, show_progress=False, **options.get(verb, {}))
     assert not (tmp_path / "x").exists()
+
+
+def test_an_extended_model_is_not_baked() -> None:
+    model = make("t5")
+    with lw.extend(model, "log"), pytest.raises(BadInput, match="this model is extended already, and bake extends it itself"):
+        lw.bake(model, "constant:tau=0.8", length=LONG)
 
 
 def test_a_half_precision_t5_is_refused() -> None:

@@ -52,15 +52,22 @@ class AtSharpness(Means):
     ) -> None:
         super().__init__(layers, self.LEAST_SHARE, tick)
         self.ladder, self.statistic, self.g, self.responsive = ladder, statistic, g, responsive
+        self.idle: set[int] = set()  # layers none of whose rows sees more than the training length, as under a window
         self.responses: list[Parabola] = []  # a layer's statistic over ln g, on the inputs it had in this forward
 
     def before(self, layer: int, equation: Equation) -> Equation:
         g = self.g[layer % len(self.g)]
+        if self.has_no_say(equation):
+            self.idle.add(layer)
         if self.responsive:
             self.responses.append(self.response(layer, equation, g, self.strips(equation)))
         own = self.ladder.rows(equation.n, g[None], layer)[0]
         base = equation.inverse_temperature
         return replace(equation, inverse_temperature=own if base is None else own * base)
+
+    def has_no_say(self, equation: Equation) -> bool:
+        """Whether g is 1 in every row, whatever is sought."""
+        return not bool((equation.n > self.ladder.train_length).any())
 
     def response(self, layer: int, equation: Equation, g: Tensor, rows: Sequence[slice] = (slice(None),)) -> Parabola:
         """The layer's statistic a little flatter than g, at g, and a little sharper; a head each where g has heads."""
@@ -101,10 +108,14 @@ class AlignInPass(AtSharpness):
     def __init__(self, layers: int, ladder: Ladder, statistic: str, targets: Tensor, start: float, tick: Tick = silent) -> None:
         super().__init__(layers, ladder, statistic, torch.full((layers, targets.shape[1]), start).double(), tick=tick)
         self.targets = targets.double()  # [layers, 1 or heads]
+        self.guess = self.g[0].clone()  # what the layer before was given is the best one
         self.clamped: list[tuple[int, int]] = []  # (layer, head) whose target no temperature reaches
 
     def before(self, layer: int, equation: Equation) -> Equation:
-        g = self.g[max(0, layer - 1)].clone()  # the layer before is the best first guess
+        if self.has_no_say(equation):
+            self.g[layer] = 1.0
+            return super().before(layer, equation)
+        g = self.guess
         target = upright(self.targets[layer], self.statistic)
         for _ in range(self.ATTEMPTS):
             # No further than the parabola can be trusted
@@ -115,7 +126,7 @@ class AlignInPass(AtSharpness):
                 break
         at_end = (g >= SHARPEST) | (g <= FLATTEST)
         self.clamped += [(layer, head) for head in at_end.nonzero()[:, 0].tolist()]
-        self.g[layer] = g
+        self.g[layer], self.guess = g, g
         return super().before(layer, equation)
 
 

@@ -19,6 +19,7 @@ from lengthwise.errors import BadInput
 from lengthwise.extend import Method, extend, slots_of
 from lengthwise.measure import run_stack
 from lengthwise.models.anatomy import anatomy_of, unwrapped
+from lengthwise.models.changes import refuse_extended
 from lengthwise.models.fold import fold, keys_seen
 
 PROBE = torch.arange(2, 18)[None]  # tokens on which the baked model must do as the extended one
@@ -36,6 +37,7 @@ def bake(
     force: bool = False,
 ) -> Any:
     """A copy of the model (the model itself with `inplace`) whose logits carry the temperature `method` has at `length`."""
+    refuse_extended(model, "bake")
     anatomy = anatomy_of(model, train_length)
     if any(parameter.is_meta for parameter in unwrapped(model).parameters()):
         raise BadInput("weights are offloaded; load the model without device_map to bake it")

@@ -147,6 +147,7 @@ class _Run:
             sharpness = torch.tensor([[g]]).double()
             run = AtSharpness(len(self.anatomy.layers), self.ladder, self.statistic, sharpness, responsive, self.tick)
             reached = float(self.observed(run, self.long).of(self.statistic).mean())
+            self._refuse_idle(run)
             return Point(g, reached, run.curve if responsive else None)
 
         search = grid_search(at, target) if name == "grid" else solve(at, self.start, target, self.statistic)
@@ -161,12 +162,13 @@ class _Run:
         self.tick(0, f"length {self.length}: one forward, every {scope} solved on the way")
         solver = AlignInPass(len(self.anatomy.layers), self.ladder, self.statistic, targets, self.start, self.tick)
         reached = self.observed(solver, self.long).of(self.statistic)
+        self._refuse_idle(solver)
         missed = self._clamped(solver.clamped, scope) if solver.clamped else []
         if scope == "layer":
             tau, value, target = ((1 / solver.g)[:, 0], reached.mean(1), targets[:, 0])
         else:
             tau, value, target = 1 / solver.g, reached, targets
-        missed += self._off_each(value, target, solver.clamped, scope)
+        missed += self._off_each(value, target, solver, scope)
         return _Result(Calibrated(self.length, tau.tolist(), value.tolist(), 1, target.tolist()), [], missed)
 
     def _off(self, search: Search) -> list[str]:
@@ -180,10 +182,18 @@ class _Run:
             f"{100 * search.off(best):.0f} % off its training value {search.target:.4g}; {advice}"
         ]
 
-    def _off_each(self, value: Tensor, target: Tensor, clamped: list[tuple[int, int]], scope: str) -> list[str]:
-        """In one line, whatever their number; those that no temperature serves have been told of."""
+    def _refuse_idle(self, run: AtSharpness) -> None:
+        if len(run.idle) == len(self.anatomy.layers):
+            raise BadInput(
+                f"no row sees more keys than the training length of {self.anatomy.train_length} at length {self.length}, as "
+                "under a window: a temperature has nothing to do here"
+            )
+
+    def _off_each(self, value: Tensor, target: Tensor, solver: AlignInPass, scope: str) -> list[str]:
+        """In one line, whatever their number; those that no temperature serves have been told of, or have none."""
         off = ((value - target).abs() / target.abs()).reshape(len(value), -1)  # [layers, 1 or heads]
-        for at, head in clamped:
+        off[sorted(solver.idle)] = 0
+        for at, head in solver.clamped:
             off[at, head] = 0
         missed = int((off > TOLERANCE).sum())
         if not missed:

@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from lengthwise.errors import BadInput, require
 from lengthwise.methods.spec import methods_of
-from lengthwise.models.anatomy import Anatomy, anatomy_of
+from lengthwise.models.anatomy import Anatomy, anatomy_of, attention_layers, unwrapped
 from lengthwise.models.cache import admitted, guard
-from lengthwise.models.changes import Changes, suspended
+from lengthwise.models.changes import Changes, as_found, suspended
 from lengthwise.models.fingerprint import check_fingerprint
 from lengthwise.models.masks import ForwardMask, real_tokens
 from lengthwise.models.places import IN_A_CACHE, leaps
@@ -30,6 +30,8 @@ from lengthwise.models.seam import LAYER, NAME, Layer, Observer, no_dense_bias, 
 from lengthwise.slots import Slots, name_of
 
 Method = str | object | Sequence[object]
+# The private attribute: the public setter would also write into sub-configs
+IMPLEMENTATION = "_attn_implementation_internal"
 
 
 class Extension(ContextDecorator):
@@ -65,7 +67,8 @@ def extend(
 ) -> Extension:
     """`method` is a spec, a method object, or several. `force` accepts what was not made for this model.
 
-    Two threads may extend two models at the same time, but not run one.
+    Two threads may extend two models at the same time, but not run one. A backward that computes layers again (gradient
+    checkpointing) belongs inside the `with`.
     """
     return Extension(lambda: _extended(model, method, train_length, implementation, observer, force))
 
@@ -82,6 +85,7 @@ def _extended(
     anatomy = anatomy_of(model, train_length)
     slots = slots_of(anatomy, method, force)
     _refuse_unreachable(anatomy)
+    _refuse_one_config_for_two(model, anatomy)
     rotary = _rotary(anatomy, slots)
     changes = Changes()
     with registered(), changes.in_force(model):
@@ -246,7 +250,7 @@ def _install(
         layer = Layer(
             index=index,
             slots=slots if outer is None else outer.slots.and_(slots),
-            stock=outer.stock if outer is not None else config._attn_implementation or "eager",
+            stock=outer.stock if outer is not None else as_found(config.__dict__, IMPLEMENTATION) or "eager",
             train_length=anatomy.train_length,
             bias_owner=owner,
             implementation=implementation,
@@ -257,10 +261,25 @@ def _install(
         changes.set(module.__dict__, LAYER, layer)
         if owner is module and "compute_bias" not in module.__dict__:
             changes.set(module.__dict__, "compute_bias", no_dense_bias(module))
-    configs: dict[int, Any] = {id(m.config): m.config for m in (anatomy.stack, *anatomy.layers) if hasattr(m, "config")}
-    for config in configs.values():
-        # The private attribute: the public setter would also write into sub-configs
-        changes.set(config.__dict__, "_attn_implementation_internal", NAME)
+    for config in _configs(anatomy):
+        changes.share(config.__dict__, IMPLEMENTATION, NAME)
+
+
+def _configs(anatomy: Anatomy) -> list[Any]:
+    """Those that tell the layers which attention function to take."""
+    found: dict[int, Any] = {id(m.config): m.config for m in (anatomy.stack, *anatomy.layers) if hasattr(m, "config")}
+    return list(found.values())
+
+
+def _refuse_one_config_for_two(model: nn.Module, anatomy: Anatomy) -> None:
+    """BART's decoder reads the config of its encoder, and would be handed our function with it."""
+    own, configs = set(anatomy.layers), {id(config) for config in _configs(anatomy)}
+    for module in attention_layers(unwrapped(model), cross=True):
+        if module not in own and id(getattr(module, "config", None)) in configs:
+            raise BadInput(
+                f"the encoder and the decoder of this {anatomy.family} share one config, which says how both of them compute "
+                "attention: no method can reach the one without the other"
+            )
 
 
 def _prove_reached(changes: Changes, anatomy: Anatomy) -> None:

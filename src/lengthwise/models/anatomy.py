@@ -81,14 +81,19 @@ def unwrapped(model: nn.Module) -> Any:
     return inner.get_base_model() if hasattr(inner, "get_base_model") else inner
 
 
-def anatomy_of(model: nn.Module, train_length: int | None = None) -> Anatomy:
-    """Find the stack to extend and its attention layers, or say why this model cannot be extended."""
+def stack_of(model: nn.Module) -> Any:
+    """The stack that is extended, the same whether the model is given, or its base, or the stack itself."""
     inner = unwrapped(model)
     if not hasattr(inner, "config") or not hasattr(inner.config, "model_type"):
         raise BadInput(f"{type(model).__name__} is not a transformers model: it has no config with a model_type")
-    stack = _stack(inner)
+    return _stack(inner)
+
+
+def anatomy_of(model: nn.Module, train_length: int | None = None) -> Anatomy:
+    """Find the stack to extend and its attention layers, or say why this model cannot be extended."""
+    inner, stack = unwrapped(model), stack_of(model)
     config = stack.config
-    layers = _attention_layers(stack)
+    layers = attention_layers(stack)
     if not layers:
         raise BadInput(f"{type(inner).__name__} has no attention layer that lengthwise can find")
     family = str(inner.config.model_type)
@@ -118,17 +123,24 @@ def _stack(model: Any) -> Any:
         return model.get_encoder()
     # Llama 4's text model is not where its class says; OPT's causal model calls the decoder in its base model directly
     base = getattr(model, "model", model) if model.base_model is model else model.base_model
+    # What sees and reads: the reader
+    reader = getattr(base, "language_model", None)
+    if hasattr(reader, "config"):
+        return reader
     inner = getattr(base, "decoder", None)
     if hasattr(inner, "config") and not hasattr(base, "encoder"):
         return inner
     return base if hasattr(base, "config") else model.base_model
 
 
-def _attention_layers(stack: nn.Module) -> tuple[nn.Module, ...]:
-    """Innermost modules called ...Attention; wrappers such as BertAttention around BertSelfAttention are passed over."""
+def attention_layers(stack: nn.Module, cross: bool = False) -> tuple[nn.Module, ...]:
+    """Innermost modules called ...Attention; wrappers such as BertAttention around BertSelfAttention are passed over.
+
+    Those between two stacks are left out but for `cross`.
+    """
     named = [module for module in stack.modules() if type(module).__name__.endswith("Attention")]
     inner = [m for m in named if not any(child in named for child in m.modules() if child is not m)]
-    return tuple(m for m in inner if "Cross" not in type(m).__name__)
+    return tuple(m for m in inner if cross or "Cross" not in type(m).__name__)
 
 
 def _bias_owners(layers: tuple[nn.Module, ...]) -> tuple[nn.Module | None, ...]:

@@ -76,14 +76,17 @@ def admitted(cache: Any, slots: Slots, mask: Any) -> None:
     # Before the length is asked for, which a static cache keeps on the GPU
     if filled == method and rolling is None:
         return
+    # Rows of a padded batch have their sinks at different places: there all keys are kept
+    padded = rolling is not None and isinstance(mask, Tensor) and not bool(mask.bool().all())
+    rolls = any(isinstance(layer, RollingLayer) for layer in getattr(cache, "layers", ()))
     if cache.get_seq_length() > 0:
         if filled != method:
             how = f"without {method}" if method else f"with {filled}"
             raise BadInput(f"this cache was filled {how}, so its keys stand elsewhere; begin one inside `extend`")
+        pushed = "this cache drops its oldest keys, and padding would push out real ones"
+        require(not (rolls and padded), f"{pushed}; begin a new one, or pad before its first token")
         return
-    # Rows of a padded batch have their sinks at different places: there all keys are kept
-    padded = rolling is not None and isinstance(mask, Tensor) and not bool(mask.bool().all())
-    if any(isinstance(layer, RollingLayer) for layer in getattr(cache, "layers", ())):
+    if rolls:
         # Emptied it may begin again, but goes on rolling
         require(filled == method and not padded, f"this cache was made to drop keys by {filled}; begin a new one")
     setattr(cache, MARK, method)
@@ -110,12 +113,21 @@ def _guarded(kind: type[Any]) -> type[Any]:
         _guarded = True
 
         def update(self, *args: Any, **kwargs: Any) -> Any:
+            if getattr(self, IN_FORCE).out and _as_new(self):
+                self.__class__ = kind
+                setattr(self, MARK, "")
+                return self.update(*args, **kwargs)
             filled = f"this cache was filled with {getattr(self, MARK)}, which is no longer in force"
             require(not getattr(self, IN_FORCE).out, f"{filled}; go on inside `extend`, or begin a new one")
             return super().update(*args, **kwargs)
 
     Guarded.__name__, Guarded.__qualname__ = kind.__name__, kind.__qualname__
     return Guarded
+
+
+def _as_new(cache: Any) -> bool:
+    """Emptied, and of no layers that drop keys."""
+    return cache.get_seq_length() == 0 and not any(isinstance(layer, RollingLayer) for layer in getattr(cache, "layers", ()))
 
 
 def _rolling(slots: Slots) -> Any:

@@ -17,6 +17,7 @@ from lengthwise.attention import Visible
 from lengthwise.errors import require
 
 IN_A_CACHE = "these position_ids leap, and a cache keeps no positions; run the whole sequence at once, without a cache"
+BETWEEN = "this batch has padding between tokens, and a cache keeps no positions; pad on the left, or run without a cache"
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ def places_of(visible: Visible, given: Tensor) -> Places | None:  # [batch or 1,
     """None where no row sees a leap."""
     if visible.queries != visible.keys:
         require(not leaps(given, visible.count > 0, visible.position), IN_A_CACHE)
+        require(not _counts_past_holes(visible, given), BETWEEN)
         return None
     broken = given.diff(dim=-1) != 1
     if not bool(broken.any()):
@@ -45,6 +47,13 @@ def places_of(visible: Visible, given: Tensor) -> Places | None:  # [batch or 1,
         return None
     widest = torch.where(real, given.gather(-1, last) - given.gather(-1, first) + 1, 0).amax()
     return Places(given, max(math.ceil(widest), int(visible.count.amax())))
+
+
+def _counts_past_holes(visible: Visible, given: Tensor) -> bool:
+    """Whether a row sees keys on both sides of hidden ones, by positions that leave these out: so the first stand nearer."""
+    if visible.hidden is None:
+        return False
+    return bool(((visible.count < visible.stop - visible.start) & (given != visible.position)).any())
 
 
 def leaps(given: Tensor, real: Tensor | None = None, index: Tensor | None = None) -> bool:

@@ -96,6 +96,9 @@ def unmoved(rotary: Rotary) -> Callable[..., tuple[Tensor, Tensor]]:
     """Takes the place of the rotary embedding's forward: leaves queries and keys exactly as they are."""
 
     def forward(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        places = kwargs.get("position_ids", args[1] if len(args) > 1 else None)
+        if isinstance(places, Tensor) and places.dim() == 3 and bool((places != places[:1]).any()):
+            raise BadInput("these positions have several axes, as pictures do, and this method knows one; leave it out")
         cos, sin = type(rotary.module).forward(rotary.module, *args, **kwargs)
         return torch.ones_like(cos), torch.zeros_like(sin)
 

@@ -7,6 +7,7 @@ that short inputs give bit for bit what they gave before.
 
 from __future__ import annotations
 
+import itertools
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -153,6 +154,8 @@ def _runs(
         return [(query, key, seen)]
 
     def placed() -> list[tuple[Part, tuple[Tensor, Tensor], tuple[Tensor, Tensor]]]:
+        if getattr(rotation, "dynamic", False):
+            _refuse_packed(rotation, rotary.own, mask.visible)
         apart = hasattr(rotation, "distances")
         parts = rotation.distances(seen, mask.visible) if apart else [as_they_stand(seen)]
         if places is not None:
@@ -163,6 +166,24 @@ def _runs(
 
     parts = mask.once(("placed", id(rotation), id(seen)), placed)
     return [(rotated(module, query, at_q), rotated(module, key, at_k), part.visible) for part, at_q, at_k in parts]
+
+
+def _refuse_packed(rotation: Any, own: Tensor, visible: Visible) -> None:
+    """Where sequences of one row would each have their own. A token that sees nothing before itself begins one."""
+    begins = (visible.start == visible.position) & (visible.count > 0)
+    for packed, count in zip(begins, visible.count, strict=True):
+        if int(packed.sum()) > 1:
+            lengths = {int(count[part].max()) for part in _between(packed.nonzero()[:, 0].tolist(), len(count))}
+            first, *others = (rotation.frequencies(own, length) for length in lengths)
+            if not all(torch.equal(first, other) for other in others):
+                raise BadInput(
+                    f"{name_of(rotation)} gives each sequence the frequencies of its length, and these are packed, several to "
+                    "a row; give each a row of its own"
+                )
+
+
+def _between(starts: list[int], end: int) -> list[slice]:
+    return [slice(*ends) for ends in itertools.pairwise([*starts, end])]
 
 
 def _tables(rotary: Rotary, rotation: Any, like: Tensor, at: Tensor, lengths: list[int]) -> tuple[Tensor, Tensor]:
