@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import lengthwise as lw
+from lengthwise.calibrate import _batches
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.text import long_sequences, shipped_prose, short_sequences
 from tests.conftest import TRAIN_LENGTH, make, tiny_t5
@@ -197,6 +198,12 @@ def test_an_adaptive_method_is_refused_before_the_first_forward(tokenizer: Any) 
     model = without_forwards(make("t5"))
     with lw.extend(model, "adaptive"), pytest.raises(lw.BadInput, match=message):
         calibrate(model, tokenizer)
+
+
+def test_the_seed_moves_both_batches_of_a_task(tokenizer: Any) -> None:
+    first, second = (_batches(tokenizer, "", "passkey", 1024, 512, 1, seed) for seed in (0, 1))
+    for one, other in zip(first, second, strict=True):
+        assert one["input_ids"].tolist() != other["input_ids"].tolist()
 
 
 def test_a_length_past_a_table_of_positions_is_refused_before_the_first_forward(tokenizer: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from transformers import ByT5Tokenizer, LogitsProcessorList
 
 import lengthwise as lw
 from lengthwise.errors import BadInput
-from lengthwise.hedge import Hedge, mixed_nll
+from lengthwise.hedge import Hedge, _Step, mixed_nll
 from lengthwise.models.changes import suspended
 from lengthwise.text import last_tokens
 from tests.conftest import TRAIN_LENGTH, make, tokens
@@ -203,6 +204,17 @@ def test_a_token_that_both_readings_rule_out_teaches_nothing(tokenizer: ByT5Toke
     assert hedge.step is not None
     hedge.step.whole[:, 5] = hedge.step.end[:, 5] = -math.inf
     assert hedge.step.odds_after(torch.tensor([5]), torch.tensor([0])).tolist() == pytest.approx([math.log(3)])
+
+
+def test_a_certain_prior_stays_certain() -> None:
+    step = _Step(None, None, torch.tensor([math.inf]), torch.tensor([[-math.inf, 0.0]]), torch.tensor([[-1.0, -1.0]]))  # type: ignore[arg-type]
+    assert step.odds_after(torch.tensor([0]), torch.tensor([0])).tolist() == [math.inf]
+
+
+def test_beams_go_on_from_rows_of_their_own_prompt() -> None:
+    """Both prompts have a beam that said 7."""
+    step = _Step(SimpleNamespace(beams=2), torch.tensor([[7], [8], [7], [9]]), None, None, None)  # type: ignore[arg-type]
+    assert step.parents(torch.tensor([[8, 1], [7, 1], [9, 2], [7, 2]])).tolist() == [1, 0, 3, 2]
 
 
 def test_streaming_keeps_two_caches_apart(tokenizer: ByT5Tokenizer) -> None:

@@ -117,6 +117,16 @@ def test_the_model_is_left_as_it_was() -> None:
     assert not token_nll(model, tokens(40)).requires_grad
 
 
+def test_dropout_is_off_while_a_training_model_is_read() -> None:
+    model, ids = make("llama"), tokens(24)
+    expected = token_nll(model, ids)
+    for layer in model.model.layers:
+        layer.self_attn.attention_dropout = 0.5
+    model.train()
+    assert torch.equal(token_nll(model, ids), expected)
+    assert all(module.training for module in model.modules())
+
+
 def test_families_that_cap_or_scale_their_logits_are_refused() -> None:
     torch.manual_seed(0)
     granite = tf.GraniteForCausalLM(tf.GraniteConfig(**DECODER_SIZES, logits_scaling=8.0))

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import lengthwise as lw
-from lengthwise.measure import AttentionStatistics, row_weights
+from lengthwise.measure import AttentionStatistics, Means, row_weights
 from tests.conftest import TRAIN_LENGTH, make, tokens
 
 
@@ -63,6 +63,14 @@ def test_a_method_is_measured_as_it_runs() -> None:
     plain, sharp = lw.row_statistics(model, ids), lw.row_statistics(model, ids, method="constant:tau=0.5")
     assert bool((sharp.p_max.mean(1) > plain.p_max.mean(1)).all())
     assert bool((sharp.entropy.mean(1) < plain.entropy.mean(1)).all())
+
+
+def test_an_outer_observer_watches_through_an_inner_method() -> None:
+    model, ids, means = make("t5"), tokens(2 * TRAIN_LENGTH), Means(3)
+    with lw.extend(model, "none", observer=means), lw.extend(model, "constant:tau=0.5"), torch.inference_mode():
+        model.encoder(ids)
+    expected = lw.row_statistics(model, ids, method="constant:tau=0.5")
+    torch.testing.assert_close(means.result().p_max, expected.p_max)
 
 
 def test_all_that_the_stack_reads_of_a_batch_is_read() -> None:

@@ -77,6 +77,10 @@ def test_the_interval_is_that_of_a_ratio_of_means() -> None:
     assert (low, high) == pytest.approx((ratio - half, ratio + half), abs=0.15 * half)
 
 
+def test_an_interval_begins_at_0_at_the_lowest() -> None:
+    assert misaligned._mean(np.array([0.0, 0.0, 3.0]), np.array([1, 1, 1]))[:2] == (1.0, 0.0)
+
+
 def test_a_pair_costs_two_forwards(monkeypatch: pytest.MonkeyPatch) -> None:
     model, read = make("llama"), []
     model.model.register_forward_hook(lambda _module, _inputs, output: read.append(output[0].shape[:2]))

@@ -11,6 +11,7 @@ import pytest
 import torch
 import transformers as tf
 from torch import Tensor
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 import lengthwise as lw
 from lengthwise.errors import BadInput
@@ -18,6 +19,7 @@ from lengthwise.methods.positions.pose import PoSECollator
 from lengthwise.methods.positions.random_positions import RandomPositionsCollator
 from lengthwise.models.cache import RollingLayer
 from lengthwise.models.changes import suspended
+from lengthwise.models.rotary import Rotary
 from tests.conftest import DECODER_SIZES, TRAIN_LENGTH, make, tokens
 
 LONG = 3 * TRAIN_LENGTH
@@ -515,6 +517,17 @@ def test_moving_frequencies_are_refused() -> None:
     model = tf.LlamaForCausalLM(tf.LlamaConfig(**DECODER_SIZES, rope_parameters=rope))
     with pytest.raises(BadInput, match="change with length"), lw.extend(model, "ntk:factor=4"):
         pass
+
+
+def test_trainable_tables_keep_the_scaling_of_a_yarn_model() -> None:
+    rope = {"rope_type": "yarn", "factor": 4.0, "rope_theta": 10000.0, "original_max_position_embeddings": 64}
+    config = tf.LlamaConfig(**{**DECODER_SIZES, "max_position_embeddings": 256}, rope_parameters=rope)
+    module = LlamaRotaryEmbedding(config)
+    assert module.attention_scaling == pytest.approx(1 + 0.1 * math.log(4))
+    at, like, own = torch.arange(8)[None], torch.zeros(1, 8, 32), module.inv_freq
+    tables = Rotary(module, own).tables(like, at, own.clone().requires_grad_())
+    assert all(table.requires_grad for table in tables)
+    torch.testing.assert_close(tuple(table.detach() for table in tables), module(like, at))
 
 
 def test_a_similarity_is_refused_unless_forced_and_then_meets_unrotated_keys() -> None:

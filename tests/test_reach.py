@@ -20,6 +20,7 @@ from lengthwise.errors import NoRoom
 from lengthwise.methods.temperature.aligned import Calibrated
 from lengthwise.reach import PRECISION, STEP, search
 from lengthwise.records import Record, read_lines
+from lengthwise.records.intervals import wilson
 from lengthwise.tasks import TASKS
 from tests.answering import TRAIN_LENGTH, answering
 from tests.conftest import make
@@ -127,6 +128,11 @@ def test_the_interval_is_wide_where_samples_are_few(monkeypatch: pytest.MonkeyPa
     assert (few.low, few.length, few.high) == (None, 992, 1024)
     many = reach(monkeypatch, {"none": 1000}, samples=100, threshold=0.8)["none"]
     assert (many.low, many.high) == (992, 992)
+
+
+def test_an_interval_that_begins_at_the_threshold_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    low, _ = wilson(1.0, 24)
+    assert reach(monkeypatch, {"none": 1000}, samples=24, threshold=low)["none"].low == 992
 
 
 @pytest.mark.parametrize(

@@ -130,6 +130,13 @@ def test_a_grid_that_does_not_reach_the_target_ends_at_its_end() -> None:
     assert not grid_search(Model("pmax", line(-2.0, 0.1)), math.exp(-2.0 + 0.1 * math.log(2))).missed
 
 
+def test_a_grid_that_ends_a_little_short_has_missed() -> None:
+    # At tau = 0.5 the statistic has doubled, of the 2.2 it should have
+    search = grid_search(Model("pmax", line(-2.0, 1.0)), 2.2 * math.exp(-2.0))
+    assert search.off(search.best) == pytest.approx(1 / 11)
+    assert (search.at_end, search.missed) == (True, True)
+
+
 def test_a_grid_misses_only_what_jumps_between_its_steps() -> None:
     smooth = grid_search(Model("pmax", line(-2.0, 0.8)), TARGET)
     assert smooth.off(smooth.best) > 0.02

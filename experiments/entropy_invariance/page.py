@@ -18,8 +18,9 @@ from lengthwise.tasks.perplexity import Ratio
 
 ABOUT = """Masked-token prediction by GAU-alpha, 6 layers, trained at length 64 on Chinese novels; {count} tokens of each of
 {documents} held-out chapters are hidden, {together}. In brackets 95 % intervals: documents drawn again for perplexity,
-Wilson's for accuracy. The paper's models were trained on patents and began with pretrained layers, so levels differ and only
-the order of rows can be compared; its released baselines carry faults, ours are the methods as their own papers define them."""
+Wilson's for accuracy, a little narrow as it takes tokens one by one. The paper's models were trained on patents and began with
+pretrained layers, so levels differ and only the order of rows can be compared; its released baselines carry faults, ours are
+the methods as their own papers define them."""
 ORDER = """Two rows at one length are a pair. It is confirmed or refuted where our interval of their ratio of perplexities, on
 the same hidden tokens, excludes 1, and undecided where it does not; pairs that the paper prints as equal are left out. Ranks
 are ours / the paper's among the rows measured, 1 the best."""

@@ -109,6 +109,8 @@ def test_bad_input_is_said_in_one_line(tmp_path: Path, lengthwise: Callable[...,
         (("--model_args", "pretrained=embedded,method=nonsense", *task), "nonsense"),
         (("--model_args", f"pretrained={tmp_path / 'no'}", *task), "no directory"),
         (("--include_path", tmp_path, *task), "--data brings its own --include_path"),
+        ((f"--include_path={tmp_path}", *task), "--data brings its own --include_path"),
+        (("--inc", tmp_path, *task), "--data brings its own --include_path"),
         (("--tasks", "longbench_lcc_e", "--data", tmp_path), "holds no file of LongBench-E, such as qasper_e.jsonl"),
     ):
         said = lengthwise("harness", *arguments)

@@ -57,3 +57,14 @@ def test_workers_and_epochs_draw_different_positions() -> None:
     loader = DataLoader(data, batch_size=1, num_workers=2, collate_fn=RandomPositionsCollator(target=10_000))  # type: ignore[arg-type]
     drawn = [tuple(batch["position_ids"][0].tolist()) for _ in range(2) for batch in loader]
     assert len(set(drawn)) == 8
+
+
+def test_the_seed_counts_in_workers() -> None:
+    def drawn(seed: int) -> list[Any]:
+        torch.manual_seed(0)
+        collate = RandomPositionsCollator(10_000, seed)
+        loader = DataLoader([{"input_ids": [1] * 8}] * 2, batch_size=1, num_workers=1, collate_fn=collate)  # type: ignore[arg-type]
+        return [batch["position_ids"].tolist() for batch in loader]
+
+    assert drawn(0) == drawn(0)
+    assert drawn(0) != drawn(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 import transformers as tf
 
 import lengthwise as lw
-from lengthwise.models.anatomy import anatomy_of
+from lengthwise.models.anatomy import _window, anatomy_of
 from tests.conftest import DECODER_SIZES, NEOX_SIZES, make, tokens
 
 
@@ -46,6 +47,10 @@ def test_windows_are_those_of_the_models_own_masks(name: str) -> None:
 @pytest.mark.parametrize("name", ["llama", "t5", "bert"])
 def test_models_without_a_window_have_none(name: str) -> None:
     assert set(anatomy_of(make(name)).windows) == {None}
+
+
+def test_a_window_of_0_is_none() -> None:
+    assert _window(SimpleNamespace(), SimpleNamespace(sliding_window=0)) is None
 
 
 def test_the_stack_is_the_one_that_the_causal_model_calls() -> None:

@@ -22,7 +22,7 @@ from transformers.masking_utils import (
 
 from lengthwise.attention import DistanceBias, Visible
 from lengthwise.errors import BadInput
-from lengthwise.models.masks import ForwardMask, build_mask, decode, encode
+from lengthwise.models.masks import ForwardMask, build_mask, decode, encode, real_tokens
 
 CPU = torch.device("cpu")
 BATCH, LENGTH = 3, 14
@@ -220,6 +220,12 @@ def test_dense_masks_are_read(kind: str, rule: str) -> None:
     assert not vars(tensor)
 
 
+def test_an_additive_mask_cast_from_bfloat16_hides() -> None:
+    seen = torch.ones(1, 1, 4, 4, dtype=torch.bool).tril()
+    mask = decode(additive(seen, torch.bfloat16).float(), 4, 4, False, CPU)
+    assert mask.visible.count.tolist() == [[1, 2, 3, 4]]
+
+
 @pytest.mark.parametrize("kind", DENSE)
 def test_a_dense_row_for_all_queries_is_padding(kind: str) -> None:
     """Encoders' masks, [batch, 1, 1, keys]; holes and all."""
@@ -261,3 +267,9 @@ def test_a_row_with_separate_runs_is_refused() -> None:
         decode(seen, 4, 4, False, CPU)
     with pytest.raises(BadInput, match="one run a row"):
         build_mask(1, 6, 6, mask_function=lambda b, h, q, k: (q - k) % 2 == 0, device=CPU)
+
+
+def test_of_a_longer_mask_the_last_tokens_count() -> None:
+    real = real_tokens(torch.tensor([[0, 0, 1, 1]]), 2)
+    assert real is not None
+    assert real.tolist() == [[True, True]]

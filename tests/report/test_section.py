@@ -31,6 +31,12 @@ def test_a_sample_in_two_runs_counts_once(make_run: MakeRun):
     assert [cell.n for cell in section.cells] == [6]
 
 
+def test_of_a_sample_in_two_runs_the_first_counts(make_run: MakeRun):
+    wrong, right = (make_run(config(["none"]), [record("none", "line", 512, 0, score=score)]) for score in (0.0, 1.0))
+    (section,) = read(wrong, right)
+    assert [one.score for one in section.records] == [0.0]
+
+
 def test_other_weights_settings_or_alignments_get_a_section_of_their_own(make_run: MakeRun):
     spec = "@out/pmax.json"
     lines = records([spec], ["line"], [512], samples=1)

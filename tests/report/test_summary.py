@@ -24,7 +24,11 @@ def finding(make_run: MakeRun, scores: Scores, **changes: Any) -> Finding:
         for length, right in by_length.items()
         for k in range(10)
     ]
-    section = Section((read_run(make_run(config(list(scores)), lines)),))
+    return found_in(make_run, list(scores), lines)
+
+
+def found_in(make_run: MakeRun, methods: list[str], lines: list[dict[str, Any]]) -> Finding:
+    section = Section((read_run(make_run(config(methods), lines)),))
     (found,) = findings(section, styles(section.methods))
     return found
 
@@ -39,6 +43,23 @@ def test_reach_is_the_longest_length_before_the_first_failure(make_run: MakeRun)
     ]
     assert (found.figure, found.headline) == ("2,048 tokens", "4 times the training length, with ssmax")
     assert found.gain == "Biggest gain over none: from 0\u00a0% to 100\u00a0% with log at 2,048 tokens."
+
+
+def test_a_score_of_exactly_the_threshold_works(make_run: MakeRun):
+    lines = [record("none", "line", 512, k, score=float(k < 17)) for k in range(20)]
+    assert found_in(make_run, ["none"], lines).reaches[0].length == 512
+
+
+def test_a_length_is_reached_by_all_its_files(make_run: MakeRun):
+    files = {"a.jsonl": (1000, 10), "b.jsonl": (1000, 2), "c.jsonl": (500, 9), "d.jsonl": (2000, 10)}
+    lines = {
+        file: [record("none", "line", length, k, score=float(k < right), data=file) for k in range(10)]
+        for file, (length, right) in files.items()
+    }
+    both = lines["a.jsonl"] + lines["b.jsonl"]
+    assert found_in(make_run, ["none"], both).reaches[0].length is None
+    (reach,) = found_in(make_run, ["none"], both + lines["c.jsonl"] + lines["d.jsonl"]).reaches
+    assert (reach.length, reach.says) == (500, "500")
 
 
 def test_a_bar_grows_by_doublings(make_run: MakeRun):

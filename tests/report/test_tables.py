@@ -6,10 +6,11 @@ import csv
 from collections.abc import Callable
 from pathlib import Path
 
+from lengthwise.records import Cell
 from lengthwise.report.read import read_run
 from lengthwise.report.section import Section
 from lengthwise.report.styles import styles
-from lengthwise.report.tables import csv_text, markdown
+from lengthwise.report.tables import Row, csv_text, markdown
 from tests.report.conftest import config, record
 
 MakeRun = Callable[..., Path]
@@ -52,3 +53,8 @@ def test_csv_has_all_cells_and_where_they_came_from(full_run: Path):
     assert (cell["model"], cell["data"], cell["mean"], cell["low"], cell["n"]) == ("embedded", "", "0.0", "0.0", "24")
     assert float(cell["tokens"]) == 15000 - sum(k % 5 for k in range(24)) / 24
     assert cell["runs"] == str(full_run)
+
+
+def test_nothing_is_best_among_zeros():
+    zero = Cell("m", "none", "line", "", 512, 0.0, 0.0, 0.1, 10, 512.0)
+    assert not Row(512, "", (zero, zero)).is_best(zero)

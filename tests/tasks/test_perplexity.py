@@ -102,6 +102,10 @@ def test_the_last_block_counts_by_its_own_size() -> None:
     assert bucket.resampled == "blocks of 4 tokens"
 
 
+def test_blocks_are_never_longer_than_256_tokens() -> None:
+    assert by_bucket(np.zeros((1, 8192)), [0, 8192])[0].resampled == "blocks of 256 tokens"
+
+
 def test_a_ratio_is_told_by_differences_on_the_same_tokens() -> None:
     randomness = np.random.default_rng(4)
     hard = randomness.exponential(3.0, (2, 2000))

@@ -21,6 +21,7 @@ MODEL = "lengthwise"
 COMMANDS = ("run", "ls", "validate")
 # With one of these a run has its task, has it from a file of settings, or is not to be made
 WITH_TASK = ("--ta", "-t", "--config", "-C", "--he", "-h")
+WITH_FOLDER = "--i"  # --include_path, also shortened or with a value behind =
 LISTED = "lengthwise harness ls tasks lists them"
 # How the harness begins when it refuses tasks
 OF_TASKS = ("Need to specify task", "No tasks specified", "Tasks not found")
@@ -39,7 +40,8 @@ def harness(arguments: Sequence[str], data: Path | None = None) -> int:
 
     if data is None:
         return _lm_eval(given)
-    require("--include_path" not in given, "--data brings its own --include_path; give one of them, not both")
+    included = any(argument.startswith(WITH_FOLDER) for argument in given)
+    require(not included, "--data brings its own --include_path; give one of them, not both")
     with tempfile.TemporaryDirectory(prefix="lengthwise.") as folder:
         write_tasks(data, Path(folder))
         return _lm_eval([*given, "--include_path", folder])

@@ -54,11 +54,9 @@ def _finding(section: Section, subject: Subject, looks: Mapping[str, Style]) -> 
 
 def _reach(section: Section, subject: Subject, spec: str, look: Style) -> Reach:
     cells = section.cells_of(subject, spec)
-    reached = None
-    for cell in cells:
-        if cell.mean < WORKS:
-            break
-        reached = cell.length
+    # Two official files may be of one length
+    failed = min((cell.length for cell in cells if cell.mean < WORKS), default=math.inf)
+    reached = max((cell.length for cell in cells if cell.length < failed), default=None)
     lengths = [cell.length for cell in section.cells if subject.covers(cell)]
     half = min(lengths) / 2
     share = math.log2(reached / half) / math.log2(max(lengths) / half) if reached else 0.0

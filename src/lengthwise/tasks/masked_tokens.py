@@ -5,7 +5,8 @@
 
 The paper hides every token of a document, one at a time, a forward each. A seeded sample gives the same number within its
 interval; in long documents a few tokens, hundreds apart, can be hidden at once, where training hides one in seven. Documents
-are drawn again for PPL's interval, because the tokens of one share its difficulty.
+are drawn again for PPL's interval, because the tokens of one share its difficulty; ACC's takes tokens one by one, and is a
+little narrow for it.
 """
 
 from __future__ import annotations

@@ -24,6 +24,12 @@ def test_buckets_are_those_of_transformers(buckets: int, max_distance: int, bidi
     assert torch.equal(bias.distance_bias(3, 2000), bias.table[expected].T)
 
 
+def test_edges_of_buckets_are_those_of_float32() -> None:
+    distance = torch.arange(-160, 1)
+    expected = T5Attention._relative_position_bucket(distance, bidirectional=False, num_buckets=10, max_distance=160)
+    assert torch.equal(T5Bias(1, buckets=10, max_distance=160)._bucket(distance), expected)
+
+
 def test_by_hand() -> None:
     """Eight buckets, four exact: 4 ... 5 share one, from 16 on all the last."""
     bias = T5Bias(1, 8, 16)

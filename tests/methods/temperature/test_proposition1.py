@@ -109,6 +109,14 @@ def test_every_row_has_the_root_of_its_own_length(arguments: tuple[float, ...]) 
     assert g[~beyond].eq(1).all()
 
 
+def test_a_double_root_survives_rounding() -> None:
+    # sigma is such that B^2 = 4 A C, so t = B / 2A
+    method = Proposition1(512, 0.15, 1.7, 1.6786311114118564)
+    a, b = math.log(2535) + math.log(0.15), math.log(512) + math.log(0.15) + 1.7**2 / 2
+    assert b / math.sqrt(2 * a) == pytest.approx(1.6786311114118564)
+    assert method.inverse_temperature(torch.tensor([[2535]])).item() == pytest.approx(2 * a / b)
+
+
 @pytest.mark.parametrize("arguments", [(0.0, 1.0), (1.1, 1.0), (0.5, -1.0), (0.5, 1.0, -1.0)])
 def test_arguments_outside_their_range_are_refused(arguments: tuple[float, ...]) -> None:
     with pytest.raises(BadInput, match=r"0 < p_max <= 1|sigmas >= 0"):
