@@ -231,6 +231,26 @@ def test_the_console_script_refuses_with_status_2_and_one_line(models: Path, tmp
     assert listing(tmp_path) == []
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("arguments", [["methods"], ["tasks", "--json"], ["--help"], ["--version"]])
+@pytest.mark.parametrize("buffered", [True, False])
+def test_a_full_disk_below_standard_output_is_told_in_one_line(arguments: list[str], buffered: bool) -> None:
+    surroundings = {**os.environ, "PYTHONUNBUFFERED": "" if buffered else "1"}
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([SCRIPT, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, env=surroundings)
+    assert (done.returncode, done.stderr) == (1, "lengthwise: cannot write standard output: No space left on device\n")
+
+
+@pytest.mark.parametrize("buffered", [True, False])
+def test_a_reader_that_has_read_enough_is_told_nothing(buffered: bool) -> None:
+    surroundings = {**os.environ, "PYTHONUNBUFFERED": "" if buffered else "1"}
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([SCRIPT, "methods"], stdout=writing, stderr=subprocess.PIPE, text=True, env=surroundings)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
 # Arguments, with {m} for the folder of models and {t} for an empty one, and what the line must say
 REFUSALS: dict[str, tuple[str, str]] = {
     "a family that cannot be reached": (
@@ -247,6 +267,10 @@ REFUSALS: dict[str, tuple[str, str]] = {
     "a pickle to bake": ("bake {m}/pickle {m}/model.json --length 64 --out {t}/b", "are a pickle (pytorch_model.bin)"),
     "not a model": ("calibrate {m}/letters --length 64 --out {t}/a.json", "it has no config.json"),
     "not a directory": ("calibrate {m}/nowhere --length 64 --out {t}/a.json", "no directory"),
+    "nearly the model that ships": (
+        "calibrate embeded --length 1024 --out {t}/a.json",
+        "no model 'embeded'; did you mean 'embedded'?",
+    ),
     "an unknown statistic": ("calibrate {m}/t5 --length 64 --statistic x --out {t}/a.json", "statistic must be one of"),
     "an unknown method": ("calibrate {m}/t5 --length 64 --method x --out {t}/a.json", "no method 'x'"),
     "an unknown dtype": ("calibrate {m}/t5 --length 64 --dtype int4 --out {t}/a.json", "dtype must be one of"),

@@ -122,6 +122,7 @@ REFUSALS: dict[str, tuple[str, str]] = {
     "a slot the model lacks": (T5_PASSKEY + "rerope", "ReRoPE changes rotary positions, and T5Stack has none"),
     "a slot the model fills": (T5_PASSKEY + "alibi", "fills the bias slot, and so does the learned bias of this t5"),
     "a similarity never trained": (T5_PASSKEY + "cosscale", "was not trained with it"),
+    "a hedge of nothing": (T5_PASSKEY + "hedge+", "'hedge+': no method stands after the +"),
     "no such alignment": ("evaluate {m}/t5 --task passkey --method @x.json --length 300 --out {t}/new", "no alignment file"),
     "no room": ("evaluate {m}/t5 --task passkey --length 20 --out {t}/new", "has no room for the question"),
     "another model": ("evaluate {m}/other --task passkey --length 300 --samples 1 --out {t}/run", "of another model"),

@@ -337,6 +337,7 @@ def test_the_command_prints_the_ends_of_the_curve(
         (("--seed", 2**32), "--seed must be 0 or above, and below 2**32, not 4294967296"),
         (("--adjustment", "clex+t5_bias"), "clex and t5_bias both learn; train with one of them at a time"),
         (("--stretch", 2, "--adjustment", "clex"), "clex draws t from 2 on at length 64"),
+        (("--stretch", 8), "--stretch is of the adjustment clex, and this one is none; leave --stretch out"),
         (("--config", "missing.yaml"), "cannot read the settings missing.yaml"),
         # No step would reach them
         (("--data", "missing.txt"), "cannot read the text file missing.txt: No such file or directory"),
@@ -410,10 +411,14 @@ def test_a_finished_run_whose_losses_are_gone_or_damaged(
     said = lengthwise(*command)
     assert (said.status, said.out) == (2, "")
     assert said.err == [f"lengthwise: line 3 of {losses} is damaged: it is not JSON; take the line out"]
-    losses.write_text("")
-    assert lengthwise(*command) == Said(0, last + "\n", [f"lengthwise: {losses} holds no losses"])
+    first, second, _ = losses.read_text().splitlines()
+    for kept, told in (("", "holds none of 2 steps"), (first + "\n" + second[:9], "ends at step 1 of 2")):
+        losses.write_text(kept)
+        why = f"{losses} is damaged: it {told}; restore it, or take it away: the model is whole without it"
+        for flags in ((), ("--json",)):
+            assert lengthwise(*command, *flags) == Said(2, "", [f"lengthwise: {why}"])
     losses.unlink()
-    assert lengthwise(*command).status == 0
+    assert lengthwise(*command) == Said(0, last + "\n", [f"lengthwise: {losses} is gone, and with it the losses"])
 
 
 def test_an_interrupted_run_says_from_where_it_goes_on(

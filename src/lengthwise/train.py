@@ -101,7 +101,8 @@ def train_with(settings: Settings, *, show_progress: bool = True, callbacks: Seq
             require(ours, f"another process is training in {settings.out}; wait for it, or give another --out")
         if not run.directory.method.exists():
             _trained(run, rows, show_progress and run.arguments.process_index == 0, callbacks)
-    return Trained(str(run.directory.model), run.directory.method.read_text().strip(), run.directory.read_losses())
+    losses = run.directory.losses_of_all(settings.steps)
+    return Trained(str(run.directory.model), run.directory.method.read_text().strip(), losses)
 
 
 def _checked(settings: Settings) -> tuple[Run, Tensor]:

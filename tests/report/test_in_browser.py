@@ -217,6 +217,35 @@ def test_no_sideways_scrolling(opened: webdriver.Chrome, width: int):
         opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
+def test_the_head_of_the_lengths_is_one_whole_word_on_a_narrow_screen(
+    browser: webdriver.Chrome, make_run: Callable[..., Path], tmp_path: Path
+):
+    # Short lengths: below a longer one the column is wide enough for its head
+    open_page(browser, report([make_run(config(), records(lengths=[512, 4096]))], tmp_path / "report.html"))
+    size = {"width": 400, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    lines = """return [...document.querySelectorAll('table.cells thead th:first-child')].map((head) => {
+        const letters = document.createRange();
+        letters.selectNodeContents(head);
+        return [head.textContent, letters.getClientRects().length];
+    })"""
+    try:
+        assert browser.execute_script(lines) == [["length", 1]] * len(TASKS)
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_the_ink_of_a_cell_follows_the_screen(opened: webdriver.Chrome):
+    inks = "return [...document.querySelectorAll('figure.depth .cell text')].map((text) => getComputedStyle(text).fill)"
+    cells = all_of(opened, "figure.depth .cell")
+    for scheme, white in (("light", "white-by-day"), ("dark", "white-by-night")):
+        opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
+        expected = ["rgb(255, 255, 255)" if white in (cell.get_attribute("class") or "") else "rgb(0, 0, 0)" for cell in cells]
+        assert opened.execute_script(inks) == expected
+        assert len(set(expected)) == 2
+    opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
 def test_a_dark_screen_gets_a_dark_page(opened: webdriver.Chrome):
     body = opened.find_element(By.TAG_NAME, "body")
     backgrounds = []

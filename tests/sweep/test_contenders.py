@@ -78,10 +78,18 @@ def test_a_hedge_stands_before_what_it_hedges() -> None:
     assert contenders_of({"other": hedged}, FACTS) == [replace(hedged, name="other")]
 
 
+def test_hedge_alone_is_the_plain_models_under_one_name() -> None:
+    same = ["hedge", "hedge+none", " hedge + none ", ["hedge"], ["hedge", "none"]]
+    assert contenders_of(same, FACTS) == [Contender("hedge+none", hedges=True)]
+    assert contenders_of([["hedge", "infoscale"]], FACTS)[0].name == "hedge+infoscale"
+
+
 @pytest.mark.parametrize(
     ("methods", "message"),
     [
         (["infoscale+hedge"], r"'infoscale\+hedge': hedge comes first, before the methods it hedges; write hedge\+infoscale"),
+        (["hedge+"], r"'hedge\+': no method stands after the \+; write hedge\+none, or hedge\+METHOD"),
+        ([" hedge + "], r"no method stands after the \+"),
         (["hedge+truncate"], "truncate is a baseline of its own"),
         (["truncate+infoscale"], "'truncate\\+infoscale': truncate is a baseline of its own"),
         (["infoscale + truncate"], "truncate is a baseline of its own"),

@@ -43,6 +43,8 @@ def test_yaml_values_become_what_the_fields_are(tmp_path: Path) -> None:
         ({"warmup": -1}, "--warmup must be 0 or more steps, not -1"),
         ({"lora_rank": -1}, "--lora-rank must be 0 or above, not -1"),
         ({"stretch": 1}, r"--stretch must be above 1, not 1\.0"),
+        ({"stretch": 8}, "--stretch is of the adjustment clex, and this one is none; leave --stretch out"),
+        ({"stretch": 8, "adjustment": "yarn:factor=2"}, "--stretch is of the adjustment clex, and this one is yarn:factor=2"),
         ({"dtype": "float16"}, "--dtype must be one of float32, bfloat16, not 'float16'"),
         ({"device": "tpu"}, "--device must be cpu or cuda, not 'tpu'"),
         ({"sampling": "2..L"}, r"sampling must be one of 1\.\.L/2, .* not '2\.\.L'"),
@@ -63,6 +65,11 @@ def test_bad_settings_are_refused(options: dict[str, Any], message: str) -> None
 
 def test_settings_of_a_dataset_may_stand_at_their_defaults_beside_files() -> None:
     assert settings_of({**LEAST, "split": "train", "text_field": "text", "dataset_config": None}) == settings_of(LEAST)
+
+
+def test_stretch_is_for_clex_and_may_stand_at_its_default_elsewhere() -> None:
+    assert settings_of({**LEAST, "stretch": 4}) == settings_of(LEAST)
+    assert settings_of({**LEAST, "stretch": 8, "adjustment": "log + clex:width=2"}).stretch == 8
 
 
 def test_what_is_missing_is_named() -> None:

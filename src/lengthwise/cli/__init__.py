@@ -18,6 +18,7 @@ from lengthwise.cli.harness import PASSED_ON, harness, longbench
 from lengthwise.cli.lists import methods, tasks
 from lengthwise.cli.options import say
 from lengthwise.cli.output_alignment import misalignment
+from lengthwise.cli.standard_output import printing
 from lengthwise.cli.training import train
 from lengthwise.errors import BadInput
 from lengthwise.version import __version__
@@ -39,7 +40,7 @@ def top(version: Annotated[bool, typer.Option("--version", help="Print the versi
 
 
 def main() -> None:
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(printing(lambda: run(sys.argv[1:])))
 
 
 def run(arguments: list[str]) -> int:

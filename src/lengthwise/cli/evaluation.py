@@ -23,7 +23,7 @@ def evaluate(
     task: Annotated[list[str], typer.Option(help="Task; repeat for several.")],
     out: Out,
     method: Annotated[
-        list[str] | None, typer.Option(help="Method, `none`, `truncate` or hedge+METHOD; repeat for several.")
+        list[str] | None, typer.Option(help="Method, `none`, `truncate`, `hedge` or hedge+METHOD; repeat for several.")
     ] = None,
     length: Annotated[list[int] | None, typer.Option(help="Length in tokens; repeat for several.")] = None,
     data: Annotated[

@@ -94,7 +94,7 @@ def _print(trained: Any) -> None:
     if trained.losses:
         _print_losses(trained.losses[:1] + trained.losses[1:][-1:])
     else:
-        say(f"{Path(trained.model).with_name('losses.jsonl')} holds no losses")
+        say(f"{Path(trained.model).with_name('losses.jsonl')} is gone, and with it the losses")
     print(f"{trained.model}: use it with the method {trained.method}")
 
 

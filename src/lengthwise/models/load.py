@@ -5,6 +5,7 @@ Safetensors (or GGUF) only, nothing left uninitialised, clear refusals.
 
 from __future__ import annotations
 
+import difflib
 import importlib.util
 import json
 import re
@@ -84,6 +85,9 @@ def _check_directory(name: str) -> None:
     if not path.is_dir():
         if name.startswith((".", "/", "~")) or name.count("/") > 1:
             raise BadInput(f"no directory {name}")
+        # Before the hub is asked, which may be out of reach; names there have an owner, but for a few old ones
+        if "/" not in name and difflib.get_close_matches(name, ["embedded"], cutoff=0.8):
+            raise BadInput(f"no model {name!r}; did you mean 'embedded'?")
         return
     if not (path / "config.json").is_file():
         raise BadInput(f"{name} is not a model directory: it has no config.json")

@@ -39,6 +39,12 @@ class Record:
     score: float  # 0 to 1
     seconds: float  # time its batch took, shared among the batch
 
+    def __post_init__(self) -> None:
+        """Refuses, as a ValueError, numbers that no sample has: an interval, or a chart, could not be made of them."""
+        for name, value, most in (("index", self.index, math.inf), ("depth", self.depth, 1), ("score", self.score, 1)):
+            if value is not None and not 0 <= value <= most:
+                raise ValueError(f"its {name!r} is {value}, not {'0 or above' if most == math.inf else 'from 0 to 1'}")
+
     @property
     def cell(self) -> CellKey:
         return CellKey(self.method, self.task, self.data, self.length)

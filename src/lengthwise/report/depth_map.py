@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from lengthwise.records import Record
 from lengthwise.report.frame import Tick, length_label
+from lengthwise.report.ink import ramps
 from lengthwise.report.section import Section, Subject
 from lengthwise.report.styles import Style
 from lengthwise.report.words import percent, tokens_at
@@ -26,6 +27,7 @@ class HeatCell:
     y: float
     mean: float
     label: str  # the score, in the cell
+    inks: str  # classes of the style sheet: where the label is white, elsewhere it is black
     at: str
     say: str
 
@@ -96,9 +98,15 @@ def _cell(k: int, row: int, column: Column, bins: int, height: int, found: list[
         y=TOP + height * row,
         mean=mean,
         label=f"{100 * mean:.0f}",
+        inks=_inks(mean),
         at=f"{tokens_at(*column)}, depth {100 * row // bins} to {100 * (row + 1) // bins} %",
         say=f"{percent(mean)} of {len(found)} sample{'s' * (len(found) != 1)}",
     )
+
+
+def _inks(mean: float) -> str:
+    screens = zip(("day", "night"), ramps(), strict=True)
+    return " ".join(f"white-by-{when}" for when, ramp in screens if ramp.takes_white(mean))
 
 
 def bin_of(depth: float | None, bins: int) -> int:

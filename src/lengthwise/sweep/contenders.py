@@ -15,7 +15,9 @@ from lengthwise.methods.documents import documents
 from lengthwise.methods.spec import methods_of, refuse_joined_none
 from lengthwise.methods.temperature.aligned import Alignment
 
-TRUNCATE, HEDGE = "truncate", "hedge"
+NONE, TRUNCATE, HEDGE = "none", "truncate", "hedge"
+# One name for `hedge` as well: records of the same answers must not stand under two
+PLAIN_HEDGE = f"{HEDGE}+{NONE}"
 
 
 @dataclass(frozen=True)
@@ -54,11 +56,16 @@ def contenders_of(methods: Iterable[object] | Mapping[str, object], facts: Mappi
 
 
 def name_of(method: object) -> str:
-    """A spec is its own name; an alignment is called by what it aligns."""
+    """A spec is its own name; an alignment is called by what it aligns, and `hedge` alone by what it hedges."""
+    name = _spelt(method)
+    return PLAIN_HEDGE if _parts(name) in ([HEDGE], [HEDGE, NONE]) else name
+
+
+def _spelt(method: object) -> str:
     if isinstance(method, str):
         return method.strip()
     if isinstance(method, list | tuple):
-        return "+".join(map(name_of, method)) or "none"
+        return "+".join(map(_spelt, method)) or NONE
     if isinstance(method, Alignment):
         return f"aligned({method.statistic}, {method.scope})"
     return repr(method)
@@ -76,20 +83,28 @@ def _contender(name: str, method: object, facts: Mapping[str, object]) -> Conten
 def _hedged(method: object) -> tuple[bool, object]:
     """Whether `hedge` stands before the method, and the method; `hedge` alone is that of the plain model."""
     if isinstance(method, str):
-        first, _, rest = method.partition("+")
-        return (True, rest or "none") if first.strip() == HEDGE else (False, method)
+        first, joined, rest = method.partition("+")
+        if first.strip() != HEDGE:
+            return False, method
+        if joined and not rest.strip():
+            raise BadInput(f"{method!r}: no method stands after the +; write {PLAIN_HEDGE}, or hedge+METHOD")
+        return True, rest or NONE
     if isinstance(method, list | tuple) and method and method[0] == HEDGE:
         return True, method[1:]
     return False, method
 
 
+def _parts(spec: str) -> list[str]:
+    return [part.strip() for part in spec.split("+")]
+
+
 def _listed(method: object, facts: Mapping[str, object]) -> list[object]:
     if isinstance(method, str):
-        parts = [part.strip() for part in method.split("+")]
+        parts = _parts(method)
         if TRUNCATE in parts:
             raise BadInput(f"{method!r}: truncate is a baseline of its own and cannot be joined with a method")
         if HEDGE in parts:
-            rest = "+".join(part for part in parts if part != HEDGE) or "none"
+            rest = "+".join(part for part in parts if part != HEDGE) or NONE
             raise BadInput(f"{method!r}: hedge comes first, before the methods it hedges; write hedge+{rest}")
         return methods_of(method, facts)
     if isinstance(method, list | tuple):

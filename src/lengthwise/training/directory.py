@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lengthwise.errors import BadInput
+from lengthwise.errors import BadInput, require
 from lengthwise.files import PART, save_whole, write_whole
 from lengthwise.records.config import ANOTHER, another_model
 
@@ -87,6 +87,14 @@ class Directory:
         """One entry a step; a last line without an end, which a kill left, is none."""
         text = self.losses.read_bytes() if self.losses.exists() else b""
         return [_loss(line, number, self.losses) for number, line in enumerate(text.split(b"\n")[:-1], 1)]
+
+    def losses_of_all(self, steps: int) -> list[dict[str, Any]]:
+        """Of a finished run: a file that was taken away tells nothing, and one that does not reach the last step is damaged."""
+        found = self.read_losses()
+        told = f"it ends at step {found[-1]['step']} of {steps}" if found else f"it holds none of {steps} steps"
+        whole = not self.losses.exists() or (bool(found) and found[-1]["step"] == steps)
+        require(whole, f"{self.losses} is damaged: {told}; restore it, or take it away: the model is whole without it")
+        return found
 
     def forget_losses_after(self, step: int) -> None:
         """Steps that a killed run took after its last checkpoint are taken again."""

@@ -15,6 +15,7 @@ from lengthwise.errors import BadInput, require
 from lengthwise.output_alignment.regulariser import Regulariser
 
 DTYPES = ("float32", "bfloat16")
+CLEX = "clex"
 OF_A_DATASET = ("dataset_config", "split", "text_field")
 # Any length does to check the rest of the loss before a model is loaded
 SOME_LENGTH = 4096
@@ -64,6 +65,9 @@ class Settings:
         for name in OF_A_DATASET if self.data else ():
             unasked = getattr(self, name) == getattr(Settings, name)
             require(unasked, f"{_flag(name)} is of a --dataset, and --data is given; leave {_flag(name)} out")
+        stretches = CLEX in (part.partition(":")[0].strip() for part in self.adjustment.split("+"))
+        unused = f"--stretch is of the adjustment {CLEX}, and this one is {self.adjustment}; leave --stretch out"
+        require(stretches or self.stretch == Settings.stretch, unused)
         self.regulariser(SOME_LENGTH if self.train_length is None else self.train_length)
 
     def regulariser(self, train_length: int) -> Regulariser:

@@ -176,29 +176,47 @@ def test_another_format_is_refused(tmp_path: Path, content: object) -> None:
 ENTRY = {"length": 128, "tau": 0.8, "statistic": 0.1, "forwards": 3}
 
 
+NUMBERS = "a number from 0 on, or lists of such numbers"
+
+
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "reason"),
     [
-        {"temperatures": None},
-        {"temperatures": [7]},
-        {"temperatures": [{"length": 128}]},
-        {"temperatures": [{**ENTRY, "colour": "red"}]},
-        {"temperatures": [{**ENTRY, "tau": None}]},
-        {"temperatures": [{**ENTRY, "tau": "0.8"}]},
-        {"temperatures": [{**ENTRY, "length": "128"}]},
-        {"temperatures": [{**ENTRY, "length": 128.5}]},
-        {"train_length": None},
-        {"train_length": 64.5},
-        {"model": {}},
-        {"model": "t5"},
-        {"statistic": "mean"},
-        {"scope": "planet"},
+        ({"temperatures": None}, "its 'temperatures' is null, not a list"),
+        ({"temperatures": [7]}, "entry 1 of its 'temperatures' is 7, not an object"),
+        ({"temperatures": [{"length": 128}]}, "entry 1 of its 'temperatures' has no 'tau'"),
+        ({"temperatures": [ENTRY, {**ENTRY, "colour": "red"}]}, "entry 2 of its 'temperatures' has an unknown key 'colour'"),
+        ({"temperatures": [{**ENTRY, "tau": None}]}, "the tau at length 128 is None, not a number, or lists of numbers"),
+        ({"temperatures": [{**ENTRY, "tau": "0.8"}]}, "the tau at length 128 is '0.8', not a number, or lists of numbers"),
+        (
+            {"temperatures": [{**ENTRY, "tau": [[1, 2], [3]]}]},
+            "the tau at length 128 is .* lists of numbers of one length",
+        ),
+        ({"temperatures": [{**ENTRY, "length": "128"}]}, "the lengths of an alignment must be whole numbers"),
+        ({"temperatures": [{**ENTRY, "length": 128.5}]}, "the lengths of an alignment must be whole numbers"),
+        ({"temperatures": [{**ENTRY, "statistic": "high"}]}, f"the 'statistic' in entry 1 of .* is \"high\", not {NUMBERS}"),
+        ({"temperatures": [{**ENTRY, "target": -0.5}]}, rf"the 'target' in entry 1 of .* is -0\.5, not {NUMBERS}"),
+        ({"temperatures": [{**ENTRY, "forwards": "few"}]}, "the 'forwards' in entry 1 of .* is \"few\", not a whole number"),
+        ({"train_length": None}, "the lengths of an alignment must be whole numbers, not None"),
+        ({"train_length": 64.5}, "the lengths of an alignment must be whole numbers"),
+        ({"model": {}}, "the model of an alignment must be its fingerprint"),
+        ({"model": "t5"}, "the model of an alignment must be its fingerprint"),
+        ({"statistic": "mean"}, "statistic must be one of"),
+        ({"scope": "planet"}, "scope must be one of"),
+        ({"target": None}, f"its 'target' is null, not {NUMBERS}"),
+        ({"target": "high"}, f"its 'target' is \"high\", not {NUMBERS}"),
+        ({"target": True}, f"its 'target' is true, not {NUMBERS}"),
+        ({"target": -0.1}, rf"its 'target' is -0\.1, not {NUMBERS}"),
+        ({"target": [0.1, float("nan")]}, rf"its 'target' is \[0\.1, NaN\], not {NUMBERS}"),
+        ({"target": []}, rf"its 'target' is \[\], not {NUMBERS}"),
+        ({"provenance": "yesterday"}, "its 'provenance' is \"yesterday\", not an object"),
+        ({"provenance": None}, "its 'provenance' is null, not an object"),
     ],
 )
-def test_a_damaged_file_is_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
+def test_a_damaged_file_is_refused_in_words(tmp_path: Path, changes: dict[str, Any], reason: str) -> None:
     path = tmp_path / "tau.json"
     path.write_text(json.dumps(document(**changes)))
-    with pytest.raises(BadInput, match=r"tau\.json is damaged"):
+    with pytest.raises(BadInput, match=rf"tau\.json is damaged: {reason}"):
         Alignment.load(path)
 
 
@@ -206,7 +224,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path, changes: dict[str, Any]) -> N
 def test_a_file_without_one_of_its_fields_is_refused(tmp_path: Path, name: str) -> None:
     path = tmp_path / "tau.json"
     path.write_text(json.dumps({key: value for key, value in document().items() if key != name}))
-    with pytest.raises(BadInput, match=f"is damaged: '{name}'"):
+    with pytest.raises(BadInput, match=f"is damaged: it has no '{name}'"):
         Alignment.load(path)
 
 

@@ -11,8 +11,9 @@ head. The file format is `lengthwise.alignment/1`.
 from __future__ import annotations
 
 import json
+import math
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ FORMAT = "lengthwise.alignment/1"
 STATISTICS = ("pmax", "entropy")
 FINGERPRINT = "the model of an alignment must be its fingerprint"
 SCOPES = ("model", "layer", "head")
+TABLE = "a number from 0 on, or lists of such numbers"
+ROUNDING = 1e-3  # nats
 # A number for the model, one a layer, or one a layer and head
 Table = float | list[float] | list[list[float]]
 
@@ -67,7 +70,7 @@ class Alignment:
         require(lengths == sorted(set(lengths)), f"the lengths of an alignment must increase, not {lengths}")
         require(lengths[0] > self.train_length, f"length {lengths[0]} is not above the training length {self.train_length}")
         depth = SCOPES.index(self.scope)
-        taus = [torch.tensor(entry.tau, dtype=torch.float64) for entry in self.temperatures]
+        taus = [_tensor(entry) for entry in self.temperatures]
         for length, tau in zip(lengths, taus, strict=True):
             fits = tau.dim() == depth and tau.shape == taus[0].shape and tau.numel() > 0
             require(fits, f"scope {self.scope} needs {depth} levels of lists in tau, alike at all lengths; see length {length}")
@@ -146,12 +149,55 @@ class Alignment:
         if found != FORMAT:
             raise BadInput(f"{path} is not an alignment file: its format is {found!r}, not {FORMAT!r}")
         try:
-            entries = tuple(Calibrated(**entry) for entry in document["temperatures"])
-            require(bool(document["model"]), f"{FINGERPRINT}, not {document['model']!r}")
-            names = ("statistic", "scope", "train_length", "target", "model", "provenance")
-            return cls(temperatures=entries, **{name: document[name] for name in names})
-        except (KeyError, TypeError, ValueError) as error:
+            return cls(**_read(document))
+        except (TypeError, ValueError) as error:
             raise BadInput(f"{path} is damaged: {error}") from None
+
+
+def _tensor(entry: Calibrated) -> Tensor:
+    try:
+        return torch.tensor(entry.tau, dtype=torch.float64)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        what = "a number, or lists of numbers of one length"
+        raise BadInput(f"the tau at length {entry.length} is {repr(entry.tau)[:40]}, not {what}") from None
+
+
+def _read(document: dict[str, Any]) -> dict[str, Any]:
+    """What a file says, as `Alignment` takes it; the rest is checked there."""
+    names = [one.name for one in fields(Alignment) if one.init]
+    for name in names:
+        require(name in document, f"it has no {name!r}")
+    found = {name: document[name] for name in names}
+    require(bool(found["model"]), f"{FINGERPRINT}, not {found['model']!r}")
+    _check(isinstance(found["provenance"], dict), "its 'provenance'", found["provenance"], "an object")
+    _check(_is_table(found["target"]), "its 'target'", found["target"], TABLE)
+    _check(isinstance(found["temperatures"], list), "its 'temperatures'", found["temperatures"], "a list")
+    return {**found, "temperatures": tuple(_entry(entry, k) for k, entry in enumerate(found["temperatures"], 1))}
+
+
+def _entry(entry: Any, number: int) -> Calibrated:
+    where = f"entry {number} of its 'temperatures'"
+    _check(isinstance(entry, dict), where, entry, "an object")
+    for one in fields(Calibrated):
+        require(one.name in entry or one.default is not MISSING, f"{where} has no {one.name!r}")
+    for name in entry:
+        require(name in Calibrated.__dataclass_fields__, f"{where} has an unknown key {name!r}")
+    found = Calibrated(**entry)
+    _check(_is_table(found.statistic), f"the 'statistic' in {where}", found.statistic, TABLE)
+    _check(found.target is None or _is_table(found.target), f"the 'target' in {where}", found.target, TABLE)
+    _check(type(found.forwards) is int, f"the 'forwards' in {where}", found.forwards, "a whole number")
+    return found
+
+
+def _check(holds: bool, what: str, value: Any, kind: str) -> None:
+    require(holds, f"{what} is {json.dumps(value)[:40]}, not {kind}")
+
+
+def _is_table(value: Any) -> bool:
+    """P_max and entropy are not below 0, but for the rounding of an entropy of next to nothing."""
+    if isinstance(value, list):
+        return len(value) > 0 and all(map(_is_table, value))
+    return isinstance(value, int | float) and not isinstance(value, bool) and -ROUNDING <= value < math.inf
 
 
 def interpolate(n: Tensor, train_length: int, lengths: list[int], values: Tensor) -> Tensor:

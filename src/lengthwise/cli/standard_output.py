@@ -1,0 +1,60 @@
+"""Standard output that cannot be written, on a full disk say: one line and exit status 1 in place of a traceback."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, TextIO, TypeVar
+
+from lengthwise.cli.options import say
+
+Written = TypeVar("Written")
+
+
+class CannotPrint(OSError):
+    """An OSError of standard output, told apart from those of all other files."""
+
+
+class Output:
+    """Standard output, but for what it raises."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        return _told(lambda: self._stream.write(text))
+
+    def flush(self) -> None:
+        _told(self._stream.flush)
+
+
+def printing(run: Callable[[], int]) -> int:
+    """The exit status of `run`, or 1 where standard output did not take all that was printed."""
+    # Closed by the shell, it is None and takes everything
+    if sys.stdout is None:
+        return run()
+    sys.stdout = Output(sys.stdout)
+    try:
+        status = run()
+        # Not left to the interpreter, which would end in a traceback
+        sys.stdout.flush()
+    except CannotPrint as error:
+        # The interpreter tries once more to write what is left
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever closed a pipe, as `head` does, has read enough
+        if error.errno != errno.EPIPE:
+            say(f"cannot write standard output: {error.strerror}")
+        return 1
+    return status
+
+
+def _told(write: Callable[[], Written]) -> Written:
+    try:
+        return write()
+    except OSError as error:
+        raise CannotPrint(error.errno, error.strerror) from error
