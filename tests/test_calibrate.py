@@ -162,6 +162,8 @@ def test_the_model_is_untouched(tokenizer: Any) -> None:
         ({"method": "none+log"}, r"'none\+log': none is the plain model"),
         ({"statistic": "variance"}, "statistic must be one of"),
         ({"scope": "token"}, "scope must be one of"),
+        ({"scope": "heads"}, "not 'heads'; did you mean 'head'?"),
+        ({"task": "passky"}, "not 'passky'; did you mean 'passkey'?"),
         ({"search": "luck"}, "search must be one of"),
         ({"scope": "layer", "search": "grid"}, "Algorithm 1"),
         ({"sequences": 0}, "at least 1"),

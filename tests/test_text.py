@@ -180,6 +180,14 @@ def test_what_is_no_length_is_refused_in_one_line(given: Any) -> None:
             lengths_of(odd)
 
 
+def test_a_length_beyond_all_models_is_refused_at_once() -> None:
+    assert lengths_of(100_000_000) == [100_000_000]
+    with pytest.raises(
+        BadInput, match=r"^a length of 9,999,999,999,999 tokens is beyond all models; give at most 100,000,000$"
+    ):
+        lengths_of([512, 9_999_999_999_999])
+
+
 def test_texts_are_read_one_after_the_other(tmp_path: Path) -> None:
     first, second = tmp_path / "a.txt", tmp_path / "b.txt"
     first.write_bytes("früh".encode())

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import warnings
 from collections.abc import Sequence
@@ -300,4 +301,6 @@ def _check_lengths(lengths: list[int], train_length: int, sequences: int) -> Non
 
 
 def _one_of(what: str, value: str, allowed: Sequence[str]) -> None:
-    require(value in allowed, f"{what} must be one of {', '.join(allowed)}, not {value!r}")
+    near = difflib.get_close_matches(str(value), allowed, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    require(value in allowed, f"{what} must be one of {', '.join(allowed)}, not {value!r}{hint}")

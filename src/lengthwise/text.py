@@ -19,6 +19,7 @@ from torch import Tensor
 from lengthwise.errors import BadInput, require
 
 PROSE = ("harbour.txt", "railway.txt", "workshop.txt")
+LONGEST = 100_000_000  # tokens
 
 
 def shipped_prose() -> str:
@@ -59,7 +60,10 @@ def _length(value: object) -> int:
     is_bool = "bool" in str(getattr(value, "dtype", type(value)))
     if isinstance(value, SupportsIndex) and not is_bool:
         with suppress(TypeError):
-            return operator.index(value)
+            tokens = operator.index(value)
+            # Making the text alone would take hours
+            require(tokens <= LONGEST, f"a length of {tokens:,} tokens is beyond all models; give at most {LONGEST:,}")
+            return tokens
     raise BadInput(f"a length is a whole number of tokens, not {value!r}")
 
 
