@@ -24,6 +24,7 @@ from lengthwise.methods.spec import methods_of
 from lengthwise.models import masks
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.changes import suspended
+from lengthwise.models.rotary import Rotary, unmoved
 from lengthwise.models.seam import LAYER, NAME, registered
 from tests.conftest import (
     BIDIRECTIONAL,
@@ -454,19 +455,18 @@ def test_a_model_that_sees_is_extended_where_it_reads() -> None:
 
 
 def test_positions_of_several_axes_are_refused_where_a_method_knows_one() -> None:
-    rope = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 2]}
-    config = transformers.Qwen2_5_VLTextConfig(**DECODER_SIZES, rope_parameters=rope)
-    torch.manual_seed(0)
-    model, ids = transformers.Qwen2_5_VLTextModel(config).eval(), tokens(LONG)
-    flat = torch.arange(LONG).expand(3, 1, -1)
-    picture = flat.clone()
+    """Qwen-VL's rotary embedding is handed time, height and width, which are one and the same in text."""
+    module = make("llama").model.rotary_emb
+    forward, states = unmoved(Rotary(module, module.inv_freq)), torch.zeros(1, LONG, 32)
+    flat = torch.arange(LONG)[None]
+    cos, sin = forward(states, position_ids=flat)
+    assert bool((cos == 1).all())
+    assert bool((sin == 0).all())
+    picture = flat.expand(3, 1, -1).clone()
     picture[2, 0, 8:24] = 8 + torch.arange(16) % 4
-    with lw.extend(model, "rerope"):
-        model(input_ids=ids, position_ids=flat)
+    for handed in ((states, picture), (states,)):
         with pytest.raises(BadInput, match="these positions have several axes, as pictures do"):
-            model(input_ids=ids, position_ids=picture)
-    with lw.extend(model, "yarn:factor=4"):
-        model(input_ids=ids, position_ids=picture)
+            forward(*handed, **({} if len(handed) > 1 else {"position_ids": picture}))
 
 
 def test_a_decoder_that_shares_its_encoders_config_is_refused_by_name() -> None:
