@@ -33,7 +33,7 @@ bench-gpu: $(VENV)/installed
 
 # The suite against the oldest transformers we promise, but for what never meets transformers, and for experiments and benchmarks,
 # which promise nothing; the constraints pin the newest
-WITHOUT_TRANSFORMERS := $(addprefix --ignore=tests/,attention benchmarks experiments gpu methods/temperature report scripts sweep/test_on_ray.py tasks)
+WITHOUT_TRANSFORMERS := $(addprefix --ignore=tests/,attention benchmarks common evaluation/sweep/test_on_ray.py experiments gpu methods/temperature report scripts tasks)
 oldest: $(VENV)-$(OLDEST)/installed
 test-oldest: oldest
 	OMP_NUM_THREADS=1 $(VENV)-$(OLDEST)/bin/python -m pytest -n 2 $(WITHOUT_TRANSFORMERS)

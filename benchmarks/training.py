@@ -22,7 +22,7 @@ import torch
 import transformers
 
 from lengthwise.models.fingerprint import versions
-from lengthwise.output_alignment.regulariser import Regulariser, regularised_loss
+from lengthwise.training.output_alignment.regulariser import Regulariser, regularised_loss
 
 
 def made(given: argparse.Namespace) -> Any:

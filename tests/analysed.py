@@ -7,7 +7,7 @@ from statistics import NormalDist
 from typing import Any
 
 from lengthwise.analysis.dispersal import dispersal
-from lengthwise.records.analysis import Analysis, AtLength, Sight, Temperatures
+from lengthwise.analysis.records import Analysis, AtLength, Sight, Temperatures
 
 LENGTHS = (512, 1024, 4096)
 LAYERS, HEADS = 2, 3

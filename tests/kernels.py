@@ -173,7 +173,7 @@ def dropped(seed: Tensor, shape: tuple[int, int, int, int], rate: float) -> Tens
 
 def gone(equation: Equation, seed: int) -> Tensor:
     """What the next forward through the kernels takes out of this equation after `torch.manual_seed(seed)`."""
-    from lengthwise.attention.triton_dropout import drawn
+    from lengthwise.attention.triton.dropout import drawn
 
     torch.manual_seed(seed)
     return dropped(drawn(equation.query.device), (*equation.query.shape[:3], equation.visible.keys), equation.dropout)

@@ -21,9 +21,9 @@ from typing import Any
 
 import torch
 
-from lengthwise.evaluate import evaluate
+from lengthwise.evaluation.evaluate import evaluate
+from lengthwise.evaluation.sweep import here
 from lengthwise.models.load import load
-from lengthwise.sweep import here
 
 KILLS = 10
 

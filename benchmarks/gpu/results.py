@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
+from lengthwise.common.files import write_whole
 from lengthwise.errors import BadInput
-from lengthwise.files import write_whole
 from lengthwise.models.fingerprint import versions
 
 Record = dict[str, Any]

@@ -14,7 +14,7 @@ from experiments.attention_alignment.facts import about, told
 from experiments.attention_alignment.results import Results
 from experiments.attention_alignment.tables import Temperatures, cell_told, temperatures_told
 from experiments.common.markdown import table
-from lengthwise.files import write_whole
+from lengthwise.common.files import write_whole
 from lengthwise.tasks.code_completion import BUCKET
 
 FORMAT = "lengthwise.experiments.code/1"

@@ -11,12 +11,12 @@ import torch
 
 import lengthwise as lw
 from experiments.common.together import Once
+from lengthwise.common.files import write_whole
+from lengthwise.common.text import long_sequences, shipped_prose
 from lengthwise.errors import BadInput, require
-from lengthwise.files import write_whole
+from lengthwise.evaluation.sweep.contenders import HEDGE
 from lengthwise.methods.temperature.aligned import SCOPES, STATISTICS
 from lengthwise.methods.temperature.log import Log
-from lengthwise.sweep.contenders import HEDGE
-from lengthwise.text import long_sequences, shipped_prose
 
 ALIGNED = {f"{statistic}-{scope}": (statistic, scope) for scope in SCOPES for statistic in STATISTICS}
 # The alignment, mixed with what truncation reads (lengthwise/hedge.py)

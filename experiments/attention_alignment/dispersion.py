@@ -24,8 +24,8 @@ from experiments.attention_alignment.facts import facts_of, told
 from experiments.common.markdown import table
 from experiments.common.status import exit_status
 from experiments.common.together import share_out
+from lengthwise.common.files import write_whole
 from lengthwise.errors import require
-from lengthwise.files import write_whole
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.load import load
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from experiments.attention_alignment.arguments import Call
 from experiments.attention_alignment.contenders import left_out
+from lengthwise.evaluation.sweep.settings import dtype_of, made_with
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.fingerprint import fingerprint_of
-from lengthwise.sweep.settings import dtype_of, made_with
 
 ABOUT = """Percent right with its 95 % interval. `none` is the model as it is, `truncate` reads the last {train} tokens, `log`
 is the log law, `pmax-model` the paper's P_max alignment and `entropy-model` its entropy alignment; `-layer` and `-head` align

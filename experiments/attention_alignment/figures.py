@@ -22,8 +22,8 @@ from experiments.attention_alignment.arguments import LENGTHS, SEVERAL, Sharing,
 from experiments.attention_alignment.subject import Subject
 from experiments.common.status import exit_status
 from experiments.common.together import Once, share_out, work_for
+from lengthwise.analysis.records import ANALYSIS, read_analysis
 from lengthwise.errors import require
-from lengthwise.records.analysis import ANALYSIS, read_analysis
 from lengthwise.tasks import TASKS
 
 PROSE, FOLDER = "prose", "analysis"

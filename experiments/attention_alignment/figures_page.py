@@ -9,9 +9,9 @@ from pathlib import Path
 from experiments.attention_alignment import paper, paper_code, paper_questions
 from experiments.attention_alignment.figures import LAST, PROSE, folder_of
 from experiments.common.markdown import table
-from lengthwise.files import write_whole
-from lengthwise.records.analysis import Analysis, Temperatures, read_analysis
-from lengthwise.report.analysis.tables import notes
+from lengthwise.analysis.page.tables import notes
+from lengthwise.analysis.records import Analysis, Temperatures, read_analysis
+from lengthwise.common.files import write_whole
 from lengthwise.report.tables import plain
 
 ENDINGS = ("svg", "png")

@@ -31,13 +31,13 @@ from experiments.attention_alignment.subject import Subject
 from experiments.common.status import exit_status
 from experiments.common.together import share_out, work_for
 from experiments.rope_methods.cells import Cells
+from lengthwise.common.text import given_text
 from lengthwise.errors import require
-from lengthwise.likelihood import continuation_nll
+from lengthwise.evaluation.likelihood import continuation_nll
+from lengthwise.evaluation.sweep.settings import dtype_of, made_with, parameters_digest, tokenizer_digest
 from lengthwise.models.anatomy import anatomy_of, unwrapped
 from lengthwise.models.fingerprint import fingerprint_of
-from lengthwise.sweep.settings import dtype_of, made_with, parameters_digest, tokenizer_digest
 from lengthwise.tasks.language_modelling import frame_of, framed, passages
-from lengthwise.text import given_text
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from experiments.attention_alignment.facts import told
 from experiments.attention_alignment.likelihoods import MIXED, Likelihoods
 from experiments.attention_alignment.tables import Temperatures, temperatures_told
 from experiments.common.markdown import table
-from lengthwise.files import write_whole
+from lengthwise.common.files import write_whole
 from lengthwise.tasks.language_modelling import scores
 from lengthwise.tasks.perplexity import Ratio, compared
 

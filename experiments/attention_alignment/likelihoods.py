@@ -19,11 +19,11 @@ from torch import Tensor
 from experiments.attention_alignment.contenders import behind, hedged
 from experiments.common.together import Once, share_out
 from experiments.rope_methods.cells import Cell, read_cells, read_nll
+from lengthwise.common.files import write_whole
 from lengthwise.errors import BadInput, require
-from lengthwise.files import write_whole
-from lengthwise.hedge import mixed_nll
+from lengthwise.evaluation.hedge import mixed_nll
+from lengthwise.evaluation.sweep.contenders import TRUNCATE
 from lengthwise.records.config import check_same
-from lengthwise.sweep.contenders import TRUNCATE
 
 FOLDER = "language_modelling"
 CONFIG = "config.json"

@@ -18,12 +18,12 @@ from typing import Any
 
 from experiments.common.together import Once
 from experiments.embedded_model import books, held_out
+from lengthwise.common.files import write_whole
+from lengthwise.common.text import shipped_prose
 from lengthwise.errors import BadInput
-from lengthwise.files import write_whole
-from lengthwise.sweep.settings import tokenizer_digest
+from lengthwise.evaluation.sweep.settings import tokenizer_digest
 from lengthwise.tasks import TASKS, Sample, Task, line, passkey, topic
 from lengthwise.tasks.sample import sentences
-from lengthwise.text import shipped_prose
 
 NOVELS = "passkey-novels"
 # The most important first

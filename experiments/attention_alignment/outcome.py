@@ -12,7 +12,7 @@ from experiments.attention_alignment.must_show import must_show
 from experiments.attention_alignment.page import page
 from experiments.attention_alignment.results import Results
 from experiments.attention_alignment.scopes import comparisons, verdict
-from lengthwise.files import write_whole
+from lengthwise.common.files import write_whole
 
 FORMAT = "lengthwise.experiments.retrieval/1"
 

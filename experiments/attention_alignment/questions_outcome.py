@@ -16,7 +16,7 @@ from experiments.attention_alignment.paper_questions import POSITIONS
 from experiments.attention_alignment.questions_page import PLAIN, page
 from experiments.attention_alignment.results import Results
 from experiments.entropy_invariance.canvas import save
-from lengthwise.files import write_whole
+from lengthwise.common.files import write_whole
 
 FORMAT = "lengthwise.experiments.questions/1"
 

@@ -38,8 +38,8 @@ from experiments.attention_alignment.verdicts import Verdict, by_documents, by_l
 from experiments.common.markdown import table
 from experiments.common.status import exit_status
 from experiments.entropy_invariance.canvas import save
+from lengthwise.common.files import write_whole
 from lengthwise.errors import BadInput, require
-from lengthwise.files import write_whole
 from lengthwise.records.directory import CONFIG
 
 FORMAT = "lengthwise.experiments.attention_alignment/1"

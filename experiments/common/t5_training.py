@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from transformers import T5ForConditionalGeneration
 
 from experiments.common.batches import IGNORED
-from lengthwise.models.changes import evaluating
+from lengthwise.models.patches import evaluating
 
 
 @dataclass(frozen=True)

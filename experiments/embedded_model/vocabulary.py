@@ -14,8 +14,8 @@ from tokenizers import Tokenizer, pre_tokenizers
 
 from experiments.common import bpe
 from experiments.embedded_model import books, held_out, longeval, wordings
+from lengthwise.common.text import shipped_prose
 from lengthwise.tasks import line
-from lengthwise.text import shipped_prose
 
 SIZE = 4096
 # Enough for the wordings to become whole tokens, few enough to leave room for prose

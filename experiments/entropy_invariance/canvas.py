@@ -6,8 +6,8 @@ import io
 from pathlib import Path
 from typing import Any
 
+from lengthwise.common.files import write_whole
 from lengthwise.errors import BadInput
-from lengthwise.files import write_whole
 
 DOTS = 110  # per inch
 

@@ -15,8 +15,8 @@ from experiments.entropy_invariance.batches import Special
 from experiments.entropy_invariance.prose import Chapter
 from experiments.entropy_invariance.rows import Row
 from experiments.entropy_invariance.scoring import answers
+from lengthwise.common.files import write_whole
 from lengthwise.errors import BadInput
-from lengthwise.files import write_whole
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.fingerprint import fingerprint_of
 from lengthwise.models.load import load

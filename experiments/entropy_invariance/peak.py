@@ -34,8 +34,8 @@ from experiments.entropy_invariance.configuration import Configuration
 from experiments.entropy_invariance.cosines import CENTRES, Array, before_rotation, histogram
 from experiments.entropy_invariance.prose import Chapter, chapters, tokenizer_of
 from experiments.entropy_invariance.scoring import beginning
+from lengthwise.common.files import write_whole
 from lengthwise.errors import BadInput, require
-from lengthwise.files import write_whole
 from lengthwise.methods.similarity.cosscale import peak
 from lengthwise.models.load import load
 

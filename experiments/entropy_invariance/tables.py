@@ -30,10 +30,10 @@ from experiments.entropy_invariance.page import Origin, page
 from experiments.entropy_invariance.paper import LENGTHS
 from experiments.entropy_invariance.prose import Chapter, chapters, tokenizer_of
 from experiments.entropy_invariance.rows import METHODS, ROWS, TABLES, Row
+from lengthwise.common.files import write_whole
 from lengthwise.errors import BadInput, require
-from lengthwise.files import write_whole
+from lengthwise.evaluation.sweep.settings import made_with
 from lengthwise.models.load import load
-from lengthwise.sweep.settings import made_with
 
 FORMAT = "lengthwise.experiments.entropy_invariance/2"
 MACHINE = "made_with.json"

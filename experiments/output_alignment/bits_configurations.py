@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from dataclasses import asdict, dataclass
 
 from lengthwise.models.small_decoder import POSITIONS
-from lengthwise.output_alignment.outrep import OutRep
+from lengthwise.training.output_alignment.outrep import OutRep
 
 TRAIN_LENGTH, TEST_LENGTH = 10, 50
 # The paper's three, and one of ours: see bits_findings

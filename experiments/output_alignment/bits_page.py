@@ -23,8 +23,8 @@ from experiments.output_alignment.bits_findings import (
 )
 from experiments.output_alignment.bits_theorems import sections, theorem_1
 from experiments.output_alignment.bits_verdicts import VERDICTS
+from lengthwise.common.files import write_whole
 from lengthwise.errors import require
-from lengthwise.files import write_whole
 
 LENGTHS = (5, 10, 15, 20, 25, 30, 35, 40, 45, 50)
 FORMAT = "lengthwise.experiments.output_alignment.synthetic/1"

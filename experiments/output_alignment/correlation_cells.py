@@ -21,7 +21,7 @@ from torch import Tensor
 
 import lengthwise as lw
 from experiments.common.together import Once
-from lengthwise.likelihood import token_nll, windowed_nll
+from lengthwise.evaluation.likelihood import token_nll, windowed_nll
 from lengthwise.records.append_only import AppendOnly, read_lines
 from lengthwise.tasks.perplexity import Bucket, Windows, by_bucket
 

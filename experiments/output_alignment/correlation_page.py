@@ -16,8 +16,8 @@ from experiments.output_alignment.correlation_paper import COEFFICIENTS, TABLE_1
 from experiments.output_alignment.correlation_rows import Measured, Row
 from experiments.output_alignment.correlation_strength import Strength
 from experiments.output_alignment.correlation_subject import Noted
+from lengthwise.common.files import write_whole
 from lengthwise.errors import require
-from lengthwise.files import write_whole
 
 FORMAT = "lengthwise.experiments.output_alignment.correlation/1"
 NAME = "correlation"

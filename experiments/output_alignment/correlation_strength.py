@@ -17,7 +17,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lengthwise.output_alignment.correlation import spearman
+from lengthwise.training.output_alignment.correlation import spearman
 
 RESAMPLES = 2000
 FEWEST = 5  # owners, below which nothing is said

@@ -18,11 +18,11 @@ from experiments.rope_methods import books, comparison, contenders, stories
 from experiments.rope_methods.alignments import Alignments
 from experiments.rope_methods.comparison import Source, Subject
 from experiments.rope_methods.refused import Refused, say
+from lengthwise.common.files import write_whole
 from lengthwise.errors import BadInput, require
-from lengthwise.files import write_whole
+from lengthwise.evaluation.sweep.settings import made_with
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.load import load
-from lengthwise.sweep.settings import made_with
 
 FILE = "subject.json"
 Asked = tuple[str, int]  # a method by its name, with places to fill, and the long length

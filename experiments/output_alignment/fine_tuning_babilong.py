@@ -17,11 +17,11 @@ from typing import Any
 import torch
 
 from experiments.common.together import Once, share_out
+from lengthwise.common.files import write_whole
 from lengthwise.errors import BadInput, require
-from lengthwise.extend import extend
-from lengthwise.files import write_whole
-from lengthwise.likelihood import token_nll
-from lengthwise.sweep.generate import answers
+from lengthwise.evaluation.likelihood import token_nll
+from lengthwise.evaluation.sweep.generate import answers
+from lengthwise.models.extend import extend
 from lengthwise.tasks import babilong
 from lengthwise.tasks.babi import read_stories
 

@@ -18,9 +18,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lengthwise.files import write_whole
-from lengthwise.models.changes import in_mode
-from lengthwise.output_alignment.regulariser import Regulariser, regularised_loss
+from lengthwise.common.files import write_whole
+from lengthwise.models.patches import in_mode
+from lengthwise.training.output_alignment.regulariser import Regulariser, regularised_loss
 
 FILE = "cost.json"
 WARM, PAIRS = 3, 30

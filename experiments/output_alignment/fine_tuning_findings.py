@@ -11,7 +11,7 @@ from experiments.output_alignment.fine_tuning_cost import Cost
 from experiments.output_alignment.fine_tuning_grid import ALPHAS, KL_ALPHAS, MODERATE, RANGES, SAMPLING, Setting, cheaper
 from experiments.output_alignment.fine_tuning_paper import TABLE_4, TABLE_5
 from experiments.output_alignment.fine_tuning_records import Answers, Found
-from lengthwise.output_alignment.fused import KL, SCE
+from lengthwise.training.output_alignment.fused import KL, SCE
 
 NONE = "none"  # is no adjustment
 ENOUGH = 2  # adjustments on which it must help

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from lengthwise.output_alignment.fused import KL, SCE
+from lengthwise.training.output_alignment.fused import KL, SCE
 
 ALPHAS = (0.0, 0.1, 0.3, 0.5, 1.0)  # Table 4
 KL_ALPHAS = (0.0, 0.1, 1.0, 10.0)  # of the symmetric KL, a far smaller number than L_SCE

@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor
 
 import lengthwise as lw
-from lengthwise.likelihood import token_nll
+from lengthwise.evaluation.likelihood import token_nll
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from experiments.output_alignment.fine_tuning_records import Found
 from experiments.output_alignment.fine_tuning_subject import FORMAT, Noted, read_noted
 from experiments.output_alignment.fine_tuning_training import warmup
 from experiments.output_alignment.fine_tuning_work import chosen
+from lengthwise.common.files import write_whole
 from lengthwise.errors import require
-from lengthwise.files import write_whole
 
 NAME = "fine_tuning"
 

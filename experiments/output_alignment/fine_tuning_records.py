@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.output_alignment.fine_tuning_grid import Run, Setting
-from lengthwise.output_alignment.fused import SCE
 from lengthwise.records.append_only import AppendOnly, read_lines
+from lengthwise.training.output_alignment.fused import SCE
 
 TRIALS, RESULTS, ANSWERS = "trials.jsonl", "results.jsonl", "answers.jsonl"
 

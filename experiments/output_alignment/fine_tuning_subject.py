@@ -13,11 +13,11 @@ from experiments.output_alignment.fine_tuning_grid import LENGTHS, STAGES, Run, 
 from experiments.output_alignment.fine_tuning_measures import Reader
 from experiments.output_alignment.fine_tuning_text import Book
 from experiments.output_alignment.fine_tuning_training import Recipe
+from lengthwise.common.files import write_whole
 from lengthwise.errors import BadInput, require
-from lengthwise.files import write_whole
+from lengthwise.evaluation.sweep.settings import made_with, parameters_digest, tokenizer_digest
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.load import load
-from lengthwise.sweep.settings import made_with, parameters_digest, tokenizer_digest
 from lengthwise.tasks.sample import sentences
 from lengthwise.training.settings import DTYPES
 

@@ -12,7 +12,7 @@ from experiments.output_alignment.fine_tuning_compared import LONG, Outcome, Poi
 from experiments.output_alignment.fine_tuning_findings import signed
 from experiments.output_alignment.fine_tuning_grid import LENGTHS, MODERATE, RANGES, SAMPLING, Setting, cheaper, marks
 from experiments.output_alignment.fine_tuning_records import Answers, Trial
-from lengthwise.output_alignment.fused import KL, SCE
+from lengthwise.training.output_alignment.fused import KL, SCE
 
 HEAD = [
     "adjustment",

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from experiments.embedded_model.books import unwrapped
+from lengthwise.common.files import write_whole
+from lengthwise.common.text import read_texts
 from lengthwise.errors import require
-from lengthwise.files import write_whole
-from lengthwise.text import read_texts
 
 HELD_BACK = 10  # one paragraph in so many, the last ones of a book
 

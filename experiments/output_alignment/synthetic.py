@@ -27,10 +27,10 @@ from experiments.common.together import Once, TimeIsUp, at_most, share_out
 from experiments.output_alignment import bits_page
 from experiments.output_alignment.bits_configurations import FIGURES, SEEDS, Curve
 from experiments.output_alignment.bits_training import Job, Settings, train
+from lengthwise.common.files import write_whole
 from lengthwise.errors import BadInput, require
-from lengthwise.files import write_whole
+from lengthwise.evaluation.sweep.settings import made_with
 from lengthwise.records.append_only import AppendOnly, read_lines
-from lengthwise.sweep.settings import made_with
 
 
 @dataclass(frozen=True)

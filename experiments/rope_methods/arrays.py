@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from lengthwise.common.files import write_whole
 from lengthwise.errors import BadInput
-from lengthwise.files import write_whole
 
 Array = NDArray[np.float32]
 

@@ -26,9 +26,9 @@ from experiments.rope_methods.comparison import Source, Subject
 from experiments.rope_methods.gold import Reencoding
 from experiments.rope_methods.results import Results
 from experiments.rope_methods.streams import Made, kept_streams, spare
+from lengthwise.common.text import read_texts, special_tokens
 from lengthwise.errors import require
-from lengthwise.sweep.settings import tokenizer_digest
-from lengthwise.text import read_texts, special_tokens
+from lengthwise.evaluation.sweep.settings import tokenizer_digest
 
 LENGTHS = (2048, 4096, 8192, 12288, 16384)
 STRIDE = 512

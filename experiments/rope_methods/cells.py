@@ -19,7 +19,7 @@ from torch import Tensor
 from experiments.common.together import Once
 from experiments.rope_methods.arrays import Array, load_array, save_array
 from lengthwise.errors import require
-from lengthwise.likelihood import token_nll
+from lengthwise.evaluation.likelihood import token_nll
 from lengthwise.records.append_only import AppendOnly, read_lines
 
 CELLS = "cells.jsonl"

@@ -25,12 +25,12 @@ from experiments.rope_methods.outcome import write_outcome
 from experiments.rope_methods.refused import Refused, read_refused, refusal, say
 from experiments.rope_methods.results import Results
 from experiments.rope_methods.streams import Made
+from lengthwise.common.files import write_whole
 from lengthwise.errors import require
-from lengthwise.files import write_whole
+from lengthwise.evaluation.sweep.settings import dtype_of, made_with, parameters_digest
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.fingerprint import fingerprint_of
 from lengthwise.models.load import load
-from lengthwise.sweep.settings import dtype_of, made_with, parameters_digest
 
 MACHINE = "made_with.json"
 

@@ -12,7 +12,7 @@ from experiments.common.markdown import table
 from experiments.rope_methods.contenders import filled, split_aligned
 from experiments.rope_methods.hiding import DEPTHS
 from experiments.rope_methods.refused import read_refused, refusal
-from lengthwise.files import write_whole
+from lengthwise.common.files import write_whole
 from lengthwise.records import Record, mean_interval, read_lines
 from lengthwise.records.directory import CONFIG, RECORDS, read_config
 

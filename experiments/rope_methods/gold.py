@@ -20,7 +20,7 @@ from torch import Tensor
 from experiments.common.together import Once, share_out
 from experiments.rope_methods.arrays import Array, load_array, save_array
 from lengthwise.errors import require
-from lengthwise.likelihood import reencoded_nll
+from lengthwise.evaluation.likelihood import reencoded_nll
 
 PART = 1024  # tokens of a stream that are re-encoded in one go
 

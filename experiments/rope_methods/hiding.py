@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from experiments.embedded_model.books import unwrapped
+from lengthwise.common.text import read_texts, shipped_prose
 from lengthwise.tasks import TASKS, Sample, Task
 from lengthwise.tasks.sample import sentences
-from lengthwise.text import read_texts, shipped_prose
 
 TASK = "passkey"
 DEPTHS = (0.1, 0.3, 0.5, 0.7, 0.9)

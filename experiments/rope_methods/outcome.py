@@ -13,7 +13,7 @@ from experiments.rope_methods.charts import charts
 from experiments.rope_methods.page import page
 from experiments.rope_methods.refused import read_refused
 from experiments.rope_methods.results import Results
-from lengthwise.files import write_whole
+from lengthwise.common.files import write_whole
 
 FORMAT = "lengthwise.experiments.rope_methods/1"
 

@@ -26,15 +26,15 @@ from experiments.rope_methods.contenders import INTERPOLATION, NTK, PLAIN, YARN,
 from experiments.rope_methods.found import Found, recorded_as, write_found
 from experiments.rope_methods.hiding import TASK, hidden_in
 from experiments.rope_methods.refused import Refused, say
+from lengthwise.common.text import shipped_prose
 from lengthwise.errors import require
+from lengthwise.evaluation.sweep.contenders import TRUNCATE
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.load import load
 from lengthwise.records import CellKey, Record
 from lengthwise.records.append_only import AppendOnly
 from lengthwise.records.directory import RECORDS
-from lengthwise.sweep.contenders import TRUNCATE
 from lengthwise.tasks import Task
-from lengthwise.text import shipped_prose
 
 LENGTHS = (1024, 2048, 4096, 8192, 12288, 16384)
 # The most important first

@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from experiments.common.together import Once
+from lengthwise.common.files import write_whole
 from lengthwise.errors import BadInput
-from lengthwise.files import write_whole
 
 FILE = "refused.json"
 

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from experiments.common.together import Once, share_out
+from lengthwise.common.files import write_whole
 from lengthwise.errors import BadInput
-from lengthwise.files import write_whole
 
 FORMAT = "lengthwise.experiments.streams/1"
 

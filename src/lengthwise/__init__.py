@@ -3,101 +3,67 @@
 Names are imported when they are first asked for: `lengthwise --help` and a report need neither torch nor transformers.
 """
 
-import importlib.util
-import sys
-from types import ModuleType
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from lengthwise.errors import BadInput
-from lengthwise.version import __version__
+from lengthwise.errors import BadInput as BadInput
+from lengthwise.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from lengthwise.analyse import analyse
-    from lengthwise.bake import bake
-    from lengthwise.calibrate import calibrate
-    from lengthwise.evaluate import evaluate
-    from lengthwise.extend import extend
-    from lengthwise.hedge import Hedge, hedge
-    from lengthwise.likelihood import token_nll
-    from lengthwise.measure import AttentionStatistics, row_statistics
-    from lengthwise.methods.temperature.aligned import Alignment
-    from lengthwise.misaligned import Misalignment, misalignment
-    from lengthwise.output_alignment.misalignment import misalignment_loss
-    from lengthwise.output_alignment.trainer import MisalignmentTrainer
-    from lengthwise.reach import Reach, reach
-    from lengthwise.records import Record
-    from lengthwise.records.analysis import Analysis
-    from lengthwise.train import Trained, train
+    from lengthwise.analysis.analyse import analyse as analyse
+    from lengthwise.analysis.records import Analysis as Analysis
+    from lengthwise.calibration.bake import bake as bake
+    from lengthwise.calibration.calibrate import calibrate as calibrate
+    from lengthwise.calibration.measure import AttentionStatistics as AttentionStatistics
+    from lengthwise.calibration.measure import row_statistics as row_statistics
+    from lengthwise.evaluation.evaluate import evaluate as evaluate
+    from lengthwise.evaluation.hedge import Hedge as Hedge
+    from lengthwise.evaluation.hedge import hedge as hedge
+    from lengthwise.evaluation.likelihood import token_nll as token_nll
+    from lengthwise.evaluation.reach import Reach as Reach
+    from lengthwise.evaluation.reach import reach as reach
+    from lengthwise.methods.temperature.aligned import Alignment as Alignment
+    from lengthwise.models.extend import extend as extend
+    from lengthwise.records import Record as Record
+    from lengthwise.training.output_alignment.loss import misalignment_loss as misalignment_loss
+    from lengthwise.training.output_alignment.misalignment import Misalignment as Misalignment
+    from lengthwise.training.output_alignment.misalignment import misalignment as misalignment
+    from lengthwise.training.output_alignment.trainer import MisalignmentTrainer as MisalignmentTrainer
+    from lengthwise.training.train import Trained as Trained
+    from lengthwise.training.train import train as train
 
-__all__ = [
-    "Alignment",
-    "Analysis",
-    "AttentionStatistics",
-    "BadInput",
-    "Hedge",
-    "Misalignment",
-    "MisalignmentTrainer",
-    "Reach",
-    "Record",
-    "Trained",
-    "__version__",
-    "analyse",
-    "bake",
-    "calibrate",
-    "evaluate",
-    "extend",
-    "hedge",
-    "misalignment",
-    "misalignment_loss",
-    "reach",
-    "row_statistics",
-    "token_nll",
-    "train",
-]
-
-# Where each name is written
-HOMES = {
+# Where each public name is written
+_HOMES = {
     "Alignment": "methods.temperature.aligned",
-    "Analysis": "records.analysis",
-    "AttentionStatistics": "measure",
-    "Hedge": "hedge",
-    "Misalignment": "misaligned",
-    "MisalignmentTrainer": "output_alignment.trainer",
-    "Reach": "reach",
+    "Analysis": "analysis.records",
+    "AttentionStatistics": "calibration.measure",
+    "Hedge": "evaluation.hedge",
+    "Misalignment": "training.output_alignment.misalignment",
+    "MisalignmentTrainer": "training.output_alignment.trainer",
+    "Reach": "evaluation.reach",
     "Record": "records",
-    "Trained": "train",
-    "analyse": "analyse",
-    "bake": "bake",
-    "calibrate": "calibrate",
-    "evaluate": "evaluate",
-    "extend": "extend",
-    "hedge": "hedge",
-    "misalignment": "misaligned",
-    "misalignment_loss": "output_alignment.misalignment",
-    "reach": "reach",
-    "row_statistics": "measure",
-    "token_nll": "likelihood",
-    "train": "train",
+    "Trained": "training.train",
+    "analyse": "analysis.analyse",
+    "bake": "calibration.bake",
+    "calibrate": "calibration.calibrate",
+    "evaluate": "evaluation.evaluate",
+    "extend": "models.extend",
+    "hedge": "evaluation.hedge",
+    "misalignment": "training.output_alignment.misalignment",
+    "misalignment_loss": "training.output_alignment.loss",
+    "reach": "evaluation.reach",
+    "row_statistics": "calibration.measure",
+    "token_nll": "evaluation.likelihood",
+    "train": "training.train",
 }
 
-
-class _Package(ModuleType):
-    """A verb has the name of the file it is written in: here that name is always the verb, whoever imported the file."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        verb = HOMES.get(name) == name and isinstance(value, ModuleType)
-        super().__setattr__(name, getattr(value, name) if verb else value)
-
-
-sys.modules[__name__].__class__ = _Package
+__all__ = ["BadInput", "__version__", *_HOMES]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in HOMES:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name == "MisalignmentTrainer" and importlib.util.find_spec("accelerate") is None:
-        raise BadInput("training needs the package accelerate; pip install 'lengthwise[train]'")
-    return getattr(importlib.import_module(f"{__name__}.{HOMES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:

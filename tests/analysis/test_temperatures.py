@@ -11,8 +11,8 @@ from scipy.optimize import brentq
 from torch import Tensor
 
 from lengthwise.analysis.gaussian import top_probability
+from lengthwise.analysis.records import Aligned, AtLength, Temperatures
 from lengthwise.analysis.temperatures import temperatures
-from lengthwise.records.analysis import Aligned, AtLength, Temperatures
 from tests.analysed import at
 
 TRAIN_LENGTH = 512

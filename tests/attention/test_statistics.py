@@ -10,8 +10,9 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lengthwise.attention import Equation, Visible, attention, blocks, gpu
+from lengthwise.attention import Equation, Visible, attention, blocks
 from lengthwise.attention.statistics import RowStatistics, join, merge
+from lengthwise.attention.triton import launch
 
 INFINITY = float("inf")
 
@@ -123,7 +124,7 @@ def test_p_max_is_exact_where_logits_are_large(implementation: str) -> None:
     equation = Equation(query, key, torch.randn_like(key), Visible.build(70, 70))
     with torch.no_grad():
         if "scan" in implementation:
-            rows = (gpu if "triton" in implementation else blocks).scan(equation, torch.ones(1, 1, 1, 1))
+            rows = (launch if "triton" in implementation else blocks).scan(equation, torch.ones(1, 1, 1, 1))
         else:
             rows = attention(equation, statistics=True, implementation=implementation)[1]
     assert rows is not None

@@ -37,9 +37,9 @@ from experiments.attention_alignment.likelihoods import FOLDER, Likelihoods, beg
 from experiments.attention_alignment.paired import holm, paired_means
 from experiments.attention_alignment.results import Results
 from experiments.rope_methods.cells import Cells
-from lengthwise.hedge import mixed_nll
+from lengthwise.analysis.records import ANALYSIS, read_analysis
+from lengthwise.evaluation.hedge import mixed_nll
 from lengthwise.records import Record
-from lengthwise.records.analysis import ANALYSIS, read_analysis
 from tests.answering import answering, saved
 
 TRAIN, SOLVED = 512, (700, 2600)
@@ -209,7 +209,7 @@ def test_code_is_completed_by_bucket_and_keys_retrieved(finished: Path) -> None:
 
 
 def test_finished_experiments_ask_the_model_nothing(finished: Path, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lengthwise.sweep.cells.answers", None)
+    monkeypatch.setattr("lengthwise.evaluation.sweep.cells.answers", None)
     monkeypatch.setattr(language_modelling, "continuation_nll", None)
     monkeypatch.setattr(lw, "calibrate", None)
     before = [path.read_bytes() for path in sorted(finished.rglob("records.jsonl"))]

@@ -26,10 +26,10 @@ from experiments.attention_alignment.paired import paired
 from experiments.attention_alignment.results import Results, read_results
 from experiments.common.together import Once, TimeIsUp, at_most, share_out
 from experiments.embedded_model import held_out
+from lengthwise.common.text import shipped_prose
 from lengthwise.records import Record
 from lengthwise.records.locks import claim
 from lengthwise.tasks import TASKS
-from lengthwise.text import shipped_prose
 from tests.answering import answering, saved
 
 TOKENIZER = ByT5Tokenizer()
@@ -236,7 +236,7 @@ def test_alignments_change_nothing_up_to_the_training_length(finished: Path) -> 
 
 def test_a_finished_experiment_asks_the_model_nothing(finished: Path, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     before = untimed(finished)
-    monkeypatch.setattr("lengthwise.sweep.cells.answers", None)
+    monkeypatch.setattr("lengthwise.evaluation.sweep.cells.answers", None)
     monkeypatch.setattr(lw, "calibrate", None)
     retrieval.retrieval(options(model, finished, methods=("none", "pmax-model"), tasks=("line",)))
     assert untimed(finished) == before
@@ -245,7 +245,7 @@ def test_a_finished_experiment_asks_the_model_nothing(finished: Path, model: str
 def test_stopped_in_time_and_gone_on_it_is_the_undisturbed_one(
     finished: Path, model: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lengthwise.sweep import cells
+    from lengthwise.evaluation.sweep import cells
 
     real, calls = cells.answers, []
 

@@ -21,8 +21,8 @@ from experiments.embedded_model.mixture import Plan
 from experiments.embedded_model.model import MOST_BYTES, MOST_PARAMETERS, build, config, stock_weights
 from experiments.embedded_model.model import stock as plain_model
 from experiments.embedded_model.train import Options, train
+from lengthwise.common.text import shipped_prose
 from lengthwise.errors import BadInput
-from lengthwise.text import shipped_prose
 
 SMALL = {"d_model": 32, "d_kv": 16, "d_ff": 32, "num_layers": 1, "num_heads": 2, "num_decoder_layers": 1}
 LATE = Plan(steps=100, curriculum=0.4)

@@ -10,7 +10,7 @@ from statistics import fmean
 import pytest
 
 from experiments.attention_alignment import language_modelling
-from lengthwise.text import shipped_prose
+from lengthwise.common.text import shipped_prose
 from tests.answering import TRAIN_LENGTH, answering, saved
 
 

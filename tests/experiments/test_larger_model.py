@@ -30,12 +30,12 @@ from experiments.larger_model.mixture import LONGEST, SHORT, SOURCES, TARGET, Pl
 from experiments.larger_model.model import config
 from experiments.larger_model.stock import Stock, Texts, stock, texts
 from experiments.larger_model.train import Clock, Options, Run, train
+from lengthwise.common.text import shipped_prose
 from lengthwise.errors import BadInput
 from lengthwise.models.load import load
 from lengthwise.tasks import code_key_retrieval, documents, multi_document_qa
 from lengthwise.tasks.code import CodeFile, standard_library
 from lengthwise.tasks.documents import Document
-from lengthwise.text import shipped_prose
 
 SMALL = {"d_model": 32, "d_kv": 16, "d_ff": 32, "num_layers": 1, "num_heads": 2, "num_decoder_layers": 1}
 CODE = Path(lengthwise.__file__).parent / "tasks"

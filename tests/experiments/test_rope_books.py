@@ -15,7 +15,7 @@ import lengthwise as lw
 from experiments.rope_methods import books, comparison, contenders, gold
 from experiments.rope_methods.cells import read_cells, read_nll
 from experiments.rope_methods.gold import Reencoding
-from lengthwise.likelihood import token_nll
+from lengthwise.evaluation.likelihood import token_nll
 from tests.answering import answering, saved
 
 TRAIN, LONG, STREAMS, STRIDE = 32, 80, 2, 8

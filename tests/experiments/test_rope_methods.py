@@ -22,7 +22,7 @@ from experiments.rope_methods.cells import Cell, Cells, read_cells, read_nll
 from experiments.rope_methods.gold import Reencoding
 from experiments.rope_methods.outcome import write_outcome
 from experiments.rope_methods.results import GOLD, Results
-from lengthwise.likelihood import reencoded_nll, token_nll
+from lengthwise.evaluation.likelihood import reencoded_nll, token_nll
 from lengthwise.methods.spec import methods_of
 from lengthwise.models.anatomy import anatomy_of
 from tests.answering import answering, saved

@@ -14,10 +14,10 @@ from experiments.rope_methods import passkey
 from experiments.rope_methods.contenders import filled, split_aligned
 from experiments.rope_methods.found import Found, recorded_as, section
 from experiments.rope_methods.hiding import DEPTHS
+from lengthwise.evaluation.sweep.generate import answers
 from lengthwise.methods.spec import methods_of
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.records import Record, read_lines
-from lengthwise.sweep.generate import answers
 from lengthwise.tasks import passkey as task
 from tests.answering import TRAIN_LENGTH, answering, saved
 

@@ -10,7 +10,8 @@ import transformers as tf
 from transformers import ByT5Tokenizer
 
 import lengthwise
-from lengthwise.attention import dispatch, gpu
+from lengthwise.attention import dispatch
+from lengthwise.attention.triton import launch
 from tests.conftest import DECODER_SIZES, tiny_t5, tokens
 
 LENGTH = 700
@@ -78,7 +79,7 @@ def test_in_half_precision_the_kernel_is_as_near_to_the_truth_as_the_block_path(
 
 def test_auto_takes_the_kernel_for_a_t5(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    monkeypatch.setattr(gpu, "triton", lambda *given: calls.append(given) or dispatch.blocks.blockwise(*given))
+    monkeypatch.setattr(launch, "triton", lambda *given: calls.append(given) or dispatch.blocks.blockwise(*given))
     with torch.no_grad():
         hidden(tiny_t5().cuda(), padded(), "constant:tau=0.7", "auto")
     assert len(calls) == 4

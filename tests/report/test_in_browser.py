@@ -18,7 +18,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
-from lengthwise.records.analysis import ANALYSIS
+from lengthwise.analysis.records import ANALYSIS
 from lengthwise.report import report
 from tests.analysed import analysis
 from tests.report.conftest import LAYERS, LENGTHS, METHODS, TASKS, config, record, records, sharpness, write_run

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from lengthwise.laws import log_law
+from lengthwise.common.laws import log_law
 from lengthwise.methods.temperature.aligned import interpolate
 from lengthwise.report.frame import Chart, length_axis
 from lengthwise.report.read import read_run

@@ -8,7 +8,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import ByT5Tokenizer, PreTrainedTokenizerFast
 
-from lengthwise.text import shipped_prose
+from lengthwise.common.text import shipped_prose
 
 
 @pytest.fixture(scope="session")

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from lengthwise.common.text import shipped_prose
 from lengthwise.tasks import stories
 from lengthwise.tasks.babi import Story
-from lengthwise.text import shipped_prose
 
 STORIES = 300
 

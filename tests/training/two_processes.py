@@ -14,7 +14,7 @@ import sys
 import torch
 
 from lengthwise.cli import run
-from tests.output_alignment.training import free_port
+from tests.training.output_alignment.training import free_port
 
 
 def main() -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from lengthwise.align import AtSharpness
 from lengthwise.analysis.gaussian import normal_quantiles, shown_ranks, straightness, top_probability
+from lengthwise.analysis.records import AtLength
 from lengthwise.analysis.sorted_logits import sorted_mean
 from lengthwise.attention import Equation
-from lengthwise.extend import extend
-from lengthwise.measure import Means, refuse_nan, run_stack
+from lengthwise.calibration.align import AtSharpness
+from lengthwise.calibration.measure import Means, refuse_nan, run_stack
+from lengthwise.common.progress import Tick, silent
 from lengthwise.models.anatomy import Anatomy
-from lengthwise.progress import Tick, silent
-from lengthwise.records.analysis import AtLength
+from lengthwise.models.extend import extend
 
 LEAST_SHARE = AtSharpness.LEAST_SHARE  # as calibration has it
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lengthwise.records.analysis import AtLength, Dispersal
+from lengthwise.analysis.records import AtLength, Dispersal
 
 
 def dispersal(trained: AtLength, longest: AtLength) -> list[Dispersal]:

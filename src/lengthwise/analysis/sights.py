@@ -11,10 +11,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from lengthwise.analysis.records import Sight
 from lengthwise.attention import DistanceBias
 from lengthwise.models.anatomy import Anatomy
-from lengthwise.models.seam import bias_of
-from lengthwise.records.analysis import Sight
+from lengthwise.models.attention_interface import bias_of
 
 
 def sights(anatomy: Anatomy, longest: int) -> list[Sight]:

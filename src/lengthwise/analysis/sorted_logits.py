@@ -15,7 +15,7 @@ from torch import Tensor
 
 from lengthwise.attention import Equation, autocast
 from lengthwise.attention.reference import logits
-from lengthwise.measure import row_weights
+from lengthwise.calibration.measure import row_weights
 
 # Logits sorted at a time
 CPU_BLOCK, CUDA_BLOCK = 2**22, 2**25

@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from lengthwise.analysis.records import Aligned, AtLength, Temperatures
+from lengthwise.common.laws import log_law
 from lengthwise.errors import BadInput
-from lengthwise.laws import log_law
 from lengthwise.methods.temperature.aligned import STATISTICS
 from lengthwise.methods.temperature.proposition1 import proposition1
 from lengthwise.methods.temperature.proposition2 import proposition2
-from lengthwise.records.analysis import Aligned, AtLength, Temperatures
 
 ONE = 1e-6  # how near to 1 a temperature at the training length has to be
 

@@ -7,11 +7,12 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-from lengthwise.attention import autocast, blocks, fused, gpu
+from lengthwise.attention import autocast, blocks, fused
+from lengthwise.attention.empty import no_rows, nothing, nothing_in
 from lengthwise.attention.equation import Equation
-from lengthwise.attention.nothing import no_rows, nothing, nothing_in
 from lengthwise.attention.reference import reference
 from lengthwise.attention.statistics import RowStatistics, merge, merged
+from lengthwise.attention.triton import launch
 from lengthwise.errors import BadInput
 
 IMPLEMENTATIONS = ("auto", "reference", "fused", "blockwise", "triton")
@@ -36,8 +37,8 @@ def attention(
         return nothing(equation, statistics)
     chosen = _chosen(equation, statistics) if implementation == "auto" else implementation
     if chosen == "triton":
-        _refuse("triton", gpu.why_not_triton(equation, statistics))
-        return gpu.triton(equation, statistics)
+        _refuse("triton", launch.why_not_triton(equation, statistics))
+        return launch.triton(equation, statistics)
     if chosen == "fused":
         _refuse("fused", "it returns no statistics" if statistics else fused.why_not_fused(equation))
         return fused.fused(equation), None
@@ -49,7 +50,7 @@ def attention(
 
 
 def _chosen(equation: Equation, statistics: bool) -> str:
-    if equation.query.is_cuda and gpu.why_not_triton(equation, statistics) is None and _worth_a_kernel(equation, statistics):
+    if equation.query.is_cuda and launch.why_not_triton(equation, statistics) is None and _worth_a_kernel(equation, statistics):
         return "triton"
     if not statistics and fused.why_not_fused(equation) is None:
         return "fused"
@@ -79,7 +80,7 @@ def scan(equation: Equation, inverse_temperatures: Tensor) -> RowStatistics:  # 
 def _scan(equation: Equation, inverse_temperatures: Tensor) -> RowStatistics:
     if nothing_in(equation):
         return no_rows(equation, torch.float32, inverse_temperatures.shape[0])
-    if equation.query.is_cuda and gpu.why_no_scan(equation) is None:
-        return gpu.scan(equation, inverse_temperatures)
+    if equation.query.is_cuda and launch.why_no_scan(equation) is None:
+        return launch.scan(equation, inverse_temperatures)
     with autocast.off(equation.query.device.type):
         return blocks.scan(equation, inverse_temperatures)

@@ -24,9 +24,9 @@ def analyse(
     as_json: Json = False,
 ) -> None:
     """Show how attention spreads at length, which heads lose it, and what a temperature will do."""
-    from lengthwise.analyse import analyse as verb
+    from lengthwise.analysis.analyse import analyse as verb
+    from lengthwise.analysis.page import findings, tables
     from lengthwise.models.load import load
-    from lengthwise.report.analysis import findings, tables
 
     loaded, tokenizer = load(model, dtype, device)
     try:

@@ -9,8 +9,8 @@ import typer
 
 from lengthwise.cli.evaluation import columns
 from lengthwise.cli.options import Device, Dtype, Force, Json, Model, TrainLength, check_writable, print_json, say
+from lengthwise.common.files import save_whole
 from lengthwise.errors import BadInput
-from lengthwise.files import save_whole
 
 
 def calibrate(
@@ -31,7 +31,7 @@ def calibrate(
     as_json: Json = False,
 ) -> None:
     """Find the temperature that keeps attention as sharp as at training length."""
-    from lengthwise.calibrate import calibrate as verb
+    from lengthwise.calibration.calibrate import calibrate as verb
     from lengthwise.models.load import load
 
     check_writable(out)
@@ -73,7 +73,7 @@ def bake(
     as_json: Json = False,
 ) -> None:
     """Write a stock checkpoint that carries the temperature and needs no lengthwise."""
-    from lengthwise.bake import bake as verb
+    from lengthwise.calibration.bake import bake as verb
     from lengthwise.methods.temperature.aligned import Alignment
     from lengthwise.models.load import load
 

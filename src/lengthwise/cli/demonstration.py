@@ -19,7 +19,7 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """Show the shipped model failing at length and working again, in minutes."""
-    from lengthwise.demo import demo as verb
+    from lengthwise.cli.demo import demo as verb
     from lengthwise.records import summarise
 
     # A full demo is another run than a short one

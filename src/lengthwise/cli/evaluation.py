@@ -43,7 +43,7 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Score methods by task and length; the same command goes on where it was stopped."""
-    from lengthwise.evaluate import evaluate as verb
+    from lengthwise.evaluation.evaluate import evaluate as verb
     from lengthwise.records import summarise
 
     what = "give HOST:PORT, ray://HOST:PORT or auto, or nothing for this machine"
@@ -95,7 +95,7 @@ def reach(
     as_json: Json = False,
 ) -> None:
     """Find the longest length at which a task still works, by doubling and bisection."""
-    from lengthwise.reach import reach as verb
+    from lengthwise.evaluation.reach import reach as verb
 
     loaded, tokenizer, _ = _loaded(model, dtype, device)
     found = verb(

@@ -17,7 +17,7 @@ PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 def harness(context: typer.Context, data: Data = None) -> None:
     """Run lm-evaluation-harness with any method: --model_args pretrained=MODEL,method=SPEC, and all options of lm_eval."""
-    from lengthwise.harness import harness as verb
+    from lengthwise.evaluation.harness import harness as verb
 
     raise typer.Exit(verb(context.args, data))
 

@@ -9,7 +9,7 @@ from lengthwise.cli.options import Json, print_json
 
 def methods(as_json: Json = False) -> None:
     """List the methods, one line each."""
-    from lengthwise.methods.catalogue import CATALOGUE
+    from lengthwise.methods.registry import CATALOGUE
     from lengthwise.methods.spec import one_line
 
     _print_list({name: one_line(name) for name in CATALOGUE}, as_json)

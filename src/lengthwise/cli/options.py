@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
+from lengthwise.common.files import PART
 from lengthwise.errors import BadInput
-from lengthwise.files import PART
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A directory, a hub name, a GGUF file, or `embedded`.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]

@@ -23,8 +23,8 @@ def misalignment(
     as_json: Json = False,
 ) -> None:
     """Measure how differently a model goes on from a text and from the text's own suffix."""
-    from lengthwise.misaligned import misalignment as verb
     from lengthwise.models.load import load
+    from lengthwise.training.output_alignment.misalignment import misalignment as verb
 
     loaded, tokenizer = load(model, dtype, device)
     found = verb(

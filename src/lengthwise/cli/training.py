@@ -53,8 +53,8 @@ def train(
     """Fine-tune a causal model with the misalignment of its outputs in the loss."""
     # First of all: what was parsed is all that is defined here
     flags = {name: value for name, value in locals().items() if name not in ("config", "as_json")}
-    from lengthwise.train import train_with
     from lengthwise.training.settings import read_yaml, settings_of
+    from lengthwise.training.train import train_with
 
     given = {name: value for name, value in flags.items() if value is not None and value != []}
     written = {} if config is None else {str(key).replace("-", "_"): value for key, value in read_yaml(config).items()}

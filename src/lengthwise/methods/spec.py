@@ -10,7 +10,7 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 
 from lengthwise.errors import BadInput
-from lengthwise.methods.catalogue import CATALOGUE
+from lengthwise.methods.registry import CATALOGUE
 
 # What of a prompt is read: no methods (sweep/contenders.py)
 READINGS = ("truncate", "hedge")

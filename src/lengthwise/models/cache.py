@@ -15,8 +15,8 @@ from torch import Tensor
 from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
 from lengthwise.errors import BadInput, require
-from lengthwise.models.changes import Force
-from lengthwise.slots import Slots
+from lengthwise.methods.slots import Slots
+from lengthwise.models.patches import Force
 
 MARK = "_lengthwise_method"
 IN_FORCE = "_lengthwise_in_force"

@@ -18,7 +18,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from lengthwise.errors import BadInput
 from lengthwise.models.anatomy import Anatomy
-from lengthwise.models.changes import Changes, evaluating
+from lengthwise.models.patches import Changes, evaluating
 from lengthwise.models.rotary import WAYS, Rotary, formula_of, unmoved
 
 TOKENS = 8

@@ -12,8 +12,8 @@ import os
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from lengthwise.common.files import PART, write_whole
 from lengthwise.errors import BadInput
-from lengthwise.files import PART, write_whole
 from lengthwise.records.append_only import AppendOnly
 from lengthwise.records.config import Config, check_format, grown
 from lengthwise.records.locks import claim

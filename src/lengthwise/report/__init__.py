@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from lengthwise.common.files import write_whole
 from lengthwise.errors import BadInput, require
-from lengthwise.files import write_whole
-from lengthwise.records.analysis import ANALYSIS, read_analysis
 from lengthwise.records.directory import CONFIG
-from lengthwise.report.analysis import markdown as analysis_markdown
 from lengthwise.report.page import page
 from lengthwise.report.read import read_run
 from lengthwise.report.section import sections
@@ -29,6 +27,9 @@ def report(run_dirs: Sequence[Path], out: Path) -> Path:
     Run directories of the same model and settings become one section, others one each: see `lengthwise.report.section`. A
     directory that `lengthwise analyse` wrote has a section of its own.
     """
+    from lengthwise.analysis.page import markdown as analysis_markdown
+    from lengthwise.analysis.records import ANALYSIS, read_analysis
+
     require(len(run_dirs) > 0, "no directory given; name at least one that `lengthwise evaluate` or `lengthwise analyse` wrote")
     require(out.suffix.lower() in (".html", ".htm"), f"the report is a page: give --out a name that ends in .html, not {out}")
     paths = [Path(path) for path in run_dirs]

@@ -10,9 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from lengthwise.records.analysis import Analysis
 from lengthwise.report import provenance
-from lengthwise.report.analysis.view import view
 from lengthwise.report.depth_map import depth_maps
 from lengthwise.report.environment import TEMPLATE, environment
 from lengthwise.report.examples import example, shortened
@@ -26,7 +24,9 @@ from lengthwise.report.temperature_chart import temperature_charts
 from lengthwise.report.words import listed, percent, tokens_at
 
 
-def page(sections: Sequence[Section], looks: Mapping[str, Style], analyses: Sequence[Analysis] = ()) -> str:
+def page(sections: Sequence[Section], looks: Mapping[str, Style], analyses: Sequence[Any] = ()) -> str:
+    from lengthwise.analysis.page.view import view
+
     templates = environment()
     templates.filters.update(listed=listed, percent=percent, shortened=shortened)
     templates.globals["tokens_at"] = tokens_at

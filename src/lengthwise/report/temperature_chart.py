@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import Any
 
-from lengthwise.laws import log_law
+from lengthwise.common.laws import log_law
 from lengthwise.report.frame import Axis, Box, Chart, Curve, Point, band, line, nice_ticks
 from lengthwise.report.section import Section
 from lengthwise.report.styles import Style

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from lengthwise.common.text import read_texts
 from lengthwise.errors import BadInput, require
-from lengthwise.text import read_texts
 
 
 @dataclass(frozen=True)

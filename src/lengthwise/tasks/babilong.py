@@ -13,13 +13,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from lengthwise.common.text import shipped_prose
 from lengthwise.errors import require
 from lengthwise.tasks import cases
 from lengthwise.tasks.babi import Story
 from lengthwise.tasks.fill import fitted
 from lengthwise.tasks.sample import Sample, check_depth, endless, sentences, token_count
 from lengthwise.tasks.stories import KINDS, story
-from lengthwise.text import shipped_prose
 
 INTRODUCTION = "Facts are hidden in the text below. Remember them; you will be asked about them."
 QUESTION = "Question: {question} Answer in one word:"

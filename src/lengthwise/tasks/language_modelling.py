@@ -26,9 +26,9 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from lengthwise.common.text import special_tokens
 from lengthwise.errors import require
 from lengthwise.tasks.perplexity import by_bucket
-from lengthwise.text import special_tokens
 
 SENTINEL = "<extra_id_0>"
 

@@ -9,11 +9,11 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+from lengthwise.common.text import shipped_prose
 from lengthwise.errors import require
 from lengthwise.tasks.cases import read
 from lengthwise.tasks.fill import fitted
 from lengthwise.tasks.sample import Sample, check_depth, endless, first_integer, sentences, token_count
-from lengthwise.text import shipped_prose
 
 INTRODUCTION = "An important number is hidden in the text below. Find it and remember it; you will be asked for it."
 QUESTION = "What is the pass key? The pass key is"

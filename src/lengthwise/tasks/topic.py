@@ -12,11 +12,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from lengthwise.common.text import shipped_prose
 from lengthwise.errors import BadInput, require
 from lengthwise.tasks.fill import fitted, size
 from lengthwise.tasks.longeval import read_topics as read
 from lengthwise.tasks.sample import Sample, check_depth, endless, sentences, token_count
-from lengthwise.text import shipped_prose
 
 INTRODUCTION = (
     "Below is a conversation between USER and ASSISTANT about several topics, one after the other. "

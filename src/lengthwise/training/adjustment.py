@@ -18,9 +18,9 @@ from typing import Any
 from torch import nn
 
 from lengthwise.errors import BadInput, require
-from lengthwise.methods.catalogue import CATALOGUE
 from lengthwise.methods.positions.clex import Clex
 from lengthwise.methods.positions.shifted_sparse import ShiftedSparse
+from lengthwise.methods.registry import CATALOGUE
 from lengthwise.methods.spec import methods_of
 from lengthwise.methods.temperature.aligned import Alignment
 from lengthwise.models.anatomy import Anatomy, unwrapped

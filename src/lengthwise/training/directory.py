@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lengthwise.common.files import PART, save_whole, write_whole
 from lengthwise.errors import BadInput, require
-from lengthwise.files import PART, save_whole, write_whole
 from lengthwise.records.config import ANOTHER, another_model
 
 FORMAT = "lengthwise.training/1"

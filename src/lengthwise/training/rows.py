@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from lengthwise.common.text import read_texts
 from lengthwise.errors import BadInput, require
 from lengthwise.models.load import reason_of
 from lengthwise.models.vocabulary import check_tokenizer, check_tokens
-from lengthwise.text import read_texts
 from lengthwise.training.settings import Settings
 
 # How `datasets` reads a file, by the end of its name

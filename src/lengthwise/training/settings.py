@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lengthwise.errors import BadInput, require
-from lengthwise.output_alignment.regulariser import Regulariser
+from lengthwise.training.output_alignment.regulariser import Regulariser
 
 DTYPES = ("float32", "bfloat16")
 CLEX = "clex"

@@ -8,8 +8,8 @@ from typing import Any
 
 from transformers import TrainerCallback
 
+from lengthwise.common.progress import Tick
 from lengthwise.methods import weights
-from lengthwise.progress import Tick
 from lengthwise.training.adjustment import Methods
 from lengthwise.training.directory import Directory, learnt_file
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lengthwise.laws import alibi_slopes
+from lengthwise.common.laws import alibi_slopes
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lengthwise.common.files import cannot_write, write_whole
 from lengthwise.errors import BadInput, require
-from lengthwise.files import cannot_write, write_whole
 
 FORMAT = "lengthwise.alignment/1"
 STATISTICS = ("pmax", "entropy")

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
+from lengthwise.common.laws import alibi_slopes
 from lengthwise.errors import require
-from lengthwise.laws import alibi_slopes
 from lengthwise.models.eager import eager_attention_forward
 from lengthwise.models.trained_alibi import REACH, AlibiSlopes, factors_of
 

@@ -1,0 +1,226 @@
+"""See why a model fails at length, and what a temperature will do: no labels, no task, a few forwards a length.
+
+    analysis = lengthwise.analyse(model, tokenizer, [512, 1024, 2048, 4096], out="runs/analysis")
+    analysis.temperatures[-1].pmax                                  # Algorithm 1's tau at the longest
+    analysis.heads[0]                                               # the head that disperses most
+
+One forward a length measures P_max, entropy and largest logit of every layer and head, and the sorted, averaged logits of the
+first layer; `calibrate` solves for the temperature at each. Finished lengths are kept: the same call goes on where it was
+stopped, and a call with more lengths adds to what is there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from lengthwise.analysis.at_length import at_length
+from lengthwise.analysis.dispersal import dispersal
+from lengthwise.analysis.page import png
+from lengthwise.analysis.page.figures import figures
+from lengthwise.analysis.page.markdown import markdown
+from lengthwise.analysis.page.svg import svg
+from lengthwise.analysis.page.tables import csv_tables
+from lengthwise.analysis.records import ALIGNED, ANALYSIS, LENGTHS, Aligned, Analysis, AtLength, read_document
+from lengthwise.analysis.sights import sights
+from lengthwise.analysis.temperatures import temperatures
+from lengthwise.calibration.calibrate import calibrate
+from lengthwise.common.files import PART, write_whole
+from lengthwise.common.progress import Tick, progress
+from lengthwise.common.text import given_text, lengths_of, long_sequences
+from lengthwise.errors import BadInput, require
+from lengthwise.evaluation.sweep.settings import dtype_of, made_with, parameters_digest, tokenizer_digest
+from lengthwise.methods.temperature.aligned import STATISTICS
+from lengthwise.models.anatomy import Anatomy, anatomy_of
+from lengthwise.models.extend import refuse_past_the_table
+from lengthwise.models.fingerprint import fingerprint_of
+from lengthwise.models.patches import refuse_extended
+from lengthwise.records.append_only import AppendOnly
+from lengthwise.records.config import ANOTHER, check_same
+
+FORWARDS = 4  # of one calibration, about
+# Short lengths are read in several sequences, until so many tokens have been read
+TOKENS, MOST_SEQUENCES = 4096, 16
+FEW = 16  # tokens that tell whether attention can be read at all
+
+
+def analyse(
+    model: nn.Module,
+    tokenizer: Any,
+    lengths: int | Sequence[int],
+    out: str | Path,
+    *,
+    text: str | None = None,
+    files: Sequence[str | Path] = (),
+    train_length: int | None = None,
+    sequences: int = 1,
+    seed: int = 0,
+    name: str = "",
+    show_progress: bool = True,
+) -> Analysis:
+    """The analysis of `model` at `lengths` and at its training length; `out` receives tables, figures and analysis.json.
+
+    Sequences are cut from `text`, from `files`, or from prose that ships with lengthwise, `sequences` of them at long lengths.
+    """
+    refuse_extended(model, "analyse")
+    anatomy = anatomy_of(model, train_length)
+    source, text = given_text(text, files)
+    lengths = _checked(lengths_of(lengths), anatomy.train_length, sequences)
+    refuse_past_the_table(anatomy, lengths[-1])
+    job = _Job(model, anatomy, tokenizer, text, sequences, seed)
+    # Refused now, and before anything is written: a text too short, a model whose attention cannot be read
+    read = {length: job.sequences_of(length) for length in lengths}
+    at_length(model, anatomy, read[lengths[0]][:1, :FEW])
+    begun = _begun(job, source, [str(path) for path in files], name)
+    folder = _Folder(Path(out), begun)
+    with progress("analysing", folder.left(lengths, anatomy.train_length), show_progress) as tick:
+        for length in lengths:
+            job.work(read[length], folder, tick)
+    return folder.finish(anatomy)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One model and the text it reads."""
+
+    model: nn.Module
+    anatomy: Anatomy
+    tokenizer: Any
+    text: str
+    sequences: int
+    seed: int
+
+    def sequences_of(self, length: int) -> Tensor:  # [sequences, length]
+        """More of the short ones; where they are one, it is the sequence that `calibrate` reads."""
+        count = self.sequences * max(1, min(TOKENS // length, MOST_SEQUENCES))
+        return long_sequences(self.tokenizer, self.text, length, count, self.seed)
+
+    def work(self, ids: Tensor, folder: _Folder, tick: Tick) -> None:
+        """What is not yet known of the length of `ids`."""
+        length = ids.shape[1]
+        if length not in folder.lengths.lines:
+            tick(0, f"length {length:,}: measuring")
+            folder.lengths.append([at_length(self.model, self.anatomy, ids)])
+            tick(_cost(length))
+        for statistic in STATISTICS if length > self.anatomy.train_length else ():
+            if (length, statistic) not in folder.aligned.lines:
+                tick(0, f"length {length:,}: Algorithm 1, {statistic}")
+                folder.aligned.append([self.aligned(length, statistic)])
+                tick(FORWARDS * _cost(length))
+        folder.write(self.anatomy)
+
+    def aligned(self, length: int, statistic: str) -> Aligned:
+        """A length at a time, so that it does not depend on which others are asked for."""
+        how: dict[str, Any] = {"train_length": self.anatomy.train_length, "text": self.text, "show_progress": False}
+        try:
+            found = calibrate(
+                self.model, self.tokenizer, length, statistic=statistic, sequences=self.sequences, seed=self.seed, **how
+            )
+        except BadInput as error:
+            # Text and model have been read before: what is left is that no temperature serves
+            return Aligned(length, statistic, None, str(error))
+        return Aligned(length, statistic, float(found.tau(length)))
+
+
+class _Folder:
+    """What `analyse` writes, and what it wrote before."""
+
+    def __init__(self, path: Path, begun: Analysis) -> None:
+        self.path, self.begun = path, begun
+        _make(path, begun)
+        self.lengths = AppendOnly(path / LENGTHS, AtLength)
+        self.aligned = AppendOnly(path / ALIGNED, Aligned)
+
+    def left(self, lengths: Sequence[int], train_length: int) -> float:
+        """Work that is not done yet, in the units of `_cost`."""
+        measuring = sum(_cost(n) for n in lengths if n not in self.lengths.lines)
+        pairs = [(n, statistic) for n in lengths if n > train_length for statistic in STATISTICS]
+        return measuring + sum(FORWARDS * _cost(n) for n, statistic in pairs if (n, statistic) not in self.aligned.lines)
+
+    def write(self, anatomy: Anatomy) -> Analysis:
+        """analysis.json as far as it goes."""
+        trained = anatomy.train_length
+        lengths = tuple(sorted(self.lengths.lines.values(), key=lambda one: one.length))
+        by_length = {one.length: one for one in lengths}
+        longest = max([*by_length, trained])
+        known = trained in by_length and longest > trained
+        analysis = Analysis(
+            model=self.begun.model,
+            settings=self.begun.settings,
+            made_with=self.begun.made_with,
+            lengths=lengths,
+            temperatures=tuple(temperatures(trained, lengths, {one.key: one for one in self.aligned.lines.values()})),
+            heads=tuple(dispersal(by_length[trained], by_length[longest])) if known else (),
+            sights=tuple(sights(anatomy, longest)),
+            files=self.begun.files,
+        )
+        write_whole(self.path / ANALYSIS, json.dumps(analysis.to_json(), indent=1) + "\n")
+        return analysis
+
+    def finish(self, anatomy: Anatomy) -> Analysis:
+        analysis = self.write(anatomy)
+        for file, table in csv_tables(analysis).items():
+            write_whole(self.path / "tables" / file, table)
+        drawn = figures(analysis)
+        for figure in drawn:
+            write_whole(self.path / "figures" / f"{figure.name}.svg", svg(figure))
+        if png.available():
+            for figure in drawn:
+                write_whole(self.path / "figures" / f"{figure.name}.png", png.png(figure))
+        else:
+            warnings.warn(png.INSTALL, stacklevel=3)
+        write_whole(self.path / "analysis.md", markdown(analysis, "figures"))
+        return analysis
+
+
+def _begun(job: _Job, source: str, files: list[str], name: str) -> Analysis:
+    """The analysis before anything is known."""
+    fingerprint = fingerprint_of(job.anatomy)
+    settings = {
+        "train_length": job.anatomy.train_length,
+        "text": source,
+        "text_digest": hashlib.sha256(job.text.encode()).hexdigest()[:16],
+        "sequences": job.sequences,
+        "seed": job.seed,
+        "dtype": dtype_of(job.model),
+        "tokenizer": tokenizer_digest(job.tokenizer),
+        "parameters": parameters_digest(job.model),
+    }
+    device = next(job.model.parameters()).device.type
+    return Analysis({**fingerprint, "name": name or fingerprint["name"]}, settings, made_with(device), (), (), (), (), files)
+
+
+def _make(path: Path, begun: Analysis) -> None:
+    """A new or empty directory, or one that was begun with the same model and settings."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        entries = [entry.name for entry in path.iterdir() if not entry.name.startswith(PART)]
+        if ANALYSIS in entries:
+            check_same(read_document(path), begun.to_json(), path)
+            return
+        require(not entries, f"{path} is not an analysis, but holds {min(entries, default='')}; {ANOTHER}, new or empty")
+        write_whole(path / ANALYSIS, json.dumps(begun.to_json(), indent=1) + "\n")
+    except OSError as error:
+        raise BadInput(f"cannot write an analysis to {path}: {error.strerror}; {ANOTHER}") from None
+
+
+def _checked(lengths: Sequence[int], train_length: int, sequences: int) -> list[int]:
+    """By length, the training length among them."""
+    require(len(lengths) > 0, "give at least one length to analyse")
+    require(min(lengths) >= 2, f"a length must be at least 2 tokens, not {min(lengths)}")
+    beyond = max(lengths) > train_length
+    require(beyond, f"no length is beyond the training length {train_length}, where nothing is wrong; give a larger one")
+    require(sequences >= 1, f"sequences must be at least 1, not {sequences}")
+    return sorted({*lengths, train_length})
+
+
+def _cost(length: int) -> float:
+    """Of a forward, as far as a bar has to know."""
+    return float(max(length, TOKENS // 2)) ** 2

@@ -1,0 +1,42 @@
+"""analysis.md: what was found, the tables, and the figures beside them."""
+
+from __future__ import annotations
+
+from lengthwise.analysis.page import tables
+from lengthwise.analysis.page.figures import figures
+from lengthwise.analysis.page.findings import findings
+from lengthwise.analysis.page.provenance import command, facts
+from lengthwise.analysis.page.tables import Table
+from lengthwise.analysis.page.view import CAPTIONS, NO_BIAS
+from lengthwise.analysis.records import Analysis
+from lengthwise.report.tables import markdown_row, plain
+
+
+def markdown(analysis: Analysis, folder: str | None = None) -> str:
+    """`folder` is where the figures lie, as seen from the page; without it the page has none."""
+    shown: dict[str, list[str]] = {}
+    for figure in figures(analysis) if folder else ():
+        own = shown.setdefault(figure.name.partition("_")[0], [])
+        own += [f"![{plain(figure.title)}]({folder}/{figure.name}.svg)", "", plain(figure.caption), ""]
+    parts = [f"# Attention of {plain(str(analysis.model['name']))} by length, trained on {analysis.train_length:,} tokens", ""]
+    parts += [f"- {plain(one)}" for one in findings(analysis)]
+    parts += ["", tables.LAYERS_AND_HEADS, ""]
+    parts += ["## How sharp attention is", "", CAPTIONS["sharpness"], "", *_table(tables.by_length(analysis))]
+    parts += shown.get("sharpness", [])
+    parts += ["## Which heads disperse most", "", CAPTIONS["heads"], "", *_table(tables.dispersing(analysis))]
+    parts += shown.get("heads", [])
+    parts += ["## Temperatures", "", CAPTIONS["temperatures"], "", *_table(tables.temperatures(analysis))]
+    parts += [line for note in tables.notes(analysis) for line in (plain(note), "")]
+    parts += shown.get("temperatures", [])
+    parts += ["## Logits of the first layer", "", CAPTIONS["qq"], "", *_table(tables.first_layer(analysis))]
+    parts += shown.get("qq", [])
+    parts += ["## Learned bias", ""]
+    parts += [CAPTIONS["bias"], "", *_table(tables.sights(analysis))] if analysis.sights else [NO_BIAS, ""]
+    parts += shown.get("bias", [])
+    parts += ["## How this was obtained", "", *(f"- {plain(name)}: {plain(value)}" for name, value in facts(analysis)), ""]
+    return "\n".join([*parts, f"    {command(analysis)}", ""])
+
+
+def _table(of: Table) -> list[str]:
+    rule = ["---" if of.head[0] == "head" else "--:", *["--:"] * (len(of.head) - 1)]
+    return [markdown_row(of.head), markdown_row(rule), *map(markdown_row, of.rows), ""]

@@ -1,0 +1,1 @@
+"""The equation on an NVIDIA GPU: Triton kernels and their launch."""

@@ -1,0 +1,211 @@
+"""The equation on a GPU, by kernels of our own in Triton; see `triton_forward`, `triton_backward` and `triton_scan`.
+
+Triton is imported when a kernel is first asked for. Where there is no GPU its interpreter can run the kernels, slowly
+(TRITON_INTERPRET=1 before Triton is imported): that is how the tests check them anywhere.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from functools import lru_cache
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from lengthwise.attention.equation import Equation
+from lengthwise.attention.statistics import RowStatistics, join
+
+if TYPE_CHECKING:
+    from lengthwise.attention.triton.tiles import Operands
+
+LARGEST_HEAD = 128
+TYPES = (torch.bfloat16, torch.float16, torch.float32)
+# The gradient of a bias table goes through a band of rows x distances, a head at a time
+WIDEST_BAND = 2**30
+# The scan's kernel counts the rows of all its temperatures, twice over, in 32 bits
+MOST_ROWS = 2**30
+# What a backward finds among its saved tensors
+SAVED = ("query", "key", "value", "g", "seed")
+
+
+def why_not_triton(equation: Equation, statistics: bool = False) -> str | None:
+    """None when `triton` can compute the equation, else the reason in words."""
+    value, bias = equation.value, equation.bias
+    if equation.dropout >= 1:
+        return "dropout leaves nothing"
+    if equation.dropout > 0 and statistics:
+        # With gradients it cannot either: a layer that is computed again for them must drop the same weights
+        return "dropout is on and statistics are asked for"
+    if value.shape[-1] != equation.key.shape[-1]:
+        return f"values of {value.shape[-1]} numbers differ in size from keys of {equation.key.shape[-1]}"
+    if value.dtype != equation.query.dtype:
+        return f"queries are {_plain(equation.query.dtype)} and values {_plain(value.dtype)}"
+    if equation.needs_grad:
+        if statistics:
+            return "a gradient is needed and it has none of the statistics"
+        if bias is not None and bias.table.requires_grad:
+            band = equation.visible.queries * bias.table.shape[-1]
+            if band > WIDEST_BAND:
+                return f"the gradient of a bias of {bias.table.shape[-1]:,} distances needs {band:,} numbers a head"
+    return _why_no_logits(equation)
+
+
+def why_no_scan(equation: Equation) -> str | None:
+    """The same for `scan`, which reads no values and has no gradient."""
+    rows = math.prod(equation.query.shape[:3])
+    return f"{rows:,} rows are more than it can count" if rows >= MOST_ROWS else _why_no_logits(equation)
+
+
+def _why_no_logits(equation: Equation) -> str | None:
+    query, key = equation.query, equation.key
+    if query.device.type == "cuda":
+        if (reason := _why_not_on(query.device)) is not None:
+            return reason
+    elif not interpreted():
+        return f"the tensors are on {query.device.type} and the kernels need a CUDA device"
+    if not _installed():
+        return "triton is not installed; pip install triton"
+    if equation.more:
+        return "its rows have several runs"
+    if equation.scale < 0:
+        return f"its scale {equation.scale:g} is negative"
+    if query.shape[-1] > LARGEST_HEAD:
+        return f"heads of {query.shape[-1]} numbers are larger than {LARGEST_HEAD}"
+    if query.dtype not in TYPES or key.dtype != query.dtype:
+        return f"queries are {_plain(query.dtype)} and keys {_plain(key.dtype)}; both must be bfloat16, float16 or float32"
+    if key.shape[2] != equation.visible.keys:
+        return f"the mask speaks of {equation.visible.keys} keys and {key.shape[2]} are given"
+    return "there is nothing to compute" if 0 in query.shape or 0 in key.shape else None
+
+
+def triton(equation: Equation, statistics: bool = False) -> tuple[Tensor, RowStatistics | None]:
+    """Output [batch, heads, queries, size] and, when asked for, the statistics of every row. Check `why_not_triton` first."""
+    return _outside_graphs(_solve)(equation, statistics)  # type: ignore[no-any-return]
+
+
+def scan(equation: Equation, inverse_temperatures: Tensor) -> RowStatistics:  # fields [temperatures, batch, heads, queries]
+    """Statistics at several temperatures >= 0, values untouched; as `blocks.scan`. Check `why_no_scan` first."""
+    return _outside_graphs(_scan)(equation, inverse_temperatures)  # type: ignore[no-any-return]
+
+
+def interpreted() -> bool:
+    """Whether Triton runs kernels on the CPU."""
+    return _installed() and os.environ.get("TRITON_INTERPRET", "0").lower() in ("1", "true", "on", "yes", "y")
+
+
+@lru_cache
+def _installed() -> bool:
+    return find_spec("triton") is not None
+
+
+@lru_cache
+def _why_not_on(device: torch.device) -> str | None:
+    if torch.version.hip is not None:
+        return "the kernels are written for NVIDIA GPUs"
+    generation = torch.cuda.get_device_capability(device)
+    return None if generation >= (8, 0) else f"{torch.cuda.get_device_name(device)} is older than Ampere"
+
+
+@lru_cache
+def _outside_graphs(function: Any) -> Any:
+    """torch.compile breaks its graph around a launch instead of tracing into it."""
+    return torch.compiler.disable(function)  # type: ignore[no-untyped-call]
+
+
+def _plain(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _solve(equation: Equation, statistics: bool) -> tuple[Tensor, RowStatistics | None]:
+    from lengthwise.attention.triton.dropout import drawn
+    from lengthwise.attention.triton.forward import ALL_ROWS, NO_ROWS, forward
+
+    seed = drawn(equation.query.device) if equation.dropout > 0 else None
+    operands = _operands(equation, equation.inverse_temperature, seed)
+    if equation.needs_grad:
+        table = None if equation.bias is None else equation.bias.table
+        output: Tensor = _Attention.apply(
+            equation.query, equation.key, equation.value, table, equation.inverse_temperature, operands
+        )  # type: ignore[no-untyped-call]
+        return output, None
+    output, rows = forward(operands, ALL_ROWS if statistics else NO_ROWS)
+    return output, None if rows is None else RowStatistics(*rows.unbind(0))
+
+
+def _scan(equation: Equation, inverse_temperatures: Tensor) -> RowStatistics:
+    from lengthwise.attention.triton.scan import scan
+
+    operands, rows = _operands(equation, None), math.prod(equation.query.shape[:3])
+    found = []
+    for g in torch.split(inverse_temperatures.float(), max(1, (MOST_ROWS - 1) // rows)):
+        # A slice of more rows may lie as far apart as they do
+        near = g if g.stride(0) * len(g) < MOST_ROWS else g.contiguous()
+        found.append(RowStatistics(*scan(operands, near).unbind(0)))
+    return found[0] if len(found) == 1 else join(found, 0)
+
+
+def _operands(equation: Equation, g: Tensor | None, seed: Tensor | None = None) -> Operands:
+    from lengthwise.attention.triton.tiles import Operands
+
+    visible, bias = equation.visible, equation.bias
+    first = visible.full_from
+    return Operands(
+        query=_in_rows(equation.query),
+        key=_in_rows(equation.key),
+        value=_in_rows(equation.value),
+        keys=visible.keys,
+        scale=float(equation.scale),
+        runs=visible.packed if first is None else None,
+        offset=first or 0,
+        hidden=None if visible.hidden is None else visible.hidden.contiguous().view(torch.int8),
+        table=None if bias is None else bias.widened,
+        radius=0 if bias is None else max(bias.radius, 1),
+        g=_in_float32(g),
+        kept=visible.kept,
+        seed=seed,
+        dropout=equation.dropout,
+    )
+
+
+def _in_rows(tensor: Tensor) -> Tensor:
+    return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
+
+
+def _in_float32(g: Tensor | None) -> Tensor | None:
+    return None if g is None else g.detach().float()
+
+
+class _Attention(torch.autograd.Function):
+    """The output, with gradients for q, k, v, the bias table and g; the rest of the equation is in `operands`."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, table: Tensor | None, g: Tensor | None, operands: Operands
+    ) -> Tensor:
+        from lengthwise.attention.triton.forward import ONLY_LSE, forward
+
+        output, rows = forward(operands, ONLY_LSE)
+        # The seed among them: a checkpoint that draws another one must find all of them anew
+        ctx.save_for_backward(query, key, value, table, g, output, rows, operands.seed)
+        ctx.rest = {name: part for name, part in operands._asdict().items() if name not in SAVED}
+        return output
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        from lengthwise.attention.triton.backward import Needs, backward
+        from lengthwise.attention.triton.tiles import Operands
+
+        query, key, value, table, g, output, rows, seed = ctx.saved_tensors
+        operands = Operands(_in_rows(query), _in_rows(key), _in_rows(value), g=_in_float32(g), seed=seed, **ctx.rest)
+        dq, dk, dv, d_table, dg = backward(operands, grad, output, rows, Needs(*ctx.needs_input_grad[:5]))
+        if d_table is not None:
+            # A table of one entry was read as three equal ones
+            d_table = (d_table if d_table.shape == table.shape else d_table.sum(-1, keepdim=True)).to(table.dtype)
+        if dg is not None:
+            dg = dg.sum_to_size(g.shape).to(g.dtype)
+        return dq, dk, dv, d_table, dg, None

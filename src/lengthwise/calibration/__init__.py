@@ -1,0 +1,1 @@
+"""Which temperature a model needs at a length, how sharp its attention is, and weights that carry the answer."""

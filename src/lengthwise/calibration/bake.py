@@ -1,0 +1,100 @@
+"""Fold a temperature into the weights: a stock checkpoint that needs no lengthwise at run time.
+
+The baked model has the temperature of one length for every input and every row, short ones included. On inputs of that length
+an encoder computes what the extended one computes. In an extended decoder each row has the temperature of the keys it sees, so
+there only the last row has this one. A checkpoint of the package's own families (GAU-alpha, the small decoder) still needs its
+classes.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lengthwise.calibration.fold import fold, keys_seen
+from lengthwise.calibration.measure import run_stack
+from lengthwise.errors import BadInput
+from lengthwise.models.anatomy import anatomy_of, unwrapped
+from lengthwise.models.extend import Method, extend, slots_of
+from lengthwise.models.patches import refuse_extended
+
+PROBE = torch.arange(2, 18)[None]  # tokens on which the baked model must do as the extended one
+WITHIN = {torch.float32: 1e-3, torch.float64: 1e-3}  # relative norm; coarser types round every weight
+COARSE = 0.1
+
+
+def bake(
+    model: nn.Module,
+    method: Method,
+    *,
+    length: int,
+    train_length: int | None = None,
+    inplace: bool = False,
+    force: bool = False,
+) -> Any:
+    """A copy of the model (the model itself with `inplace`) whose logits carry the temperature `method` has at `length`."""
+    refuse_extended(model, "bake")
+    anatomy = anatomy_of(model, train_length)
+    if any(parameter.is_meta for parameter in unwrapped(model).parameters()):
+        raise BadInput("weights are offloaded; load the model without device_map to bake it")
+    slots = slots_of(anatomy, method, force)
+    if slots.filled != ("temperature",):
+        raise BadInput(
+            f"only temperatures can be folded into weights; this method fills: {', '.join(slots.filled) or 'nothing'}"
+        )
+    if any(hasattr(module, "base_layer") for module in anatomy.stack.modules()):
+        raise BadInput("this model carries an adapter, which a stock checkpoint cannot; merge it first (merge_and_unload)")
+    baked = unwrapped(model) if inplace else copy.deepcopy(unwrapped(model))
+    anatomy = anatomy_of(baked, train_length)
+    rows = [slots.inverse_temperature(torch.tensor([[[n]]]), layer) for layer, n in enumerate(keys_seen(anatomy, length))]
+    g = torch.stack([row.expand(1, anatomy.heads, 1)[0, :, 0] for row in rows])  # type: ignore[union-attr]  # [layers, heads]
+    if bool((g == 1).all()):
+        raise BadInput(
+            f"at length {length} the temperature is 1, so there is nothing to bake; give a length above the training one"
+        )
+    probe = PROBE % baked.get_input_embeddings().weight.shape[0]
+    # A short forward also refuses what cannot be extended, and so has nothing to agree with
+    with extend(baked, _Fixed(g), train_length=train_length, implementation="reference"):
+        wanted = run_stack(anatomy, probe)
+    before = fold(anatomy, g.double())
+    if not _agree(run_stack(anatomy, probe), wanted):
+        for weight, old in before:
+            weight.copy_(old)
+        raise BadInput(f"with scaled queries this {anatomy.family} model does not compute what it computes extended: not baked")
+    # A note for people who find the checkpoint; transformers keeps unknown entries of a config as they are
+    earlier: dict[str, Any] = getattr(baked.config, "lengthwise", None) or {}
+    tau = _told(1 / g.double()) * _told(torch.tensor(earlier.get("tau", 1.0)))  # [layers, heads or 1]
+    per_head = tau.shape[1] > 1
+    baked.config.lengthwise = {
+        "baked_length": length,
+        "tau": (tau if per_head else tau[:, 0]).tolist(),
+        "per_head": per_head,
+    }
+    return baked
+
+
+def _told(tau: Tensor) -> Tensor:  # [layers or 1, heads or 1]
+    """To six digits, one number a layer where its heads agree: g has been through float32."""
+    rounded = torch.tensor([float(f"{value:.6g}") for value in tau.flatten().tolist()], dtype=torch.float64)
+    table = rounded.view(-1, tau.shape[1] if tau.dim() == 2 else 1)
+    return table[:, :1] if bool((table == table[:, :1]).all()) else table
+
+
+@dataclass(frozen=True)
+class _Fixed:
+    """The temperatures that are baked, whatever a row sees."""
+
+    g: Tensor  # [layers, heads]
+
+    def inverse_temperature(self, visible: Tensor, layer: int = 0) -> Tensor:
+        return self.g[layer, None, :, None].to(visible.device).expand(visible.shape[0], -1, visible.shape[-1])
+
+
+def _agree(told: Tensor, wanted: Tensor) -> bool:
+    difference = (told.double() - wanted.double()).norm() / wanted.double().norm()
+    # A model that tells NaN extended tells it baked
+    return bool(difference <= WITHIN.get(wanted.dtype, COARSE)) or not bool(wanted.isfinite().all())

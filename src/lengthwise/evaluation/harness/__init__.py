@@ -1,0 +1,78 @@
+"""lm-evaluation-harness with every method: `lengthwise` as a model there, so that each of its tasks can be run.
+
+    lengthwise harness --model_args pretrained=DIR,method=yarn:factor=8 --tasks longbench_tasks_e --data LongBench/data
+
+The harness knows no plug-ins: a model is registered by importing it, so its own command line is called from here, with all its
+options.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from lengthwise.errors import BadInput, require
+
+MODEL = "lengthwise"
+COMMANDS = ("run", "ls", "validate")
+# With one of these a run has its task, has it from a file of settings, or is not to be made
+WITH_TASK = ("--ta", "-t", "--config", "-C", "--he", "-h")
+WITH_FOLDER = "--i"  # --include_path, also shortened or with a value behind =
+LISTED = "lengthwise harness ls tasks lists them"
+# How the harness begins when it refuses tasks
+OF_TASKS = ("Need to specify task", "No tasks specified", "Tasks not found")
+
+
+def harness(arguments: Sequence[str], data: Path | None = None) -> int:
+    """Run lm_eval's command line; the exit status. `data` is a folder of LongBench-E's files, used instead of the hub's."""
+    installed = importlib.util.find_spec("lm_eval") is not None
+    require(installed, "the harness needs the package lm-eval; pip install 'lengthwise[lm-eval]'")
+    given = _with_model(arguments)
+    # The harness would say so itself, a minute later
+    named = given[0] != "run" or any(argument.startswith(WITH_TASK) for argument in given)
+    require(named, f"no task is named; give --tasks NAME ({LISTED})")
+    importlib.import_module("lengthwise.evaluation.harness.model")
+    from lengthwise.evaluation.harness.local_data import write_tasks
+
+    if data is None:
+        return _lm_eval(given)
+    included = any(argument.startswith(WITH_FOLDER) for argument in given)
+    require(not included, "--data brings its own --include_path; give one of them, not both")
+    with tempfile.TemporaryDirectory(prefix="lengthwise.") as folder:
+        write_tasks(data, Path(folder))
+        return _lm_eval([*given, "--include_path", folder])
+
+
+def _with_model(arguments: Sequence[str]) -> list[str]:
+    """`--model lengthwise`, unless another one or a file of settings is given, or nothing is to be run."""
+    command, *rest = arguments if arguments and arguments[0] in COMMANDS else ("run", *arguments)
+    names = {argument.partition("=")[0] for argument in rest}
+    if command == "run" and names.isdisjoint(("--model", "-M", "--config", "-C")):
+        rest = ["--model", MODEL, *rest]
+    return [command, *rest]
+
+
+def _lm_eval(arguments: list[str]) -> int:
+    from lm_eval.__main__ import cli_evaluate
+
+    own, sys.argv = sys.argv, ["lm_eval", *arguments]
+    try:
+        cli_evaluate()
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except ConnectionError as error:
+        reason = " ".join(str(error).split())[:160]
+        raise BadInput(
+            f"the data of a task is out of reach ({reason}); LongBench-E runs from local files with --data"
+        ) from error
+    except ValueError as error:
+        if not str(error).startswith(OF_TASKS):
+            raise
+        raise BadInput(f"the harness has no such task: {' '.join(str(error).split())[:160]} ({LISTED})") from error
+    finally:
+        sys.argv = own
+    return 0

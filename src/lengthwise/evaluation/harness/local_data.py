@@ -1,0 +1,42 @@
+"""LongBench-E's tasks of the harness on local files: the harness's own prompts and scores, another place for the data."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import lm_eval.tasks
+
+from lengthwise.errors import BadInput, require
+from lengthwise.tasks import longbench_e
+from lengthwise.tasks.cases import cases
+
+# A name that the harness knows too is overridden, and its tag `longbench_tasks_e` then means the tasks found here
+TASK = """include: {stock}
+dataset_path: json
+dataset_name: null
+dataset_kwargs: {{"data_files": {{"test": {file}}}}}
+process_docs: !function lengthwise.evaluation.harness.local_data.with_question
+"""
+
+
+def write_tasks(data: Path, out: Path) -> list[str]:
+    """One task a file `hotpotqa_e.jsonl` ... of `data`, for the harness's --include_path; the names of the tasks."""
+    found = {name: data / f"{name}_e.jsonl" for name in longbench_e.TASKS if (data / f"{name}_e.jsonl").is_file()}
+    if not found:
+        raise BadInput(
+            f"{data} holds no file of LongBench-E, such as {longbench_e.TASKS[0]}_e.jsonl; give the folder that does"
+        )
+    for name, file in found.items():
+        longbench_e.check(next(cases(file)))
+        stock = Path(lm_eval.tasks.__file__).parent / "longbench" / f"{name}_e.yaml"
+        require(stock.is_file(), f"this version of lm-eval has no prompts for {name}_e (no {stock}); install a newer one")
+        text = TASK.format(stock=json.dumps(str(stock)), file=json.dumps(str(file.resolve())))
+        (out / f"{name}_e.yaml").write_text(text, encoding="utf-8")
+    return [f"longbench_{name}_e" for name in found]
+
+
+def with_question(documents: Any) -> Any:
+    """LongBench says `input` where the harness's copy of it says `question`."""
+    return documents if "question" in documents.column_names else documents.rename_column("input", "question")

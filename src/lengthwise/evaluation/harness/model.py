@@ -1,0 +1,113 @@
+"""A model of lm-evaluation-harness that lengthwise loads and extends.
+
+It reads what `lengthwise.models.load` reads and keeps one method in force while the harness asks; afterwards the model is what
+it was. Inputs are not cut at the training length, as the harness would by itself: only `max_length` cuts them, on the left.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+import torch
+from lm_eval.api.registry import register_model
+from lm_eval.models.huggingface import HFLM
+from torch import Tensor, nn
+
+from lengthwise.errors import BadInput, require
+from lengthwise.evaluation.harness import MODEL
+from lengthwise.evaluation.sweep.generate import check_answers
+from lengthwise.methods.slots import name_of
+from lengthwise.models.anatomy import anatomy_of
+from lengthwise.models.attention_interface import LAYER
+from lengthwise.models.extend import extend
+from lengthwise.models.load import load
+
+# More tokens than any input has: nothing is cut
+UNCUT = 2**30
+# What the harness takes beside ours; the rest of its options would be dropped without a word
+OPTIONS = (
+    "max_batch_size add_bos_token prefix_token_id softmax_dtype mixed_precision_dtype logits_cache think_end_token "
+    "enable_thinking chat_template_args"
+).split()
+
+
+@register_model(MODEL)
+class LengthwiseLM(HFLM):  # type: ignore[misc]
+    def __init__(
+        self,
+        pretrained: str | nn.Module = "embedded",
+        method: object = "none",
+        train_length: int | None = None,
+        force: bool = False,
+        dtype: str = "auto",
+        device: str | None = None,
+        tokenizer: Any = None,
+        max_length: int | None = None,
+        batch_size: int | str = 1,
+        **options: Any,
+    ) -> None:
+        """`pretrained` is a directory, a hub name, a GGUF file, `embedded`, or a loaded model with its `tokenizer`."""
+        _check(options, batch_size, max_length)
+        if isinstance(pretrained, str):
+            require(tokenizer is None, f"a tokenizer goes with a loaded model; {pretrained} brings its own")
+            # cuda:0 is what the harness says where nobody said anything
+            unasked = device == "cuda:0" and not torch.cuda.is_available()
+            model, tokenizer = load(pretrained, dtype, None if unasked else device)
+        else:
+            require(tokenizer is not None, "a loaded model needs its tokenizer beside it: tokenizer=...")
+            model = pretrained
+        check_answers(model)
+        self._settings: dict[str, Any] = {"method": method, "train_length": train_length, "force": force}
+        # A bad method is refused now, not after the data sets have been read
+        with extend(model, **self._settings):
+            _check_batches(model, batch_size)
+        super().__init__(
+            pretrained=model,
+            tokenizer=tokenizer,
+            backend="seq2seq" if model.config.is_encoder_decoder else "causal",
+            max_length=max_length or UNCUT,
+            batch_size=batch_size,
+            **options,
+        )
+
+    def loglikelihood(self, *requests: Any, **settings: Any) -> list[tuple[float, bool]]:
+        with extend(self.model, **self._settings):
+            return list(super().loglikelihood(*requests, **settings))
+
+    def loglikelihood_rolling(self, *requests: Any, **settings: Any) -> list[float]:
+        with extend(self.model, **self._settings):
+            return list(super().loglikelihood_rolling(*requests, **settings))
+
+    def generate_until(self, *requests: Any, **settings: Any) -> list[str]:
+        with extend(self.model, **self._settings):
+            return list(super().generate_until(*requests, **settings))
+
+    def _model_generate(self, context: Tensor, max_length: int, stop: list[str], **settings: Any) -> Tensor:
+        # The harness adds the input's length, which is no part of what an encoder-decoder writes; its start token is
+        own = max_length - context.shape[1] + 1 if self.backend == "seq2seq" else max_length
+        written: Tensor = super()._model_generate(context, own, stop, **settings)
+        return written
+
+
+def _check_batches(model: nn.Module, batch_size: int | str) -> None:
+    """The harness pads without a mask, so that a row would be as long as the longest beside it."""
+    rotation = anatomy_of(model).layers[0].__dict__[LAYER].slots.rotation
+    require(
+        str(batch_size) == "1" or not getattr(rotation, "dynamic", False),
+        f"{name_of(rotation)} has frequencies for the length of its input, which the harness does not tell of inputs that it "
+        "reads together; give batch_size=1",
+    )
+
+
+def _check(options: dict[str, Any], batch_size: int | str, max_length: int | None) -> None:
+    for name in options:
+        if name not in OPTIONS:
+            ours = ["pretrained", "method", "train_length", "force", "dtype", "device", "max_length", "batch_size", *OPTIONS]
+            near = difflib.get_close_matches(name, ours, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(ours)}"
+            raise BadInput(f"the model {MODEL!r} takes no argument {name!r}; {hint}")
+    tries = str(batch_size).startswith("auto") and max_length is None
+    require(
+        not tries, "batch_size=auto tries batches of the longest inputs; say how long they are (max_length=N in --model_args)"
+    )

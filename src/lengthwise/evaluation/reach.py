@@ -1,0 +1,185 @@
+"""How far a model reaches: the longest length at which it still does a task.
+
+Lengths are doubled from the training length on until the mean score falls below the threshold, then bisected to within 6 %.
+That takes for granted that the score falls with length: a model that fails at one length and works again at a longer one is
+given the shorter reach. Every length tried is a cell of an ordinary evaluation and can be resumed as one.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from lengthwise.errors import NoRoom, require
+from lengthwise.evaluation.evaluate import evaluate
+from lengthwise.evaluation.sweep.cells import check_contenders, check_room
+from lengthwise.evaluation.sweep.contenders import Contender, contenders_of
+from lengthwise.evaluation.sweep.questions import Questions
+from lengthwise.models.anatomy import anatomy_of
+from lengthwise.models.patches import refuse_extended
+from lengthwise.records import Cell, summarise
+from lengthwise.tasks import Task
+
+# Lengths tried are multiples of this
+STEP = 32
+PRECISION = 0.06
+Works = Callable[[int], bool]  # by length
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far one method carries a model in one task."""
+
+    method: str  # as its records call it
+    task: str  # name of the task
+    length: int | None  # longest length that works; None when no length tried does
+    low: int | None  # longest length tried whose 95 % interval lies wholly at or above the threshold
+    high: int | None  # longest length tried whose 95 % interval still touches the threshold
+    score: float | None  # mean score at `length`
+    next_length: int | None  # shortest length tried above it, which fails; None when none does
+    next_score: float | None  # mean score there
+    train_length: int  # where the search began
+    shortest: int  # shortest length tried
+
+    @property
+    def says(self) -> str:
+        if self.length is None:
+            return f"not even at {self.shortest:,}"
+        if self.next_length is None:
+            return f">= {self.length:,}"
+        return f"{self.length:,}" + (f" (not even at {self.train_length:,})" if self.length < self.train_length else "")
+
+
+def reach(
+    model: nn.Module,
+    tokenizer: Any,
+    methods: Iterable[object] | Mapping[str, object] = (),
+    tasks: str | Sequence[str] | Mapping[str, Task] = ("passkey",),
+    *,
+    threshold: float = 0.85,
+    longest: int = 16384,
+    samples: int = 24,
+    seed: int = 0,
+    out: str | Path | None = None,
+    train_length: int | None = None,
+    batch_tokens: int | None = None,
+    name: str = "",
+    force: bool = False,
+    show_progress: bool = True,
+) -> list[Reach]:
+    """For `none` and each given method, the longest length at which each task scores `threshold` or more."""
+    require(0 < threshold <= 1, f"threshold is a mean score above 0 and at most 1, not {threshold}")
+    refuse_extended(model, "reach")
+    anatomy = anatomy_of(model, train_length)
+    trained = anatomy.train_length
+    require(longest >= trained, f"longest ({longest}) is below the training length {trained}, where the search begins")
+    contenders = _with_none(methods, anatomy.facts)
+    # Refused now, not when their turn comes
+    check_contenders(model, contenders, train_length, force)
+    asked = [tasks] if isinstance(tasks, str) else tasks
+    questions = Questions(tokenizer, asked, [trained], samples, seed)
+    check_room(model, tokenizer, trained, questions.jobs(contenders, sharpness=False), questions.one)
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory()) if out is None else out
+
+        def tried(contender: Contender, task: str, length: int) -> Cell:
+            records = evaluate(
+                model,
+                tokenizer,
+                {contender.name: contender},
+                {task: asked[task]} if isinstance(asked, Mapping) else [task],
+                [length],
+                samples,
+                seed,
+                folder,
+                train_length=train_length,
+                batch_tokens=batch_tokens,
+                name=name,
+                force=force,
+                sharpness=False,
+                show_progress=show_progress,
+            )
+            return summarise(records)[0]
+
+        return [
+            _reach(contender.name, task, threshold, trained, longest, partial(tried, contender, task))
+            for task in dict.fromkeys(asked)
+            for contender in contenders
+        ]
+
+
+def search(works: Works, start: int, longest: int, shortest: int = STEP) -> tuple[int | None, int | None]:
+    """(longest length that works, shortest that fails), None where there is none, if what works at n works below n."""
+    good, bad = _up(works, start, longest) if works(start) else _down(works, start, shortest)
+    return (good, bad) if good is None or bad is None else _between(works, good, bad)
+
+
+def _up(works: Works, good: int, longest: int) -> tuple[int, int | None]:
+    """Doubles a length that works until one fails."""
+    while good < longest:
+        step = min(2 * good, longest)
+        if not works(step):
+            return good, step
+        good = step
+    return good, None
+
+
+def _down(works: Works, bad: int, shortest: int) -> tuple[int | None, int]:
+    """Halves a length that fails until one works, or until no question has room."""
+    while shortest <= (step := _rounded(bad / 2)) < bad:
+        try:
+            if works(step):
+                return step, bad
+        except NoRoom:
+            break
+        bad = step
+    return None, bad
+
+
+def _between(works: Works, good: int, bad: int) -> tuple[int, int]:
+    while bad - good > max(STEP, PRECISION * good):
+        middle = _rounded((good + bad) / 2)
+        if not good < middle < bad:
+            break
+        good, bad = (middle, bad) if works(middle) else (good, middle)
+    return good, bad
+
+
+def _reach(method: str, task: str, threshold: float, start: int, longest: int, tried: Callable[[int], Cell]) -> Reach:
+    cells: dict[int, Cell] = {}
+
+    def works(length: int) -> bool:
+        cells[length] = tried(length)
+        return cells[length].mean >= threshold
+
+    good, bad = search(works, start, longest)
+    return Reach(
+        method=method,
+        task=task,
+        length=good,
+        low=max((length for length, cell in cells.items() if cell.low >= threshold), default=None),
+        high=max((length for length, cell in cells.items() if cell.high >= threshold), default=None),
+        score=None if good is None else cells[good].mean,
+        next_length=bad,
+        next_score=None if bad is None else cells[bad].mean,
+        train_length=start,
+        shortest=min(cells),
+    )
+
+
+def _with_none(methods: Iterable[object] | Mapping[str, object], facts: Mapping[str, object]) -> list[Contender]:
+    """The plain model first."""
+    if isinstance(methods, Mapping):
+        return contenders_of({"none": "none"} | dict(methods), facts)
+    return contenders_of(["none", *([methods] if isinstance(methods, str) else methods)], facts)
+
+
+def _rounded(length: float) -> int:
+    return max(1, round(length / STEP)) * STEP

@@ -1,0 +1,180 @@
+"""Long-short misalignment of a causal language model: how differently it goes on from a text and from the text's own suffix.
+
+    found = lengthwise.misalignment(model, tokenizer, train_length=4096)
+    found.sce, found.interval                                       # L_misalign, nats, and its 95 % interval
+
+    L_misalign = E[L_SCE(g(x[-l1:]), g(x[-l2:]))],   l1, l2 from [L/2, L]                  Output Alignment, equation 2
+
+A pair is a place in the text and an e from U{1 ... L/2}: tokens [0, L) and [e, L + e) are read once each, and every position
+counts that both readings tell from L/2 to L tokens, L/2 + 1 - e of them. Over the draws of e every two different lengths of the
+range meet equally often: the paper's expectation, with two forwards for many positions instead of one. Neither reading has a
+token of the tokenizer's own in front, because the paper's suffixes are plain.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from lengthwise.common.progress import Tick, progress
+from lengthwise.common.text import given_text
+from lengthwise.errors import BadInput, require
+from lengthwise.evaluation.likelihood import LOGITS_AT_ONCE, TOKENS_AT_ONCE, Scorer, reading
+from lengthwise.models.anatomy import anatomy_of, unwrapped
+from lengthwise.models.extend import Method, extend
+from lengthwise.models.fingerprint import fingerprint_of, versions
+from lengthwise.models.patches import refuse_extended
+from lengthwise.models.vocabulary import check_tokenizer, check_tokens
+from lengthwise.tasks.perplexity import RESAMPLES, widened
+from lengthwise.training.output_alignment.loss import symmetric_cross_entropy, symmetric_kl
+from lengthwise.training.output_alignment.views import Views, drawn_extra
+
+SAMPLING = "1..L/2"
+
+
+@dataclass(frozen=True)
+class Misalignment:
+    """Means over positions, in nats; intervals are 95 % bootstrap intervals over pairs."""
+
+    sce: float  # symmetric cross-entropy: the paper's L_misalign
+    interval: tuple[float, float]
+    kl: float  # symmetric KL divergence: 0 for a model that says the same twice
+    kl_interval: tuple[float, float]
+    pairs: int  # pairs of readings
+    positions: int  # over all pairs
+    length: int  # L, the longest context
+    train_length: int  # what the method took for the training length
+    method: str
+    seed: int
+    text_tokens: int  # of the text that pairs were cut from
+    model: dict[str, Any]  # fingerprint
+    versions: dict[str, str]
+
+
+def misalignment(
+    model: nn.Module,
+    tokenizer: Any,
+    *,
+    text: str | None = None,
+    files: Sequence[str | Path] = (),
+    train_length: int | None = None,
+    length: int | None = None,
+    pairs: int = 16,
+    seed: int = 0,
+    method: Method = "none",
+    show_progress: bool = True,
+) -> Misalignment:
+    """Of a tokenizer with a text (or files, or prose that ships with lengthwise), or of token ids in the tokenizer's place.
+
+    L is `length`, by default the training length, which is by default what the model's config says.
+    """
+    refuse_extended(model, "misalignment")
+    anatomy = anatomy_of(model, train_length)
+    length = anatomy.train_length if length is None else length
+    _check_numbers(length, pairs, seed)
+    scorer = Scorer.of(model, train_length)
+    words = int(unwrapped(model).get_input_embeddings().weight.shape[0])
+    ids = _ids(tokenizer, text, files, words)
+    check_tokens(ids, words)
+    rows = _rows(ids, length, pairs, seed)
+    plans = [Views(length, drawn_extra(SAMPLING, length, seed, pair), "half") for pair in range(pairs)]
+    with (
+        extend(model, method, train_length=train_length),
+        reading(model),
+        progress("misalignment", pairs, show_progress) as tick,
+    ):
+        sums = _pair_sums(scorer, rows, plans, tick)
+    counts = np.array([plan.positions for plan in plans])
+    (sce, *interval), (kl, *kl_interval) = (_mean(column, counts) for column in sums.T)
+    return Misalignment(
+        sce=sce,
+        interval=(interval[0], interval[1]),
+        kl=kl,
+        kl_interval=(kl_interval[0], kl_interval[1]),
+        pairs=pairs,
+        positions=int(counts.sum()),
+        length=length,
+        train_length=anatomy.train_length,
+        method=method if isinstance(method, str) else repr(method),
+        seed=seed,
+        text_tokens=len(ids),
+        model=fingerprint_of(anatomy),
+        versions=versions(),
+    )
+
+
+def _check_numbers(length: int, pairs: int, seed: int) -> None:
+    require(length >= 4, f"misalignment needs a length of at least 4 tokens, not {length}")
+    require(pairs >= 2, f"misalignment needs at least 2 pairs for an interval, not {pairs}")
+    require(seed >= 0, f"seed must be 0 or more, not {seed}")
+
+
+def _ids(tokenizer: Any, text: str | None, files: Sequence[str | Path], words: int) -> Tensor:  # [tokens]
+    if isinstance(tokenizer, Tensor):
+        require(text is None and not files, "give token ids or a text, not both")
+        require(tokenizer.dim() == 1, f"token ids must be one stream of [tokens], not of shape {tuple(tokenizer.shape)}")
+        return tokenizer.cpu()
+    check_tokenizer(tokenizer, words)
+    _, text = given_text(text, files)
+    # Tokenizers warn that a text is longer than the model; that is what we are here for
+    return torch.tensor(tokenizer(text, add_special_tokens=False, verbose=False).input_ids)
+
+
+def _rows(ids: Tensor, length: int, pairs: int, seed: int) -> Tensor:  # [pairs, tokens]
+    """A row a pair, spread over the text and moved by the seed within their share of it."""
+    tokens = length + length // 2
+    if len(ids) < tokens:
+        raise BadInput(
+            f"the text has {len(ids)} tokens, and a pair at length {length} takes {tokens}; "
+            "give a longer text (--text FILE) or a smaller length"
+        )
+    if len(ids) < pairs * tokens:
+        warnings.warn(
+            f"{pairs} pairs of {tokens} tokens overlap in a text of {len(ids)}: the intervals are too narrow; "
+            "give a longer text or fewer pairs",
+            stacklevel=3,
+        )
+    shift = np.random.default_rng(seed).random(pairs)
+    starts = [int((len(ids) - tokens) * (pair + shift[pair]) / pairs) for pair in range(pairs)]
+    return torch.stack([ids[start : start + tokens] for start in starts])
+
+
+def _pair_sums(scorer: Scorer, rows: Tensor, plans: Sequence[Views], tick: Tick) -> np.ndarray:  # [pairs, 2]
+    """L_SCE and symmetric KL of every pair, summed over its positions."""
+    at_once = max(1, TOKENS_AT_ONCE // (2 * plans[0].length))
+    found = []
+    for start in range(0, len(rows), at_once):
+        some = list(zip(rows[start : start + at_once], plans[start : start + at_once], strict=True))
+        first = scorer.hidden(torch.stack([row[plan.first] for row, plan in some]))
+        second = scorer.hidden(torch.stack([row[plan.second] for row, plan in some]))
+        for one, other, (_, plan) in zip(first, second, some, strict=True):
+            over_first, over_second = plan.shared
+            found.append(_sums(scorer, one[over_first], other[over_second]))
+        tick(len(some), f"misalignment: {len(found)} of {len(rows)} pairs")
+    return np.array(found)
+
+
+def _sums(scorer: Scorer, hidden: Tensor, other: Tensor) -> tuple[float, float]:
+    at_once = max(1, LOGITS_AT_ONCE // (2 * scorer.head.weight.shape[0]))
+    sce = kl = 0.0
+    for one, two in zip(torch.split(hidden, at_once), torch.split(other, at_once), strict=True):
+        logits = scorer.head(one), scorer.head(two)
+        sce += float(symmetric_cross_entropy(*logits).double().sum())
+        kl += float(symmetric_kl(*logits).double().sum())
+    return sce, kl
+
+
+def _mean(sums: np.ndarray, counts: np.ndarray) -> tuple[float, float, float]:
+    """The mean over all positions, and the ends of its interval when pairs are drawn again with replacement."""
+    mean = float(sums.sum() / counts.sum())
+    draws = np.random.default_rng(0).integers(len(sums), size=(RESAMPLES, len(sums)))
+    means = sums[draws].sum(1) / counts[draws].sum(1)
+    low, high = np.quantile(widened(means, mean, len(sums), len(sums) - 1), [0.025, 0.975])
+    return mean, max(0.0, float(low)), float(high)

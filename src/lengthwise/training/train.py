@@ -1,0 +1,240 @@
+"""Fine-tune a causal language model with the misalignment of its outputs in the loss, under a method that extends it.
+
+    trained = lengthwise.train("stories15M", out="runs/x", data=["book.txt"], adjustment="interpolation:factor=2", alpha=0.1)
+    trained.model, trained.method                     # the checkpoint, and the spec to use it with
+
+The method is in force through `extend` while the model learns; training/settings.py lists all settings. The same call goes on
+where a killed one was and ends in the same losses; a directory of another run is refused. `accelerate launch -m lengthwise
+train` spreads the rows of a step over processes.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lengthwise.common.files import save_whole
+from lengthwise.common.progress import progress
+from lengthwise.errors import BadInput, require
+from lengthwise.methods import weights
+from lengthwise.methods.documents import documents
+from lengthwise.models.anatomy import Anatomy, anatomy_of, unwrapped
+from lengthwise.models.extend import extend
+from lengthwise.models.fingerprint import fingerprint_of, versions
+from lengthwise.models.load import load
+from lengthwise.records.locks import claim
+from lengthwise.training.adjustment import (
+    LEARNT,
+    Adjustment,
+    Methods,
+    adjustment_of,
+    learnt_in,
+    methods_for,
+    prepared,
+    spec_with,
+)
+from lengthwise.training.directory import CLAIM, FORMAT, Directory, learnt_file
+from lengthwise.training.lora import merged, quantised
+from lengthwise.training.rows import Rows, check_files, digest, rows_of
+from lengthwise.training.settings import Settings, settings_of
+
+# Another value of these makes no other run
+FREE = ("model", "out", "data", "dataset", "dataset_config", "split", "text_field", "device", "quantise")
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a run left behind."""
+
+    model: str  # directory of the checkpoint
+    method: str  # spec to use it with
+    losses: list[dict[str, Any]]  # one entry a step: step, loss, cross_entropy, misalignment, grad_norm, learning_rate
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run, checked and ready to go."""
+
+    settings: Settings  # with the length that is trained at
+    model: Any
+    tokenizer: Any
+    anatomy: Anatomy
+    adjustment: Adjustment
+    methods: Methods
+    directory: Directory
+    arguments: Any  # transformers' TrainingArguments
+
+    @property
+    def spec(self) -> str:
+        """What to use the model with."""
+        learnt = None if self.learns is None else self.directory.learnt(self.learns)
+        aligned = None if self.methods.alignment is None else self.directory.alignment
+        return spec_with(self.adjustment.spec, learnt, aligned)
+
+    @property
+    def learns(self) -> str | None:
+        return learnt_in(self.adjustment.spec)
+
+
+def train(model: str, out: str | Path, *, show_progress: bool = True, callbacks: Sequence[Any] = (), **options: Any) -> Trained:
+    """Train and save; `options` are the fields of training/settings.py, `callbacks` transformers' TrainerCallbacks."""
+    settings = settings_of({"model": model, "out": str(out), **options})
+    return train_with(settings, show_progress=show_progress, callbacks=callbacks)
+
+
+def train_with(settings: Settings, *, show_progress: bool = True, callbacks: Sequence[Any] = ()) -> Trained:
+    for package in ("accelerate", "peft"):
+        if importlib.util.find_spec(package) is None:
+            raise BadInput(f"training needs the package {package}; pip install 'lengthwise[train]'")
+    run, rows = _checked(settings)
+    with ExitStack() as stack:
+        if run.arguments.process_index == 0:
+            run.directory.agree(_config(run, rows))
+            ours = stack.enter_context(claim(run.directory.path / CLAIM))
+            require(ours, f"another process is training in {settings.out}; wait for it, or give another --out")
+        if not run.directory.method.exists():
+            _trained(run, rows, show_progress and run.arguments.process_index == 0, callbacks)
+    losses = run.directory.losses_of_all(settings.steps)
+    return Trained(str(run.directory.model), run.directory.method.read_text().strip(), losses)
+
+
+def _checked(settings: Settings) -> tuple[Run, Tensor]:
+    """Everything that can be refused is refused here, before anything is written."""
+    require(settings.device != "cuda" or torch.cuda.is_available(), "--device cuda: there is no CUDA device here; leave it out")
+    gguf = settings.model.endswith(".gguf")
+    require(not gguf, f"{settings.model} is a GGUF file, made to be read only; give the model as a directory of safetensors")
+    check_files(settings.data)
+    model, tokenizer = load(settings.model, "float32", "cpu")
+    anatomy = anatomy_of(model)
+    able = anatomy.causal and not model.config.is_encoder_decoder and model.get_output_embeddings() is not None
+    require(able, f"training takes a causal language model, and {settings.model} is a {type(model).__name__}; give another")
+    settings = replace(settings, train_length=settings.train_length or anatomy.train_length)
+    length = settings.train_length or 0
+    adjustment = adjustment_of(settings, anatomy.train_length, length)
+    methods = methods_for(adjustment, settings, anatomy, length)
+    with extend(model, methods.installed):
+        pass
+    arguments = _arguments(settings)
+    most = settings.steps * settings.batch * settings.accumulation * arguments.world_size
+    words = int(model.get_input_embeddings().weight.shape[0])
+    rows = rows_of(settings, tokenizer, words, settings.regulariser(length).tokens, most)
+    directory = Directory(Path(settings.out))
+    return Run(settings, model, tokenizer, anatomy, adjustment, methods, directory, arguments), rows
+
+
+def _arguments(settings: Settings) -> Any:
+    from transformers import TrainingArguments
+
+    return TrainingArguments(
+        output_dir=str(Directory(Path(settings.out)).checkpoints),
+        max_steps=settings.steps,
+        per_device_train_batch_size=settings.batch,
+        gradient_accumulation_steps=settings.accumulation,
+        learning_rate=settings.learning_rate,
+        lr_scheduler_type="constant_with_warmup",
+        warmup_steps=settings.warmup,
+        bf16=settings.dtype == "bfloat16",
+        use_cpu=settings.device == "cpu",
+        seed=settings.seed,
+        logging_steps=1,
+        save_steps=settings.save_every,
+        save_total_limit=2,
+        # TensorBoard is told by a callback of its own, because transformers would choose another directory for every start
+        report_to="none",
+        disable_tqdm=True,
+        dataloader_pin_memory=torch.cuda.is_available(),
+    )
+
+
+def _config(run: Run, rows: Tensor) -> dict[str, Any]:
+    chosen = {name: value for name, value in asdict(run.settings).items() if name not in FREE}
+    resolved = {**asdict(run.adjustment), "processes": run.arguments.world_size}
+    return {
+        "format": FORMAT,
+        "model": {**fingerprint_of(run.anatomy), "name": run.settings.model},
+        "settings": {**chosen, **resolved},
+        "rows": {"count": len(rows), "digest": digest(rows)},
+        "documents": documents(run.methods.of_files),
+        "asked": asdict(run.settings),
+        "made_with": versions(),
+    }
+
+
+def _trained(run: Run, rows: Tensor, shown: bool, callbacks: Sequence[Any]) -> None:
+    from lengthwise.training.output_alignment.trainer import MisalignmentTrainer
+
+    settings, directory = run.settings, run.directory
+    checkpoint = directory.last_checkpoint(run.learns)
+    if checkpoint is not None and run.methods.learnt is not None and run.learns is not None:
+        weights.load(run.methods.learnt, checkpoint / learnt_file(run.learns), f"weights of {run.learns}", "")
+    caches = getattr(run.model.config, "use_cache", None)
+    base = quantised(settings.model, run.arguments) if run.adjustment.quantised else run.model
+    model = prepared(base, run.adjustment, run.methods, settings.seed)
+    trainer = MisalignmentTrainer(
+        model=model,
+        args=run.arguments,
+        train_dataset=Rows(rows),
+        callbacks=list(callbacks),
+        train_length=settings.train_length or 0,
+        alpha=settings.alpha,
+        sampling=settings.sampling,
+        overlap=settings.overlap,
+        compare=settings.compare,
+    )
+    # LoRA gives parameters other names, and an alignment was found to fit before that
+    with _watched(trainer, run, checkpoint, shown), extend(model, run.methods.installed, force=True):
+        trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    # Trainer has switched it off, and would have it saved so
+    run.model.config.use_cache = caches
+    if run.arguments.process_index == 0:
+        _save(model, run)
+    trainer.accelerator.wait_for_everyone()
+    trainer.accelerator.end_training()
+
+
+@contextmanager
+def _watched(trainer: Any, run: Run, checkpoint: Path | None, shown: bool) -> Iterator[None]:
+    from transformers import PrinterCallback
+
+    from lengthwise.training.watching import Draws, Losses
+
+    trainer.remove_callback(PrinterCallback)
+    trainer.add_callback(Draws(run.methods, run.learns))
+    with progress("training", run.settings.steps, shown) as tick:
+        if run.arguments.process_index == 0:
+            trainer.add_callback(Losses(run.directory, tick))
+            if importlib.util.find_spec("tensorboard") is not None:
+                trainer.add_callback(_tensorboard(run.directory.tensorboard, checkpoint))
+        yield
+
+
+def _tensorboard(folder: Path, checkpoint: Path | None) -> Any:
+    from torch.utils.tensorboard import SummaryWriter
+    from transformers.integrations import TensorBoardCallback
+
+    done = 0 if checkpoint is None else int(checkpoint.name.rpartition("-")[2])
+    # Steps after the checkpoint are taken, and shown, again
+    return TensorBoardCallback(SummaryWriter(str(folder), purge_step=done + 1))
+
+
+def _save(model: Any, run: Run) -> None:
+    inner = unwrapped(model)
+    if run.methods.learnt is not None:
+        delattr(inner, LEARNT)
+    if run.adjustment.lora_rank:
+        save_whole(run.directory.adapter, [model], over=True)
+        inner = merged(model, run.directory.adapter, run.model if run.adjustment.quantised else None)
+    if run.methods.learnt is not None and run.learns is not None:
+        weights.save(run.methods.learnt, run.directory.learnt(run.learns))
+    if (alignment := run.methods.alignment) is not None:
+        fingerprint = {**fingerprint_of(anatomy_of(inner)), "name": str(run.directory.model)}
+        before = {"trained_from": alignment.model, **alignment.provenance}
+        replace(alignment, model=fingerprint, provenance=before).save(run.directory.alignment)
+    run.directory.finish(inner, run.tokenizer, run.spec)

@@ -1,0 +1,85 @@
+"""Gradients of the fused kernel against autograd through the law, in Triton's interpreter."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from lengthwise.attention import Equation, attention
+from tests.kernels import FP16, Case, assert_gradients, leaves_of
+
+pytest.importorskip("triton")
+from lengthwise.attention.triton import backward, key_bounds
+from lengthwise.attention.triton.launch import _operands
+from lengthwise.attention.triton.tiles import Tile
+
+
+def triton(equation: Equation) -> Tensor:
+    return attention(equation, implementation="triton")[0]
+
+
+CASES = {
+    "a token": Case(1, temperature="row"),
+    "all keys": Case(70, temperature="head"),
+    "no bias": Case(40, radius=None),
+    "one number for every distance": Case(40, radius=0, heads=1, kv_heads=1, temperature="row"),
+    "a table as wide as the sequence": Case(40, radius=40, heads=1, kv_heads=1),
+    "causal, grouped heads": Case(70, mask="causal", kv_heads=1, temperature="row"),
+    "a window, size 24": Case(70, mask="causal window", radius=None, size=24, heads=1, kv_heads=1),
+    "padding": Case(70, batch=2, heads=1, kv_heads=1, mask="padding", temperature="signs"),
+    "padding, causal, one temperature": Case(50, batch=2, heads=1, kv_heads=1, mask="padding causal", temperature="one"),
+    "a hole": Case(50, heads=1, kv_heads=1, mask="hole", temperature="row"),
+    "rows in any order": Case(70, heads=1, kv_heads=1, mask="shuffled"),
+    "packed sequences": Case(90, heads=1, kv_heads=1, mask="packed"),
+    "a filled cache": Case(7, 70, mask="causal"),
+    "half precision": Case(70, dtype=FP16, mask="causal", temperature="row"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_gradient_is_the_laws(name: str) -> None:
+    assert_gradients(triton, CASES[name].equation())
+
+
+def test_a_band_too_large_for_one_launch_takes_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backward, "BAND", 1)
+    assert_gradients(triton, Case(40, batch=2, temperature="row").equation())
+
+
+@pytest.mark.parametrize("mask", ["causal", "padding", "shuffled", "packed"])
+def test_blocks_of_keys_looked_at_one_by_one_are_seen_by_the_same_queries(monkeypatch: pytest.MonkeyPatch, mask: str) -> None:
+    case, tile = Case(330, batch=2, mask=mask), Tile(32, 64, 4, 2)
+
+    def bounds() -> Tensor:
+        return key_bounds.query_bounds(_operands(case.equation(), None), tile)
+
+    together = bounds()
+    assert together.shape == (len(case.visible().start), 6, 6)
+    for flags in (1, 25):
+        monkeypatch.setattr(key_bounds, "FLAGS", flags)
+        assert torch.equal(bounds(), together)
+
+
+def test_gradients_are_the_same_every_time() -> None:
+    ours, leaves = leaves_of(Case(70, mask="causal", kv_heads=1).equation())
+    first, second = (torch.autograd.grad(triton(ours).square().sum(), leaves) for _ in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+@pytest.mark.parametrize("wanted", range(4))
+def test_one_gradient_alone_is_what_it_is_among_all(wanted: int) -> None:
+    equation = Case(40, heads=1, kv_heads=1).equation()
+    ours, leaves = leaves_of(equation)
+    among = torch.autograd.grad(triton(ours).square().sum(), leaves)[wanted]
+    for index, leaf in enumerate(leaves):
+        leaf.requires_grad_(index == wanted)
+    (alone,) = torch.autograd.grad(triton(ours).square().sum(), [leaves[wanted]])
+    assert torch.equal(alone, among)
+
+
+def test_a_gradient_of_a_gradient_is_refused() -> None:
+    ours, leaves = leaves_of(Case(10).equation())
+    (first,) = torch.autograd.grad(triton(ours).square().sum(), leaves[:1], create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        first.sum().backward()

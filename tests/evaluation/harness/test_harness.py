@@ -1,0 +1,209 @@
+"""The command line of the harness with our model, on LongBench-E's files in a folder: no network."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pytest
+
+import lengthwise.evaluation.harness as harness_module
+from lengthwise.errors import BadInput
+from lengthwise.evaluation.harness import harness
+from tests.answering import answering, saved
+from tests.conftest import Said
+
+pytest.importorskip("lm_eval", reason="lm-eval is not installed; pip install 'lengthwise[lm-eval]'")
+import datasets
+import lm_eval.tasks
+from lm_eval.tasks._index import TaskIndex
+
+from lengthwise.evaluation.harness.local_data import write_tasks
+
+# What LongBench's own scores import is slower without a package it does not ask for
+pytestmark = pytest.mark.filterwarnings("ignore:Using slow pure-python SequenceMatcher")
+STOCK = Path(lm_eval.tasks.__file__).parent
+WORDS = (100, 5000, 9000)
+DIGITS = "31415926535897932384626433832795"
+
+
+def document(**fields: Any) -> dict[str, Any]:
+    kept = {"input": "Who?", "context": "A text. " * 40, "answers": [DIGITS], "length": 100, "all_classes": None}
+    return {**kept, "language": "en", "dataset": "any", "_id": "1", **fields}
+
+
+def write(folder: Path, name: str, *documents: Any) -> Path:
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{name}_e.jsonl"
+    path.write_text("".join(json.dumps(one) + "\n" for one in documents), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def few_tasks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The harness with LongBench alone, because reading all its thousands of tasks takes long; nothing kept in a home."""
+    every = TaskIndex._iter_yaml_files
+
+    def few(root: Path) -> Iterator[Path]:
+        return every(root / "longbench" if root == STOCK else root)
+
+    monkeypatch.setattr(TaskIndex, "_iter_yaml_files", staticmethod(few))
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    monkeypatch.setattr("lm_eval.__main__.setup_logging", lambda: None)
+
+
+@pytest.mark.usefixtures("few_tasks")
+def test_longbench_e_runs_from_local_files_with_a_method(tmp_path: Path, lengthwise: Callable[..., Said]) -> None:
+    model = saved(answering("llama"), tmp_path / "llama")
+    data, out = tmp_path / "data", tmp_path / "out"
+    write(data, "lcc", *(document(length=words, context=f"x = {words}\n") for words in WORDS))
+    write(data, "repobench-p", document(input="y = x\n", context="x = 1\n"))
+    arguments = [
+        "--model_args",
+        f"pretrained={model},method='streaming_llm:window=64,sinks=4',add_bos_token=False",
+        "--data",
+        data,
+    ]
+    said = lengthwise("harness", *arguments, "--tasks", "longbench_tasks_e", "--output_path", out, "--log_samples")
+    assert said.status == 0, said.err
+
+    [results] = out.rglob("results_*.json")
+    assert (
+        json.loads(results.read_text(encoding="utf-8"))["config"]["model_args"]["method"] == "streaming_llm:window=64,sinks=4"
+    )
+    [samples] = out.rglob("samples_longbench_lcc_e_*.jsonl")
+    lines = [json.loads(line) for line in samples.read_text(encoding="utf-8").splitlines()]
+    # The benchmark's own prompt, and its score computed by hand
+    assert [line["arguments"]["gen_args_0"]["arg_0"] for line in lines] == [
+        f"Please complete the code given below. \nx = {words}\nNext line of code:" for words in WORDS
+    ]
+    scores = [round(100 * difflib.SequenceMatcher(None, one["filtered_resps"][0], DIGITS).ratio()) / 100 for one in lines]
+    assert [line["score"] for line in lines] == pytest.approx(scores)
+    assert all(score > 0 for score in scores)
+
+    [other] = out.rglob("samples_longbench_repobench-p_e_*.jsonl")
+    asked = json.loads(other.read_text(encoding="utf-8"))
+    assert asked["arguments"]["gen_args_0"]["arg_0"].endswith("x = 1\ny = x\nNext line of code:")
+
+    means = json.loads(lengthwise("longbench", out, "--json").out)
+    assert means["tasks"]["lcc"]["all"] == pytest.approx(100 * fmean(scores))
+    assert means["tasks"]["lcc"]["4-8k"] == pytest.approx(100 * scores[1])
+    table = lengthwise("longbench", out).out.splitlines()
+    assert table[0].split() == ["task", "0-4k", "4-8k", "8k+", "all"]
+    assert [line.split()[0] for line in table[1:4]] == ["lcc", "repobench-p", "mean"]
+    assert table[2].split()[2:4] == ["-", "-"]
+    assert table[-1] == "percent, 2 of 13 tasks"
+
+
+@pytest.mark.usefixtures("few_tasks")
+def test_bad_input_is_said_in_one_line(tmp_path: Path, lengthwise: Callable[..., Said]) -> None:
+    data = tmp_path / "data"
+    write(data, "lcc", document())
+    task = ("--tasks", "longbench_lcc_e", "--data", data)
+    for arguments, complaint in (
+        (("--model_args", "pretrained=embedded,method=nonsense", *task), "nonsense"),
+        (("--model_args", f"pretrained={tmp_path / 'no'}", *task), "no directory"),
+        (("--include_path", tmp_path, *task), "--data brings its own --include_path"),
+        ((f"--include_path={tmp_path}", *task), "--data brings its own --include_path"),
+        (("--inc", tmp_path, *task), "--data brings its own --include_path"),
+        (("--tasks", "longbench_lcc_e", "--data", tmp_path), "holds no file of LongBench-E, such as qasper_e.jsonl"),
+    ):
+        said = lengthwise("harness", *arguments)
+        assert said.status == 2
+        assert said.err[-1].startswith("lengthwise: ")
+        assert complaint in said.err[-1]
+
+
+def test_options_that_the_harness_does_not_know_are_its_own_to_refuse(lengthwise: Callable[..., Said]) -> None:
+    assert lengthwise("harness", "--tasks", "x", "--nonsense").status == 2
+
+
+def test_local_tasks_take_the_stock_prompts_and_every_task_has_some(tmp_path: Path) -> None:
+    from lengthwise.tasks.longbench_e import TASKS
+
+    for name in TASKS:
+        write(tmp_path / "data", name, document())
+    out = tmp_path / "tasks"
+    out.mkdir()
+    assert write_tasks(tmp_path / "data", out) == [f"longbench_{name}_e" for name in TASKS]
+    text = (out / "trec_e.yaml").read_text(encoding="utf-8")
+    assert json.dumps(str(STOCK / "longbench" / "trec_e.yaml")) in text
+    assert json.dumps(str(tmp_path / "data" / "trec_e.jsonl")) in text
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({"length": "many"}, "line 1 of .*: 'length' should be the number of words"),
+        ({"answers": "Ann"}, "line 1 of .*: 'answers' should be a list of right answers"),
+        ({"context": ""}, "line 1 of .*: 'context' is empty"),
+    ],
+)
+def test_files_of_another_layout_are_refused(fields: dict[str, Any], complaint: str, tmp_path: Path) -> None:
+    write(tmp_path, "lcc", document(**fields))
+    with pytest.raises(BadInput, match=complaint):
+        write_tasks(tmp_path, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("given", "passed"),
+    [
+        (["--tasks", "a"], ["run", "--model", "lengthwise", "--tasks", "a"]),
+        (["run", "--tasks", "a"], ["run", "--model", "lengthwise", "--tasks", "a"]),
+        (["--model", "hf", "--tasks", "a"], ["run", "--model", "hf", "--tasks", "a"]),
+        (["--model=hf", "-t", "a"], ["run", "--model=hf", "-t", "a"]),
+        (["--config", "a.yaml"], ["run", "--config", "a.yaml"]),
+        (["ls", "tasks"], ["ls", "tasks"]),
+    ],
+)
+def test_our_model_is_the_default(given: list[str], passed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[str]] = []
+    monkeypatch.setattr("lm_eval.__main__.cli_evaluate", lambda: seen.append(list(harness_module.sys.argv)))
+    before = list(harness_module.sys.argv)
+    assert harness(given) == 0
+    assert seen == [["lm_eval", *passed]]
+    assert harness_module.sys.argv == before
+
+
+@pytest.mark.parametrize("given", [[], ["run"], ["--model_args", "pretrained=x", "--data", "LongBench"]])
+def test_a_run_without_a_task_is_refused_before_the_harness_is_imported(
+    given: list[str], monkeypatch: pytest.MonkeyPatch, lengthwise: Callable[..., Said]
+) -> None:
+    monkeypatch.setitem(sys.modules, "lengthwise.evaluation.harness.model", None)
+    said = lengthwise("harness", *given)
+    assert said == Said(2, "", ["lengthwise: no task is named; give --tasks NAME (lengthwise harness ls tasks lists them)"])
+
+
+@pytest.mark.parametrize("complaint", ["Tasks not found: x", "Need to specify task to evaluate."])
+def test_what_the_harness_says_of_tasks_is_one_line(
+    complaint: str, monkeypatch: pytest.MonkeyPatch, lengthwise: Callable[..., Said]
+) -> None:
+    def refuse() -> None:
+        raise ValueError(complaint)
+
+    monkeypatch.setattr("lm_eval.__main__.cli_evaluate", refuse)
+    said = lengthwise("harness", "--tasks", "x")
+    named = f"lengthwise: the harness has no such task: {complaint} (lengthwise harness ls tasks lists them)"
+    assert said == Said(2, "", [named])
+    complaint = "shapes do not fit"
+    with pytest.raises(ValueError, match="shapes do not fit"):
+        lengthwise("harness", "--tasks", "x")
+
+
+def test_data_out_of_reach_and_a_missing_package_are_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreachable() -> None:
+        raise ConnectionError("Couldn't reach\nthe hub")
+
+    monkeypatch.setattr("lm_eval.__main__.cli_evaluate", unreachable)
+    with pytest.raises(
+        BadInput, match=r"out of reach \(Couldn't reach the hub\); LongBench-E runs from local files with --data"
+    ):
+        harness(["--tasks", "a"])
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(BadInput, match=r"the harness needs the package lm-eval; pip install 'lengthwise\[lm-eval\]'"):
+        harness(["--tasks", "a"])

@@ -1,0 +1,107 @@
+"""How methods are named, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from lengthwise.errors import BadInput
+from lengthwise.evaluation.sweep.contenders import Contender, contenders_of
+from lengthwise.methods.temperature.aligned import Alignment, Calibrated
+from lengthwise.methods.temperature.infoscale import InfoScale
+
+FACTS = {"train_length": 64, "key_size": 8}
+ALIGNMENT = Alignment("pmax", "model", 64, 0.5, (Calibrated(128, 0.8, 0.5, 3),), {"family": "t5"})
+
+
+def test_specs_are_their_own_names_and_take_what_they_need_from_the_model() -> None:
+    none, truncate, scale = contenders_of(["none", "truncate", " infoscale "], FACTS)
+    assert none == Contender("none")
+    assert truncate == Contender("truncate", truncates=True)
+    assert scale == Contender("infoscale", (InfoScale(64, 8),))
+    assert contenders_of("none", FACTS) == [none]
+
+
+def test_an_alignment_is_called_by_what_it_aligns_and_carries_its_document(tmp_path: Path) -> None:
+    ALIGNMENT.save(tmp_path / "a.json")
+    spec = f"@{tmp_path / 'a.json'}"
+    plain, named, file, joined, twice, other = contenders_of(
+        {
+            "aligned(pmax, model)": ALIGNMENT,
+            "mine": ALIGNMENT,
+            spec: spec,
+            "j": [spec, "infoscale"],
+            "t": [spec, spec],
+            "o": "log",
+        },
+        FACTS,
+    )
+    assert contenders_of([ALIGNMENT], FACTS) == [plain]
+    assert [plain.document, named.document, file.document, joined.document] == [ALIGNMENT.to_json()] * 4
+    assert twice.document == [ALIGNMENT.to_json()] * 2
+    assert other.document is None
+    assert joined.methods == (ALIGNMENT, InfoScale(64, 8))
+
+
+def test_what_a_method_has_learnt_is_part_of_its_document(tmp_path: Path) -> None:
+    """The same name with other weights is another method, which a run directory refuses."""
+    from lengthwise.methods.positions.clex import Clex
+
+    method, path = Clex(64, 8), tmp_path / "clex.safetensors"
+    documents = []
+    for shift in (0.0, 1e-6, 1e-6):
+        torch.nn.init.constant_(method.down, shift)
+        method.save(path)
+        documents.append(contenders_of([f"clex:weights={path}"], {**FACTS, "rotary_size": 8})[0].document)
+    assert documents[0] != documents[1] == documents[2]
+    assert contenders_of([method.bfloat16()], FACTS)[0].document is not None
+
+
+def test_a_method_named_twice_runs_once_but_two_methods_of_one_name_are_refused() -> None:
+    assert len(contenders_of(["none", "none", ALIGNMENT, ALIGNMENT], FACTS)) == 2
+    with pytest.raises(BadInput, match=r"two different methods are called 'aligned\(pmax, model\)'"):
+        contenders_of([ALIGNMENT, replace(ALIGNMENT, target=0.25)], FACTS)
+
+
+def test_a_hedge_stands_before_what_it_hedges() -> None:
+    hedged, listed, alone, plain = contenders_of(
+        {"a": "hedge + infoscale", "b": ["hedge", ALIGNMENT], "hedge": "hedge", "infoscale": "infoscale"}, FACTS
+    )
+    assert hedged == Contender("a", (InfoScale(64, 8),), hedges=True)
+    assert listed == Contender("b", (ALIGNMENT,), hedges=True)
+    assert alone == Contender("hedge", hedges=True)
+    assert not plain.hedges
+    assert contenders_of(["hedge+none", ["hedge", "none"]], FACTS) == [Contender("hedge+none", hedges=True)]
+    assert contenders_of({"other": hedged}, FACTS) == [replace(hedged, name="other")]
+
+
+def test_hedge_alone_is_the_plain_models_under_one_name() -> None:
+    same = ["hedge", "hedge+none", " hedge + none ", ["hedge"], ["hedge", "none"]]
+    assert contenders_of(same, FACTS) == [Contender("hedge+none", hedges=True)]
+    assert contenders_of([["hedge", "infoscale"]], FACTS)[0].name == "hedge+infoscale"
+
+
+@pytest.mark.parametrize(
+    ("methods", "message"),
+    [
+        (["infoscale+hedge"], r"'infoscale\+hedge': hedge comes first, before the methods it hedges; write hedge\+infoscale"),
+        (["hedge+"], r"'hedge\+': no method stands after the \+; write hedge\+none, or hedge\+METHOD"),
+        ([" hedge + "], r"no method stands after the \+"),
+        (["hedge+truncate"], "truncate is a baseline of its own"),
+        (["truncate+infoscale"], "'truncate\\+infoscale': truncate is a baseline of its own"),
+        (["infoscale + truncate"], "truncate is a baseline of its own"),
+        ([["infoscale", "truncate"]], "truncate is a baseline of its own"),
+        (["none+infoscale"], "'none\\+infoscale': none is the plain model"),
+        (["hedge+none+infoscale"], "'none\\+infoscale': none is the plain model"),
+        ([["none", ALIGNMENT]], "none is the plain model and cannot be joined"),
+        (["infoscal"], "no method 'infoscal' in 'infoscal'; did you mean 'infoscale'"),
+        (["@nowhere.json"], "no alignment file nowhere.json"),
+        ([], "give at least one method"),
+    ],
+)
+def test_what_is_no_contender_is_refused(methods: list[object], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        contenders_of(methods, FACTS)

@@ -1,0 +1,123 @@
+"""Cells on a local Ray: the same records, a killed worker's cell done by another one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import ByT5Tokenizer
+
+import lengthwise as lw
+from lengthwise.evaluation.sweep import on_ray
+from lengthwise.evaluation.sweep.settings import parameters_digest
+from lengthwise.records import Record, Sharpness, read_lines
+from tests.answering import answering, saved
+
+ray = pytest.importorskip("ray")
+
+
+@pytest.fixture(scope="module")
+def local() -> Iterator[None]:
+    """One Ray for all tests: its start takes seconds."""
+    on_ray.start(on_ray.LOCAL, ray, num_cpus=2)
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return saved(answering("t5"), tmp_path_factory.mktemp("models") / "t5")
+
+
+def evaluate(model: Path, out: Path, **options: Any) -> list[Record]:
+    loaded = answering("t5")
+    options = {"samples": 3, "batch_tokens": 640, "name": str(model), "show_progress": False, **options}
+    methods = ["none", "truncate", "constant:tau=0.5"]
+    return lw.evaluate(loaded, ByT5Tokenizer(), methods, ["passkey"], [240, 300], out=out, **options)
+
+
+def untimed(out: Path) -> list[Record]:
+    records = read_lines(out / "records.jsonl", Record)
+    return sorted((replace(record, seconds=0.0) for record in records), key=lambda record: record.key)
+
+
+@pytest.mark.usefixtures("local")
+def test_ray_records_what_one_process_does_though_a_worker_is_killed(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluate(model, tmp_path / "here")
+    real, marker = on_ray.answered, tmp_path / "killed"
+
+    def killed_once(errand: on_ray.Errand) -> Any:
+        if errand.job.length == 300 and not marker.exists():
+            marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(errand)
+
+    monkeypatch.setattr(on_ray, "answered", killed_once)
+    # Some of it was done before
+    evaluate(model, tmp_path / "ray", samples=1)
+    evaluate(model, tmp_path / "ray", ray="local")
+    assert marker.exists()
+    assert untimed(tmp_path / "ray") == untimed(tmp_path / "here")
+    lines = [sorted(read_lines(tmp_path / name / "sharpness.jsonl", Sharpness), key=str) for name in ("ray", "here")]
+    assert lines[0] == lines[1]
+    assert (tmp_path / "ray" / "config.json").read_text() == (tmp_path / "here" / "config.json").read_text()
+    assert (tmp_path / "ray" / "summary.csv").read_text() == (tmp_path / "here" / "summary.csv").read_text()
+    assert not list((tmp_path / "ray").glob(".*"))
+
+
+@pytest.mark.usefixtures("local")
+def test_what_a_worker_refuses_is_said_in_one_line(model: Path, tmp_path: Path) -> None:
+    with pytest.raises(lw.BadInput, match=r"^no directory /nowhere$"):
+        evaluate(model, tmp_path, ray="local", name="/nowhere")
+
+
+@pytest.mark.usefixtures("local")
+def test_work_is_tried_again_three_times_and_no_more(tmp_path: Path) -> None:
+    def killed(item: int) -> int:
+        with (tmp_path / str(item)).open("a") as file:
+            file.write("x")
+        if item == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return 10 * item
+
+    with pytest.raises(lw.BadInput, match="Ray workers died 4 times on one cell"):
+        list(on_ray.spread(ray, killed, [1]))
+    assert (tmp_path / "1").read_text() == "xxxx"
+    assert sorted(on_ray.spread(ray, killed, range(2, 30))) == [(item, 10 * item) for item in range(2, 30)]
+
+
+def test_a_worker_that_reads_another_model_is_refused(model: Path) -> None:
+    cluster = on_ray.Cluster("local", str(model), "float32", "cpu", parameters_digest(answering("t5")))
+    loaded, _ = on_ray._loaded(cluster)
+    assert on_ray._loaded(cluster)[0] is loaded
+    with pytest.raises(lw.BadInput, match="is another model for Ray's workers than for the driver"):
+        on_ray._loaded(replace(cluster, parameters="abc"))
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("127.0.0.1:1", r"nothing answers at the Ray address 127.0.0.1:1: Connection refused"),
+        ("ray://127.0.0.1:1", "nothing answers at the Ray address ray://127.0.0.1:1"),
+        ("head:ray", "the port of the Ray address 'head:ray' is not a number"),
+        ("head", "a Ray address is HOST:PORT, ray://HOST:PORT or auto, not 'head'"),
+    ],
+)
+def test_a_wrong_address_is_refused_at_once(address: str, message: str) -> None:
+    with pytest.raises(lw.BadInput, match=message):
+        on_ray.start(address, None)
+
+
+def test_without_ray_the_extra_is_named(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(lw.BadInput, match=r"pip install 'lengthwise\[ray\]'"):
+        evaluate(model, tmp_path / "run", ray="local")
+    assert not (tmp_path / "run").exists()
