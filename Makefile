@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 OLDEST := 5.15.0
 
-.PHONY: demo test test-gpu check bench bench-gpu test-oldest oldest format
+.PHONY: demo test test-gpu pages check bench bench-gpu test-oldest oldest format
 
 demo: $(VENV)/installed
 	$(BIN)/lengthwise demo
@@ -16,6 +16,10 @@ test: $(VENV)/installed
 # The kernels on a GPU; most of the time goes into compiling them, hence the workers
 test-gpu: $(VENV)/installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 12 tests/gpu
+
+# Every page and figure of the experiments, from their committed results
+pages: $(VENV)/installed
+	$(BIN)/python -m experiments.pages
 
 check: $(VENV)/installed
 	$(BIN)/ruff check .

@@ -28,7 +28,7 @@ def main(words: Sequence[str], start: float, about: str | None) -> int:
     given = _options(words, about)
     helpers = [] if given.page or given.device == "cpu" else _compile_ahead(given)
     try:
-        from experiments.common.status import exit_status
+        from experiments._lib.command import exit_status
 
         return exit_status(lambda: _page(given.out) if given.page else _measure(given, start, helpers))
     finally:
@@ -87,7 +87,7 @@ def _measure(given: argparse.Namespace, start: float, helpers: list[ahead.Begun]
 
 def _work(items: Sequence[Item], given: argparse.Namespace, start: float, helpers: list[ahead.Begun]) -> None:
     """One item after the other while there is time for them; none may outlast it."""
-    from experiments.common.together import TimeIsUp, at_most
+    from experiments._lib.processes import TimeIsUp, at_most
 
     def left() -> float:
         return max(0.0, start + given.seconds - LAST - time.monotonic())

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from benchmarks.gpu.must_show import promises, times_as_fast
 from benchmarks.gpu.results import Record, find
-from experiments.common.markdown import table
+from experiments._lib.markdown import table
 
 ATTENTION = ("lengthwise", "lengthwise+statistics", "torch_flash", "cudnn", "flex", "sdpa_dense_bias", "eager")
 OURS, MARKS = ("lengthwise", "lengthwise+statistics"), ("torch_flash", "cudnn")

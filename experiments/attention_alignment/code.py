@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from experiments._lib.command import exit_status
+from experiments._lib.processes import work_for
 from experiments.attention_alignment.arguments import SEVERAL, Sharing, given, parser_of, sharing
 from experiments.attention_alignment.code_outcome import BUCKETS, COMPLETION, KEY, RUNS, length_of, write_outcome
 from experiments.attention_alignment.contenders import NAMES
@@ -23,8 +25,6 @@ from experiments.attention_alignment.facts import facts_of
 from experiments.attention_alignment.material import Asked
 from experiments.attention_alignment.results import Results, made_with, materials, read_results
 from experiments.attention_alignment.subject import Place, Subject
-from experiments.common.status import exit_status
-from experiments.common.together import work_for
 from lengthwise.errors import require
 from lengthwise.tasks import TASKS
 

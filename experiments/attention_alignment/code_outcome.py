@@ -8,12 +8,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from experiments._lib.markdown import table
 from experiments.attention_alignment import paper_code
 from experiments.attention_alignment.contenders import temperatures
 from experiments.attention_alignment.facts import about, told
 from experiments.attention_alignment.results import Results
 from experiments.attention_alignment.tables import Temperatures, cell_told, temperatures_told
-from experiments.common.markdown import table
 from lengthwise.common.files import write_whole
 from lengthwise.tasks.code_completion import BUCKET
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 import lengthwise as lw
-from experiments.common.together import Once
+from experiments._lib.processes import Once
 from lengthwise.common.files import write_whole
 from lengthwise.common.text import long_sequences, shipped_prose
 from lengthwise.errors import BadInput, require

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from experiments._lib.draw import blank
 from experiments.attention_alignment.by_place import numbers, task_of, tokens
 from experiments.attention_alignment.paper_questions import POSITIONS
 from experiments.attention_alignment.results import Results
-from experiments.entropy_invariance.canvas import blank
 
 # Okabe and Ito's, which colour-blind readers can tell apart; without alignment in greys
 LOOKS = {

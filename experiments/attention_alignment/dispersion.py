@@ -18,12 +18,12 @@ import torch
 from torch import Tensor
 
 import lengthwise as lw
+from experiments._lib.command import exit_status
+from experiments._lib.markdown import table
+from experiments._lib.processes import share_out
 from experiments.attention_alignment import contenders, material, paper
 from experiments.attention_alignment.arguments import ByLength, by_length, given, parser_of
 from experiments.attention_alignment.facts import facts_of, told
-from experiments.common.markdown import table
-from experiments.common.status import exit_status
-from experiments.common.together import share_out
 from lengthwise.common.files import write_whole
 from lengthwise.errors import require
 from lengthwise.models.anatomy import anatomy_of

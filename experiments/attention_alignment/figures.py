@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import lengthwise as lw
+from experiments._lib.command import exit_status
+from experiments._lib.processes import Once, share_out, work_for
 from experiments.attention_alignment.arguments import LENGTHS, SEVERAL, Sharing, given, parser_of, sharing
 from experiments.attention_alignment.subject import Subject
-from experiments.common.status import exit_status
-from experiments.common.together import Once, share_out, work_for
 from lengthwise.analysis.records import ANALYSIS, read_analysis
 from lengthwise.errors import require
 from lengthwise.tasks import TASKS

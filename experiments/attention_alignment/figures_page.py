@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from experiments._lib.markdown import table
 from experiments.attention_alignment import paper, paper_code, paper_questions
 from experiments.attention_alignment.figures import LAST, PROSE, folder_of
-from experiments.common.markdown import table
 from lengthwise.analysis.page.tables import notes
 from lengthwise.analysis.records import Analysis, Temperatures, read_analysis
 from lengthwise.common.files import write_whole

@@ -22,15 +22,15 @@ from typing import Any
 
 from torch import Tensor
 
+from experiments._lib.command import exit_status
+from experiments._lib.likelihood_cells import Cells
+from experiments._lib.processes import share_out, work_for
 from experiments.attention_alignment.arguments import LENGTHS, SEVERAL, Sharing, given, parser_of, sharing
 from experiments.attention_alignment.contenders import NAMES, left_out, stages
 from experiments.attention_alignment.facts import facts_of
 from experiments.attention_alignment.language_modelling_page import write_outcome
 from experiments.attention_alignment.likelihoods import FOLDER, Likelihoods, begun, measured_as
 from experiments.attention_alignment.subject import Subject
-from experiments.common.status import exit_status
-from experiments.common.together import share_out, work_for
-from experiments.rope_methods.cells import Cells
 from lengthwise.common.text import given_text
 from lengthwise.errors import require
 from lengthwise.evaluation.likelihood import continuation_nll

@@ -10,12 +10,12 @@ from typing import Any
 
 from torch import Tensor
 
+from experiments._lib.markdown import table
 from experiments.attention_alignment import paper
 from experiments.attention_alignment.contenders import NAMES, temperatures
 from experiments.attention_alignment.facts import told
 from experiments.attention_alignment.likelihoods import MIXED, Likelihoods
 from experiments.attention_alignment.tables import Temperatures, temperatures_told
-from experiments.common.markdown import table
 from lengthwise.common.files import write_whole
 from lengthwise.tasks.language_modelling import scores
 from lengthwise.tasks.perplexity import Ratio, compared

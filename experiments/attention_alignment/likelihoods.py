@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from experiments._lib.likelihood_cells import Cell, read_cells, read_nll
+from experiments._lib.processes import Once, share_out
 from experiments.attention_alignment.contenders import behind, hedged
-from experiments.common.together import Once, share_out
-from experiments.rope_methods.cells import Cell, read_cells, read_nll
 from lengthwise.common.files import write_whole
 from lengthwise.errors import BadInput, require
 from lengthwise.evaluation.hedge import mixed_nll

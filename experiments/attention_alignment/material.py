@@ -16,8 +16,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from experiments.common.together import Once
-from experiments.embedded_model import books, held_out
+from experiments._lib import held_out
+from experiments._lib import novels as books
+from experiments._lib.processes import Once
 from lengthwise.common.files import write_whole
 from lengthwise.common.text import shipped_prose
 from lengthwise.errors import BadInput

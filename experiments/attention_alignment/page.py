@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from experiments._lib.markdown import table
 from experiments.attention_alignment import paper
 from experiments.attention_alignment.facts import about, told
 from experiments.attention_alignment.must_show import Shown
 from experiments.attention_alignment.results import Results
 from experiments.attention_alignment.scopes import Comparison, by_default, verdict
 from experiments.attention_alignment.tables import cell_told, must_show_told, pair_told, temperatures_told
-from experiments.common.markdown import table
 
 PAPERS = """The paper's figures are those of other models, of 0.8 to 13 billion parameters, on other inputs: they show the same
 effect, and are not to be reached or beaten cell by cell. Its sizes count topics, lines and characters of filler; the tokens are

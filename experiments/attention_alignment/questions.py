@@ -19,6 +19,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from experiments._lib.command import exit_status
+from experiments._lib.processes import work_for
 from experiments.attention_alignment.arguments import SEVERAL, Sharing, given, parser_of, sharing
 from experiments.attention_alignment.by_place import NAME, TASK, read_answers, runs_of, task_of
 from experiments.attention_alignment.contenders import NAMES
@@ -28,8 +30,6 @@ from experiments.attention_alignment.paper_questions import POSITIONS
 from experiments.attention_alignment.questions_outcome import write_outcome
 from experiments.attention_alignment.results import Results, made_with
 from experiments.attention_alignment.subject import Place, Subject
-from experiments.common.status import exit_status
-from experiments.common.together import work_for
 from lengthwise.errors import require
 from lengthwise.tasks import Sample
 from lengthwise.tasks.documents import Question, read_questions

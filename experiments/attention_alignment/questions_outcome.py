@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from experiments._lib.draw import save
 from experiments.attention_alignment.by_place import gain, numbers, tokens
 from experiments.attention_alignment.contenders import temperatures
 from experiments.attention_alignment.curve import curve
@@ -15,7 +16,6 @@ from experiments.attention_alignment.facts import short_name
 from experiments.attention_alignment.paper_questions import POSITIONS
 from experiments.attention_alignment.questions_page import PLAIN, page
 from experiments.attention_alignment.results import Results
-from experiments.entropy_invariance.canvas import save
 from lengthwise.common.files import write_whole
 
 FORMAT = "lengthwise.experiments.questions/1"

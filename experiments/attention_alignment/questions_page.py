@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from experiments._lib.markdown import table
 from experiments.attention_alignment.by_place import gain, mean, middle_gain, numbers, task_of, tokens
 from experiments.attention_alignment.facts import about, told
 from experiments.attention_alignment.paper_questions import POSITIONS, TABLE_10, TABLE_10_TOKENS, TABLE_14, gains
 from experiments.attention_alignment.paper_questions import mean as papers_mean
 from experiments.attention_alignment.results import Results
 from experiments.attention_alignment.tables import Temperatures, cell_told, points_told, temperatures_told
-from experiments.common.markdown import table
 
 PLAIN = "none"
 MEANS = """Means over places are taken question by question, and their intervals are over questions: the same question is asked

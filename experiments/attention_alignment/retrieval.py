@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import lengthwise as lw
+from experiments._lib.command import exit_status
+from experiments._lib.processes import share_out, work_for
 from experiments.attention_alignment import material
 from experiments.attention_alignment.arguments import ByLength, Sharing, by_length, given, parser_of, sharing
 from experiments.attention_alignment.contenders import calibrated_once, contenders, left_out, stages, temperatures
@@ -25,8 +27,6 @@ from experiments.attention_alignment.facts import facts_of
 from experiments.attention_alignment.material import Asked, made_once
 from experiments.attention_alignment.outcome import write_outcome
 from experiments.attention_alignment.results import Results, made_with, materials, read_results
-from experiments.common.status import exit_status
-from experiments.common.together import share_out, work_for
 from lengthwise.errors import BadInput
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.load import load

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import lengthwise as lw
+from experiments._lib.processes import Once, share_out
 from experiments.attention_alignment.arguments import Sharing
 from experiments.attention_alignment.contenders import calibrated_once, contenders, left_out, stages
 from experiments.attention_alignment.material import Asked
 from experiments.attention_alignment.results import Results
-from experiments.common.together import Once, share_out
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.load import load
 from lengthwise.records import CellKey, Record, read_lines

@@ -16,6 +16,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from experiments._lib.command import exit_status
+from experiments._lib.draw import save
+from experiments._lib.markdown import table
 from experiments.attention_alignment import (
     code_outcome,
     dispersion,
@@ -35,9 +38,6 @@ from experiments.attention_alignment.must_show import Shown
 from experiments.attention_alignment.results import Results, Runs, read_results, trained_on
 from experiments.attention_alignment.tables import must_show_told
 from experiments.attention_alignment.verdicts import Verdict, by_documents, by_likelihood, by_scores, must_show, summed_up
-from experiments.common.markdown import table
-from experiments.common.status import exit_status
-from experiments.entropy_invariance.canvas import save
 from lengthwise.common.files import write_whole
 from lengthwise.errors import BadInput, require
 from lengthwise.records.directory import CONFIG

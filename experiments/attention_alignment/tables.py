@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from experiments._lib.markdown import table
 from experiments.attention_alignment.must_show import Shown
 from experiments.attention_alignment.paired import Paired
-from experiments.common.markdown import table
 from lengthwise.records import Cell
 
 Temperatures = Mapping[str, Mapping[int, Sequence[float]]]  # method -> length -> one, one a layer or one a head

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from experiments.common import t5_training
+from experiments._lib import t5_training
 from experiments.embedded_model import lines, passkey, topics
 from experiments.embedded_model.example import LONGEST, Example, Stock
 from experiments.embedded_model.mixture import collate, continuation

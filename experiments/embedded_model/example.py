@@ -8,10 +8,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from experiments.common.pieces import Pieces
-from experiments.common.reader import Bound
-from experiments.embedded_model import books, held_out, longeval, wordings
-from experiments.embedded_model.books import Books
+from experiments._lib import held_out
+from experiments._lib import novels as books
+from experiments._lib.novels import Books
+from experiments._lib.pieces import Pieces
+from experiments._lib.reader import Bound
+from experiments.embedded_model import longeval, wordings
 from experiments.embedded_model.longeval import LongEval
 from experiments.embedded_model.pieces import SPLIT
 from lengthwise.tasks import line

@@ -10,8 +10,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
-from experiments.common.pieces import Pieces
-from experiments.common.reader import Bound, ends
+from experiments._lib.pieces import Pieces
+from experiments._lib.reader import Bound, ends
 from experiments.embedded_model import wordings
 from experiments.embedded_model.example import Example, Stock, Words, number
 from experiments.embedded_model.wordings import Lines

@@ -8,8 +8,8 @@ from functools import partial
 
 import torch
 
-from experiments.common import reader
-from experiments.common.batches import IGNORED, Chunk, Stream, padded
+from experiments._lib import reader
+from experiments._lib.batches import IGNORED, Chunk, Stream, padded
 from experiments.embedded_model import lines, passkey, topics
 from experiments.embedded_model.example import LONGEST, Example, Stock
 from experiments.embedded_model.lines import Difficulty

@@ -1,6 +1,6 @@
-"""The model: a stock T5 of at most 8 M parameters, trained with scaled queries (experiments/common/scaled_queries.py).
+"""The model: a stock T5 of at most 8 M parameters, trained with scaled queries (experiments/_lib/scaled_queries.py).
 
-Training also asks the encoder alone (experiments/common/reader.py), which the export leaves out.
+Training also asks the encoder alone (experiments/_lib/reader.py), which the export leaves out.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 from transformers import T5Config, T5ForConditionalGeneration
 
-from experiments.common import reader, scaled_queries
+from experiments._lib import reader, scaled_queries
 
 MOST_PARAMETERS, MOST_BYTES = 8_000_000, 16_000_000  # of what ships
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from itertools import cycle
 from typing import Protocol, TypeVar
 
-from experiments.common.pieces import Pieces
+from experiments._lib.novels import Books
+from experiments._lib.pieces import Pieces
 from experiments.embedded_model import wordings
-from experiments.embedded_model.books import Books
 from experiments.embedded_model.example import number
 
 Example = TypeVar("Example", covariant=True)

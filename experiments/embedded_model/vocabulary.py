@@ -12,8 +12,9 @@ from pathlib import Path
 
 from tokenizers import Tokenizer, pre_tokenizers
 
-from experiments.common import bpe
-from experiments.embedded_model import books, held_out, longeval, wordings
+from experiments._lib import bpe, held_out
+from experiments._lib import novels as books
+from experiments.embedded_model import longeval, wordings
 from lengthwise.common.text import shipped_prose
 from lengthwise.tasks import line
 

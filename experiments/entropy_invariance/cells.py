@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from experiments.common.together import Once, share_out
+from experiments._lib.processes import Once, share_out
 from experiments.entropy_invariance.batches import Special
 from experiments.entropy_invariance.prose import Chapter
 from experiments.entropy_invariance.rows import Row

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.entropy_invariance.canvas import blank
+from experiments._lib.draw import blank
 from experiments.entropy_invariance.configuration import Configuration
 from experiments.entropy_invariance.losses import Loss
 from experiments.entropy_invariance.rows import METHODS, Row, fourfold

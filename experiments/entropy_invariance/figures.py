@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common.status import exit_status
+from experiments._lib.command import exit_status
+from experiments._lib.draw import save
 from experiments.entropy_invariance import curves, heatmaps, matrices
-from experiments.entropy_invariance.canvas import save
 from experiments.entropy_invariance.cells import read_cells
 from experiments.entropy_invariance.losses import read_losses
 from experiments.entropy_invariance.tables import Call

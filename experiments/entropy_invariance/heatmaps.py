@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.entropy_invariance.canvas import blank
+from experiments._lib.draw import blank
 from experiments.entropy_invariance.cosines import BINS
 from experiments.entropy_invariance.matrices import PLAIN
 from experiments.entropy_invariance.paper import SCALE, SCALES, WINDOW_SCALE

@@ -30,7 +30,7 @@ from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d, adaptive_max_pool2d, normalize
 
 import lengthwise as lw
-from experiments.common.status import exit_status
+from experiments._lib.command import exit_status
 from experiments.entropy_invariance.batches import Special
 from experiments.entropy_invariance.configuration import Configuration
 from experiments.entropy_invariance.cosines import before_rotation, histogram

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from experiments.common.markdown import table
+from experiments._lib.markdown import table
 from experiments.entropy_invariance.cells import Cell, Exam
 from experiments.entropy_invariance.configuration import Configuration
 from experiments.entropy_invariance.findings import Findings

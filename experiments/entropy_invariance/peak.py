@@ -27,8 +27,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from experiments.common.markdown import table
-from experiments.common.status import exit_status
+from experiments._lib.command import exit_status
+from experiments._lib.markdown import table
 from experiments.entropy_invariance.batches import Special
 from experiments.entropy_invariance.configuration import Configuration
 from experiments.entropy_invariance.cosines import CENTRES, Array, before_rotation, histogram

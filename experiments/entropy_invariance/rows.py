@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from experiments.common.places import filled
+from experiments._lib.specs import filled
 from experiments.entropy_invariance import paper
 from experiments.entropy_invariance.configuration import Configuration
 from experiments.entropy_invariance.paper import SCALE, SCALES, WINDOW_SCALE, Printed

@@ -19,8 +19,8 @@ from typing import Any
 
 import torch
 
-from experiments.common.status import exit_status
-from experiments.common.together import work_for
+from experiments._lib.command import exit_status
+from experiments._lib.processes import work_for
 from experiments.entropy_invariance import documents
 from experiments.entropy_invariance.cells import Exam, measure, read_cells
 from experiments.entropy_invariance.configuration import LENGTH, Configuration

@@ -25,8 +25,8 @@ import torch
 from torch import Tensor
 
 import lengthwise as lw
-from experiments.common import checkpoint
-from experiments.common.status import exit_status
+from experiments._lib import checkpoint
+from experiments._lib.command import exit_status
 from experiments.entropy_invariance.batches import Special, Windows, hidden, pose_positions, seeded
 from experiments.entropy_invariance.configuration import LENGTH, Configuration
 from experiments.entropy_invariance.losses import LOSSES, Loss

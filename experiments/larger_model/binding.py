@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from experiments.common.pieces import Pieces
-from experiments.common.reader import Bound, ends
+from experiments._lib.pieces import Pieces
+from experiments._lib.reader import Bound, ends
 from experiments.larger_model.made_up import Fact
 
 

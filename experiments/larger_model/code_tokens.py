@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.common.pieces import Pieces
+from experiments._lib.pieces import Pieces
 from lengthwise.tasks.code import CodeFile
 from lengthwise.tasks.code_completion import BEFORE, CODE, COMMENT, LONGEST, SHORTEST
 

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from experiments.common import t5_training
-from experiments.common.batches import padded
-from experiments.embedded_model import books
+from experiments._lib import novels as books
+from experiments._lib import t5_training
+from experiments._lib.batches import padded
 from experiments.larger_model import natural_questions
 from experiments.larger_model.mixture import LONGEST, TARGET
 from lengthwise.tasks import code_completion, code_key_retrieval, language_modelling, multi_document_qa, passkey

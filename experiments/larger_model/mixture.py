@@ -13,9 +13,10 @@ from functools import partial
 
 import torch
 
-from experiments.common import reader
-from experiments.common.batches import IGNORED, Chunk, Stream, padded
-from experiments.embedded_model import books, passkey
+from experiments._lib import novels as books
+from experiments._lib import reader
+from experiments._lib.batches import IGNORED, Chunk, Stream, padded
+from experiments.embedded_model import passkey
 from experiments.larger_model import code_tasks, curriculum, reading
 from experiments.larger_model.stock import Example, Stock
 from lengthwise.errors import require

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.common.status import exit_status
+from experiments._lib.command import exit_status
 from lengthwise.errors import require
 from lengthwise.tasks.cases import cases
 from lengthwise.tasks.documents import Document, Question, documents_of, question_of, read_questions

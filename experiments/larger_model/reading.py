@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 
-from experiments.common.pieces import Pieces
+from experiments._lib.pieces import Pieces
 from experiments.larger_model import cloze, made_up, natural_questions
 from experiments.larger_model.binding import bound
 from experiments.larger_model.stock import Example, Stock

@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import nn
 
-from experiments.common import reader, scaled_queries
+from experiments._lib import reader, scaled_queries
 from lengthwise.errors import require
 
 WEIGHTS, TOKENIZER = "model.safetensors", "tokenizer.json"

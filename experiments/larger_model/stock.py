@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.common.pieces import Pieces
-from experiments.common.reader import Bound
-from experiments.embedded_model import books
-from experiments.embedded_model.books import Books
+from experiments._lib import novels as books
+from experiments._lib.novels import Books
+from experiments._lib.pieces import Pieces
+from experiments._lib.reader import Bound
 from experiments.larger_model import code_files, code_tokens, natural_questions
 from experiments.larger_model.code_tokens import Code
 from experiments.larger_model.natural_questions import Asked

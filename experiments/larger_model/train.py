@@ -25,12 +25,12 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from transformers import T5ForConditionalGeneration
 
-from experiments.common import bpe, checkpoint, reader, scaled_queries
-from experiments.common.batches import Chunk, loader
-from experiments.common.export import export
-from experiments.common.reader import Halfway
-from experiments.common.status import exit_status
-from experiments.common.t5_training import (
+from experiments._lib import bpe, checkpoint, reader, scaled_queries
+from experiments._lib.batches import Chunk, loader
+from experiments._lib.command import exit_status
+from experiments._lib.export import export
+from experiments._lib.reader import Halfway
+from experiments._lib.t5_training import (
     Calls,
     Every,
     Losses,

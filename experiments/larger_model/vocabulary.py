@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from tokenizers import Regex, Tokenizer, pre_tokenizers
 
-from experiments.common import bpe
+from experiments._lib import bpe
 
 SIZE = 16384
 # Ranges and no classes such as \w, which Python and the tokenizer's own engine understand differently

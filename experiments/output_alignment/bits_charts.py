@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from experiments.entropy_invariance.canvas import blank
+from experiments._lib.draw import blank
 from experiments.output_alignment.bits_findings import Curves, loss_at
 
 # Okabe and Ito's, which colour-blind readers can tell apart

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common.markdown import table
-from experiments.entropy_invariance.canvas import save
+from experiments._lib.draw import save
+from experiments._lib.markdown import table
 from experiments.output_alignment.bits_charts import chart
 from experiments.output_alignment.bits_configurations import FIGURES, TEST_LENGTH, TRAIN_LENGTH, Configuration, Curve
 from experiments.output_alignment.bits_findings import (

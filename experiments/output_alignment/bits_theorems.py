@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from experiments.common.markdown import table
+from experiments._lib.markdown import table
 from experiments.output_alignment.bits_configurations import TRAIN_LENGTH
 from experiments.output_alignment.linear_attention import (
     Measured,

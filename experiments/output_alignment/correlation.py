@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from experiments.common.status import exit_status
-from experiments.common.together import work_for
+from experiments._lib.command import exit_status
+from experiments._lib.processes import work_for
 from experiments.output_alignment import correlation_page
 from experiments.output_alignment.correlation_rows import Measured, measured_in
 from experiments.output_alignment.correlation_subject import Settings, measure

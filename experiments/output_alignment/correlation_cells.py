@@ -20,7 +20,7 @@ from typing import Any
 from torch import Tensor
 
 import lengthwise as lw
-from experiments.common.together import Once
+from experiments._lib.processes import Once
 from lengthwise.evaluation.likelihood import token_nll, windowed_nll
 from lengthwise.records.append_only import AppendOnly, read_lines
 from lengthwise.tasks.perplexity import Bucket, Windows, by_bucket

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from experiments.entropy_invariance.canvas import blank
+from experiments._lib.draw import blank
 from experiments.output_alignment.bits_charts import COLOURS
 from experiments.output_alignment.correlation_findings import MEASURES, groups, told
 from experiments.output_alignment.correlation_rows import Row

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from experiments.common.markdown import table
-from experiments.entropy_invariance.canvas import save
+from experiments._lib.draw import save
+from experiments._lib.markdown import table
 from experiments.output_alignment.correlation_cells import Estimate
 from experiments.output_alignment.correlation_chart import chart
 from experiments.output_alignment.correlation_findings import MEASURES, Group, findings, groups, of_the_paper, told, verdict

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from experiments.common.together import Once, share_out
+from experiments._lib.processes import Once, share_out
 from experiments.output_alignment.correlation_cells import LONG, SHORT, Cells, Reader, text_tokens
 from experiments.rope_methods import books, comparison, contenders, stories
 from experiments.rope_methods.alignments import Alignments

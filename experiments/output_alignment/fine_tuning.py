@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.common.status import exit_status
-from experiments.common.together import work_for
+from experiments._lib.command import exit_status
+from experiments._lib.processes import work_for
 from experiments.output_alignment import fine_tuning_page
 from experiments.output_alignment.fine_tuning_records import Found
 from experiments.output_alignment.fine_tuning_subject import Settings, Subject, note

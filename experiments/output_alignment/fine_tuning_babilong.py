@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from experiments.common.together import Once, share_out
+from experiments._lib.processes import Once, share_out
 from lengthwise.common.files import write_whole
 from lengthwise.errors import BadInput, require
 from lengthwise.evaluation.likelihood import token_nll

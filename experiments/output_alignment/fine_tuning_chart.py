@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from experiments.entropy_invariance.canvas import blank
+from experiments._lib.draw import blank
 from experiments.output_alignment.bits_charts import COLOURS, GREY
 from experiments.output_alignment.fine_tuning_compared import Outcome, Point, Ratio
 from experiments.output_alignment.fine_tuning_grid import LENGTHS, SAMPLING, Setting

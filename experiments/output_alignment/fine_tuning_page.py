@@ -8,8 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from experiments.common.markdown import table
-from experiments.entropy_invariance.canvas import save
+from experiments._lib.draw import save
+from experiments._lib.markdown import table
 from experiments.output_alignment import fine_tuning_cost as costs
 from experiments.output_alignment import fine_tuning_tables as tables
 from experiments.output_alignment.fine_tuning_chart import chart

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from experiments.embedded_model.books import unwrapped
+from experiments._lib.novels import unwrapped
 from lengthwise.common.files import write_whole
 from lengthwise.common.text import read_texts
 from lengthwise.errors import require

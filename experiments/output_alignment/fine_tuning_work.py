@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from experiments.common.together import Once, share_out
+from experiments._lib.processes import Once, share_out
 from experiments.output_alignment import fine_tuning_babilong as questions
 from experiments.output_alignment import fine_tuning_cost as costs
 from experiments.output_alignment.fine_tuning_grid import LENGTHS, Run, Setting, measured_at

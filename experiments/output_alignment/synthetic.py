@@ -22,8 +22,8 @@ from typing import Any
 
 import torch
 
-from experiments.common.status import exit_status
-from experiments.common.together import Once, TimeIsUp, at_most, share_out
+from experiments._lib.command import exit_status
+from experiments._lib.processes import Once, TimeIsUp, at_most, share_out
 from experiments.output_alignment import bits_page
 from experiments.output_alignment.bits_configurations import FIGURES, SEEDS, Curve
 from experiments.output_alignment.bits_training import Job, Settings, train

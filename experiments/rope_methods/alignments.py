@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import lengthwise as lw
-from experiments.common.together import Once, share_out
+from experiments._lib.processes import Once, share_out
 from experiments.rope_methods.contenders import ALIGNED, filled, split_aligned
 from lengthwise.tasks.perplexity import doubling
 

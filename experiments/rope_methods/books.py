@@ -18,8 +18,8 @@ from typing import Any
 
 from torch import Tensor
 
-from experiments.common.status import exit_status
-from experiments.embedded_model.books import unwrapped
+from experiments._lib.command import exit_status
+from experiments._lib.novels import unwrapped
 from experiments.rope_methods import comparison
 from experiments.rope_methods.arguments import SEVERAL, given
 from experiments.rope_methods.comparison import Source, Subject

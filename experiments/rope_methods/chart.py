@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from experiments.rope_methods.arrays import Array
+from experiments._lib.likelihood_cells import Array
 from lengthwise.report.frame import Axis, Box, Tick, length_label, line
 
 BOX = Box(width=960, height=460, left=52, right=300, top=44, bottom=46)

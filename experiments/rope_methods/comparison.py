@@ -15,11 +15,11 @@ from typing import Any
 
 from torch import Tensor
 
-from experiments.common.together import share_out, work_for
+from experiments._lib.likelihood_cells import Cells, in_one_forward
+from experiments._lib.processes import share_out, work_for
 from experiments.rope_methods import contenders
 from experiments.rope_methods.alignments import Alignments
 from experiments.rope_methods.arguments import Call, parser_of
-from experiments.rope_methods.cells import Cells, in_one_forward
 from experiments.rope_methods.gold import Reencoding
 from experiments.rope_methods.outcome import write_outcome
 from experiments.rope_methods.refused import Refused, read_refused, refusal, say

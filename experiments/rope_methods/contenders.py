@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from experiments.common import places
+from experiments._lib import specs
 from lengthwise.errors import require
 from lengthwise.methods.temperature.aligned import SCOPES, STATISTICS
 
@@ -42,7 +42,7 @@ def filled(name: str, length: int, train_length: int) -> str:
     """The spec at one length; an alignment stays by its name, without braces."""
     factor = max(1.0, length / train_length)
     values = {"factor": factor, "leak": 2 * factor - 1, "train": train_length, "half": train_length // 2}
-    return places.filled(name, {**values, **{one: one for one in ALIGNED}})
+    return specs.filled(name, {**values, **{one: one for one in ALIGNED}})
 
 
 def split_aligned(name: str) -> tuple[str, str | None]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.rope_methods.arrays import Array
+from experiments._lib.likelihood_cells import Array
 from experiments.rope_methods.contenders import ALIGNED, PLAIN, TEMPERATURES, YARN, YARN_BARE, parts, split_aligned
 from experiments.rope_methods.results import Results, Row
 from lengthwise.report.words import listed

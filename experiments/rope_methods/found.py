@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.common.markdown import table
+from experiments._lib.markdown import table
 from experiments.rope_methods.contenders import filled, split_aligned
 from experiments.rope_methods.hiding import DEPTHS
 from experiments.rope_methods.refused import read_refused, refusal

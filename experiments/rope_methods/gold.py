@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from experiments.common.together import Once, share_out
-from experiments.rope_methods.arrays import Array, load_array, save_array
+from experiments._lib.likelihood_cells import Array, load_array, save_array
+from experiments._lib.processes import Once, share_out
 from lengthwise.errors import require
 from lengthwise.evaluation.likelihood import reencoded_nll
 

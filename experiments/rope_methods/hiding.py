@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from experiments.embedded_model.books import unwrapped
+from experiments._lib.novels import unwrapped
 from lengthwise.common.text import read_texts, shipped_prose
 from lengthwise.tasks import TASKS, Sample, Task
 from lengthwise.tasks.sample import sentences

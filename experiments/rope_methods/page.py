@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from experiments.common.markdown import table
+from experiments._lib.markdown import table
 from experiments.rope_methods import findings
 from experiments.rope_methods.contenders import ALIGNED, PLAIN, TEMPERATURES
 from experiments.rope_methods.findings import TARGET, Against

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import lengthwise as lw
-from experiments.common.status import exit_status
-from experiments.common.together import Once, share_out, work_for
+from experiments._lib.command import exit_status
+from experiments._lib.processes import Once, share_out, work_for
 from experiments.rope_methods.alignments import Alignments
 from experiments.rope_methods.arguments import SEVERAL, Call, given, parser_of
 from experiments.rope_methods.contenders import INTERPOLATION, NTK, PLAIN, YARN, YARN_BARE, filled, split_aligned

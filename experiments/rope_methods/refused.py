@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from experiments.common.together import Once
+from experiments._lib.processes import Once
 from lengthwise.common.files import write_whole
 from lengthwise.errors import BadInput
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from experiments.rope_methods.arrays import Array
-from experiments.rope_methods.cells import Cell, read_cells, read_nll
+from experiments._lib.likelihood_cells import Array, Cell, read_cells, read_nll
 from experiments.rope_methods.contenders import NAMES
 from experiments.rope_methods.gold import Reencoding
 from lengthwise.tasks.perplexity import Bucket, Ratio, by_bucket, compared, doubling

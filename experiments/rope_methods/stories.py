@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from experiments.common.status import exit_status
+from experiments._lib.command import exit_status
 from experiments.rope_methods import comparison
 from experiments.rope_methods.arguments import given
 from experiments.rope_methods.comparison import Options, Source, Subject

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from experiments.common.together import Once, share_out
+from experiments._lib.processes import Once, share_out
 from lengthwise.common.files import write_whole
 from lengthwise.errors import BadInput
 

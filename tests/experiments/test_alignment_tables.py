@@ -16,6 +16,7 @@ import torch
 from scipy.stats import ttest_rel
 
 import lengthwise as lw
+from experiments._lib.likelihood_cells import Cells
 from experiments.attention_alignment import (
     arguments,
     by_place,
@@ -36,7 +37,6 @@ from experiments.attention_alignment.facts import short_name
 from experiments.attention_alignment.likelihoods import FOLDER, Likelihoods, begun, measured_as
 from experiments.attention_alignment.paired import holm, paired_means
 from experiments.attention_alignment.results import Results
-from experiments.rope_methods.cells import Cells
 from lengthwise.analysis.records import ANALYSIS, read_analysis
 from lengthwise.evaluation.hedge import mixed_nll
 from lengthwise.records import Record

@@ -21,11 +21,11 @@ import torch
 from transformers import ByT5Tokenizer
 
 import lengthwise as lw
+from experiments._lib import held_out
+from experiments._lib.processes import Once, TimeIsUp, at_most, share_out
 from experiments.attention_alignment import contenders, dispersion, material, must_show, paper, retrieval, scopes
 from experiments.attention_alignment.paired import paired
 from experiments.attention_alignment.results import Results, read_results
-from experiments.common.together import Once, TimeIsUp, at_most, share_out
-from experiments.embedded_model import held_out
 from lengthwise.common.text import shipped_prose
 from lengthwise.records import Record
 from lengthwise.records.locks import claim

@@ -13,9 +13,9 @@ import torch
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer, T5ForConditionalGeneration
 
-from experiments.common import bpe
-from experiments.common.export import export
-from experiments.embedded_model import evaluation, held_out, longeval, mixture, vocabulary
+from experiments._lib import bpe, held_out
+from experiments._lib.export import export
+from experiments.embedded_model import evaluation, longeval, mixture, vocabulary
 from experiments.embedded_model.example import LONGEST, Stock, stock
 from experiments.embedded_model.mixture import Plan
 from experiments.embedded_model.model import MOST_BYTES, MOST_PARAMETERS, build, config, stock_weights

@@ -20,10 +20,10 @@ from tokenizers import Tokenizer
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, T5ForConditionalGeneration
 
 import lengthwise
-from experiments.common import bpe
-from experiments.common.batches import IGNORED
-from experiments.common.reader import Halfway
-from experiments.common.t5_training import Losses, warm_up_then_cosine
+from experiments._lib import bpe
+from experiments._lib.batches import IGNORED
+from experiments._lib.reader import Halfway
+from experiments._lib.t5_training import Losses, warm_up_then_cosine
 from experiments.larger_model import cloze, code_files, curriculum, made_up, mixture, natural_questions, vocabulary
 from experiments.larger_model import train as training
 from experiments.larger_model.mixture import LONGEST, SHORT, SOURCES, TARGET, Plan

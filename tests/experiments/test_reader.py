@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from transformers import T5ForConditionalGeneration
 
-from experiments.common import reader, scaled_queries
-from experiments.common.batches import IGNORED
-from experiments.common.reader import Bound, Halfway, ends
+from experiments._lib import reader, scaled_queries
+from experiments._lib.batches import IGNORED
+from experiments._lib.reader import Bound, Halfway, ends
 from experiments.larger_model.model import config
 
 SMALL = {"d_model": 32, "d_kv": 16, "d_ff": 32, "num_layers": 4, "num_heads": 2, "num_decoder_layers": 1}

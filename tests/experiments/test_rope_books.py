@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import lengthwise as lw
+from experiments._lib.likelihood_cells import read_cells, read_nll
 from experiments.rope_methods import books, comparison, contenders, gold
-from experiments.rope_methods.cells import read_cells, read_nll
 from experiments.rope_methods.gold import Reencoding
 from lengthwise.evaluation.likelihood import token_nll
 from tests.answering import answering, saved

@@ -16,9 +16,8 @@ import pytest
 import torch
 
 import lengthwise as lw
+from experiments._lib.likelihood_cells import Cell, Cells, read_cells, read_nll, save_array
 from experiments.rope_methods import chart, comparison, contenders, findings, gold, stories, streams, telling
-from experiments.rope_methods.arrays import save_array
-from experiments.rope_methods.cells import Cell, Cells, read_cells, read_nll
 from experiments.rope_methods.gold import Reencoding
 from experiments.rope_methods.outcome import write_outcome
 from experiments.rope_methods.results import GOLD, Results

@@ -7,6 +7,7 @@ OUT/nll/            its likelihoods, [streams, length]
 from __future__ import annotations
 
 import hashlib
+import io
 import math
 import time
 from collections.abc import Callable
@@ -14,15 +15,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
-from experiments.common.together import Once
-from experiments.rope_methods.arrays import Array, load_array, save_array
-from lengthwise.errors import require
+from experiments._lib.processes import Once
+from lengthwise.common.files import write_whole
+from lengthwise.errors import BadInput, require
 from lengthwise.evaluation.likelihood import token_nll
 from lengthwise.records.append_only import AppendOnly, read_lines
 
 CELLS = "cells.jsonl"
+Array = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -81,3 +85,18 @@ def in_one_forward(model: Any, ids: Tensor, length: int, method: Any, train_leng
     begun = time.perf_counter()
     nll = token_nll(model, ids[:, : length + 1], method=method, train_length=train_length)
     return nll, time.perf_counter() - begun
+
+
+def save_array(file: Path, values: Tensor) -> None:
+    content = io.BytesIO()
+    np.save(content, values.float().numpy(), allow_pickle=False)
+    write_whole(file, content.getvalue())
+
+
+def load_array(file: Path) -> Array:
+    try:
+        return np.asarray(np.load(file, allow_pickle=False), dtype=np.float32)
+    except (OSError, ValueError, EOFError) as error:
+        raise BadInput(
+            f"cannot read {file}: {error}; remove it, and its line of cells.jsonl, to have it measured again"
+        ) from None

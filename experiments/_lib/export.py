@@ -8,7 +8,7 @@ import torch
 from tokenizers import Tokenizer
 from transformers import T5ForConditionalGeneration
 
-from experiments.common import bpe
+from experiments._lib import bpe
 
 
 def export(plain: T5ForConditionalGeneration, tokenizer: Tokenizer, folder: Path, most_bytes: int) -> int:

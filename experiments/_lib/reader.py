@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import T5ForConditionalGeneration
 
-from experiments.common.t5_training import example_means, teacher_forced, token_losses
+from experiments._lib.t5_training import example_means, teacher_forced, token_losses
 
 READER = "reader"
 READ = 6  # tokens of an answer that the encoder's last token must know

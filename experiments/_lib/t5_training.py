@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import T5ForConditionalGeneration
 
-from experiments.common.batches import IGNORED
+from experiments._lib.batches import IGNORED
 from lengthwise.models.patches import evaluating
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.common.pieces import Pieces
-from experiments.embedded_model import held_out
+from experiments._lib import held_out
+from experiments._lib.pieces import Pieces
 from lengthwise.errors import BadInput
 from lengthwise.tasks.sample import sentences
 

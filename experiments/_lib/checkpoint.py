@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from experiments.common.scaled_queries import weights
+from experiments._lib.scaled_queries import weights
 from lengthwise.errors import BadInput
 
 PREFIX = "step-"

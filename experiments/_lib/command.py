@@ -1,0 +1,103 @@
+"""The command line of an experiment: options from one dataclass, and the exit status.
+
+@dataclass(frozen=True)
+class Options:
+    model: str = option("embedded", "directory, hub name, or embedded", positional=True)
+    lengths: tuple[int, ...] = option((512, 4096), "tokens", flag="--length")
+    out: Path = option(help="folder of the run")                 # no default: required
+
+sys.exit(main(Options, measure, __doc__))
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import shlex
+import sys
+import types
+import typing
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from lengthwise.errors import BadInput
+
+Options = TypeVar("Options")
+
+
+def option(
+    default: Any = dataclasses.MISSING,
+    help: str = "",  # noqa: A002
+    flag: str | None = None,
+    positional: bool = False,
+    choices: Sequence[str] | None = None,
+) -> Any:
+    """A field of an options dataclass; its flag is the field's name unless given, and a field without a default is required."""
+    metadata = {"help": help, "flag": flag, "positional": positional, "choices": choices}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def main(options: type[Options], work: Callable[[Options], object], doc: str | None) -> int:
+    """Reads the command line into `options`, does the work, and returns the exit status."""
+    return exit_status(lambda: work(parse(options, doc)))
+
+
+def exit_status(work: Callable[[], object]) -> int:
+    """0 when the work is done, 2 on bad input with one line that says what is wrong."""
+    try:
+        work()
+    except BadInput as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def parse(options: type[Options], doc: str | None, arguments: Sequence[str] | None = None) -> Options:
+    """The options as typed; where the dataclass has a field `command`, it holds the typed words."""
+    typed = sys.argv[1:] if arguments is None else list(arguments)
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    hints = typing.get_type_hints(options)
+    fields = [field for field in dataclasses.fields(options) if field.init and "help" in field.metadata]  # type: ignore[arg-type]
+    for field in fields:
+        _add(parser, field, hints[field.name])
+    values = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in vars(parser.parse_args(typed)).items()
+    }
+    if "command" in hints:
+        values["command"] = shlex.join(typed)
+    return options(**values)
+
+
+def _add(parser: argparse.ArgumentParser, field: dataclasses.Field[Any], hint: Any) -> None:
+    """One argument; a tuple takes several words, and a flag that is True by default becomes --no-FLAG."""
+    meta, required = field.metadata, field.default is dataclasses.MISSING
+    default = None if required else field.default
+    many = typing.get_origin(hint) is tuple
+    kind = typing.get_args(hint)[0] if many else _plain(hint)
+    how: dict[str, Any] = {"help": meta["help"], "default": default}
+    if meta["positional"]:
+        parser.add_argument(field.name, nargs="?" if not required else None, type=kind, metavar=field.name.upper(), **how)
+        return
+    flag = meta["flag"] or "--" + field.name.replace("_", "-")
+    if kind is bool:
+        flag = flag.replace("--", "--no-", 1) if default else flag
+        parser.add_argument(flag, dest=field.name, action="store_false" if default else "store_true", **how)
+        return
+    if many:
+        how["nargs"], how["action"] = "+", _Several
+    parser.add_argument(flag, dest=field.name, type=kind, required=required, choices=meta["choices"], **how)
+
+
+class _Several(argparse.Action):
+    """Words of a repeated flag in a row; the default goes when the first is given."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        before = getattr(namespace, self.dest)
+        setattr(namespace, self.dest, [*(before if isinstance(before, list) else []), *values])
+
+
+def _plain(hint: Any) -> Any:
+    """The type without `| None`."""
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        return next(kind for kind in typing.get_args(hint) if kind is not type(None))
+    return hint

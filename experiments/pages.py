@@ -1,0 +1,33 @@
+"""Makes every page and figure of the experiments again from their committed results.
+
+    python -m experiments.pages              all of them, in place
+    python -m experiments.pages retrieval    one
+
+An experiment takes part when `experiments/NAME/page.py` has `write_pages(results, out)`: it reads the JSON files in the folder
+`results` and writes Markdown and SVG files to the folder `out`, under the same names they have in results/.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+HERE = Path(__file__).parent
+EXPERIMENTS: tuple[str, ...] = ()
+
+
+def write(name: str, out: Path | None = None) -> None:
+    """Writes the pages of one experiment, to its own results/ unless `out` is given."""
+    results = HERE / name / "results"
+    importlib.import_module(f"experiments.{name}.page").write_pages(results, out or results)
+
+
+def main(names: Sequence[str]) -> None:
+    for name in names or EXPERIMENTS:
+        write(name)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

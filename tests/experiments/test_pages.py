@@ -1,0 +1,44 @@
+"""Every page and figure is what its committed JSON says, and no experiment imports another."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from experiments import pages
+
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
+
+
+def _rounded(content: str) -> str:
+    """A drawing's numbers to a tenth: machines differ in the last digits of a curve."""
+    return NUMBER.sub(lambda number: f"{float(number[0]):.1f}", content)
+
+
+@pytest.mark.parametrize("name", pages.EXPERIMENTS)
+def test_pages_are_what_their_results_say(name: str, tmp_path: Path) -> None:
+    pages.write(name, tmp_path)
+    written = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*.*"))
+    assert written
+    for path in written:
+        committed = (pages.HERE / name / "results" / path).read_text()
+        again = (tmp_path / path).read_text()
+        if path.suffix == ".svg":
+            assert _rounded(again) == _rounded(committed), path
+        else:
+            assert again == committed, path
+
+
+def test_no_experiment_imports_another() -> None:
+    for name in pages.EXPERIMENTS:
+        for path in (pages.HERE / name).glob("*.py"):
+            others = set(re.findall(r"(?:from|import) experiments\.(\w+)", path.read_text())) - {name, "_lib"}
+            assert not others, f"{path} imports {others}"
+
+
+def test_an_experiment_is_at_most_three_python_files() -> None:
+    for name in pages.EXPERIMENTS:
+        files = [path.name for path in (pages.HERE / name).glob("*.py") if path.name != "__init__.py"]
+        assert len(files) <= 3, (name, files)
