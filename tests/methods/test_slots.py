@@ -167,29 +167,29 @@ def test_a_method_added_to_slots_leaves_them_as_they_were() -> None:
 
 def test_slots_together_are_as_if_named_in_one_spec() -> None:
     window, rotation = Window(), Rotation()
-    both = Slots.of([Times(2.0), window]).and_(Slots.of([Times(5.0), rotation]))
+    both = Slots.of([Times(2.0), window]).joined_with(Slots.of([Times(5.0), rotation]))
     assert both == Slots.of([Times(2.0), window, Times(5.0), rotation])
 
 
 def test_slots_together_with_none_are_themselves() -> None:
     slots = Slots.of([Times(2.0), Window()])
-    assert slots.and_(Slots()) == slots
-    assert Slots().and_(slots) == slots
+    assert slots.joined_with(Slots()) == slots
+    assert Slots().joined_with(slots) == slots
 
 
 def test_slots_together_refuse_two_methods_in_one_slot() -> None:
     with pytest.raises(BadInput, match="Window and streaming sinks both fill the visible slot"):
-        Slots.of([Window()]).and_(Slots.of([Sinks()]))
+        Slots.of([Window()]).joined_with(Slots.of([Sinks()]))
 
 
 def test_a_method_of_two_slots_counts_once_when_slots_come_together() -> None:
     method = SharpWindow()
-    assert Slots.of([Times(2.0)]).and_(Slots.of([method])) == Slots.of([Times(2.0), method])
+    assert Slots.of([Times(2.0)]).joined_with(Slots.of([method])) == Slots.of([Times(2.0), method])
 
 
 def test_a_method_of_two_slots_does_not_collide_with_itself() -> None:
     method = RotatedWindow()
-    assert Slots().and_(Slots.of([method])) == Slots.of([method])
+    assert Slots().joined_with(Slots.of([method])) == Slots.of([method])
 
 
 def test_no_method_leaves_every_length_alone() -> None:

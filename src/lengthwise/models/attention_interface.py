@@ -24,7 +24,8 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from lengthwise.attention import DistanceBias, Equation, Part, Rest, RowStatistics, Visible, as_they_stand, attention, scan
 from lengthwise.attention.segments import within_segments
 from lengthwise.errors import BadInput
-from lengthwise.methods.slots import Slots, name_of
+from lengthwise.methods.base import FrequencyRotation, bias_radius, follows_length, method_name
+from lengthwise.methods.slots import Slots
 from lengthwise.models.masks import ForwardMask, build_mask, decode
 from lengthwise.models.position_ids import Places, places_of
 from lengthwise.models.rotary import Rotary, rotated
@@ -121,7 +122,7 @@ def attention_forward(
         dropout=dropout if module.training else 0.0,
         more=tuple(Rest(q, k, value, visible) for q, k, visible in more),
     )
-    if hasattr(layer.slots.visible, "segments"):
+    if layer.slots.segmented is not None:
         output = _solved_in_segments(layer, equation)
     else:
         output = _solved(layer, _tempered(layer, equation))
@@ -133,11 +134,10 @@ def _places(layer: Layer, mask: ForwardMask, position_ids: Tensor | None) -> Pla
     if layer.rotary is None or position_ids is None:
         return None
     places: Places | None = mask.once("places", lambda: places_of(mask.visible, position_ids))
-    rotation = layer.slots.rotation
-    if places is not None and hasattr(rotation, "distances"):
+    if places is not None and layer.slots.parts is not None:
         raise BadInput(
-            f"{name_of(rotation)} counts distances in tokens, and these position_ids leap, up to {places.reach} positions in "
-            f"{mask.visible.keys} tokens; give none, or take a method that changes frequencies"
+            f"{method_name(layer.slots.parts)} counts distances in tokens, and these position_ids leap, up to {places.reach} "
+            f"positions in {mask.visible.keys} tokens; give none, or take a method that changes frequencies"
         )
     return places
 
@@ -146,29 +146,28 @@ def _runs(
     module: nn.Module, layer: Layer, mask: ForwardMask, query: Tensor, key: Tensor, places: Places | None
 ) -> list[tuple[Tensor, Tensor, Visible]]:
     """Queries, keys and mask of every part of the rows; the tables of their positions are made once a forward."""
-    narrow, rotation, rotary = layer.slots.visible, layer.slots.rotation, layer.rotary
+    narrowed, frequencies, in_parts, rotary = layer.slots.narrowed, layer.slots.frequencies, layer.slots.parts, layer.rotary
     seen = mask.visible
-    if hasattr(narrow, "narrow"):
-        seen = mask.once(("seen", id(narrow)), lambda: narrow.narrow(mask.visible))
+    if narrowed is not None:
+        seen = mask.once(("seen", id(narrowed)), lambda: narrowed.narrow(mask.visible))
     if rotary is None:
         return [(query, key, seen)]
 
     def placed() -> list[tuple[Part, tuple[Tensor, Tensor], tuple[Tensor, Tensor]]]:
-        if getattr(rotation, "dynamic", False):
-            _refuse_packed(rotation, rotary.own, mask.visible)
-        apart = hasattr(rotation, "distances")
-        parts = rotation.distances(seen, mask.visible) if apart else [as_they_stand(seen)]
+        if frequencies is not None and follows_length(frequencies):
+            _refuse_packed(frequencies, rotary.own, mask.visible)
+        parts = [as_they_stand(seen)] if in_parts is None else in_parts.distances(seen, mask.visible)
         if places is not None:
             parts = [Part(seen, places.at, places.at)]
         lengths = mask.visible.count.amax(-1).clamp_min(1).tolist() if places is None else [places.reach]
-        tables = [[_tables(rotary, rotation, query, at, lengths) for at in (part.query, part.key)] for part in parts]
+        tables = [[_tables(rotary, frequencies, query, at, lengths) for at in (part.query, part.key)] for part in parts]
         return [(part, q, k) for part, (q, k) in zip(parts, tables, strict=True)]
 
-    parts = mask.once(("placed", id(rotation), id(seen)), placed)
+    parts = mask.once(("placed", id(layer.slots.rotation), id(seen)), placed)
     return [(rotated(module, query, at_q), rotated(module, key, at_k), part.visible) for part, at_q, at_k in parts]
 
 
-def _refuse_packed(rotation: Any, own: Tensor, visible: Visible) -> None:
+def _refuse_packed(rotation: FrequencyRotation, own: Tensor, visible: Visible) -> None:
     """Where sequences of one row would each have their own. A token that sees nothing before itself begins one."""
     begins = (visible.start == visible.position) & (visible.count > 0)
     for packed, count in zip(begins, visible.count, strict=True):
@@ -177,8 +176,8 @@ def _refuse_packed(rotation: Any, own: Tensor, visible: Visible) -> None:
             first, *others = (rotation.frequencies(own, length) for length in lengths)
             if not all(torch.equal(first, other) for other in others):
                 raise BadInput(
-                    f"{name_of(rotation)} gives each sequence the frequencies of its length, and these are packed, several to "
-                    "a row; give each a row of its own"
+                    f"{method_name(rotation)} gives each sequence the frequencies of its length, and these are packed, several "
+                    "to a row; give each a row of its own"
                 )
 
 
@@ -186,9 +185,11 @@ def _between(starts: list[int], end: int) -> list[slice]:
     return [slice(*ends) for ends in itertools.pairwise([*starts, end])]
 
 
-def _tables(rotary: Rotary, rotation: Any, like: Tensor, at: Tensor, lengths: list[int]) -> tuple[Tensor, Tensor]:
+def _tables(
+    rotary: Rotary, rotation: FrequencyRotation | None, like: Tensor, at: Tensor, lengths: list[int]
+) -> tuple[Tensor, Tensor]:
     """Frequencies may follow the length: each sequence of a batch has those of its own, whatever it is padded to."""
-    if not hasattr(rotation, "frequencies"):
+    if rotation is None:
         return rotary.tables(like, at)
     of = {length: rotation.frequencies(rotary.own, length) for length in set(lengths)}
     if len(of) == 1:
@@ -229,7 +230,7 @@ def _bias(layer: Layer, mask: ForwardMask, heads: int) -> DistanceBias | None:
         return found
     device = mask.visible.start.device
     # A bias that is constant from some distance on needs no longer table
-    radius = min(mask.visible.keys, getattr(method, "max_distance", mask.visible.keys))
+    radius = bias_radius(method, mask.visible.keys)
     found = mask.once(("bias", id(method), heads), lambda: DistanceBias(method.distance_bias(heads, radius).to(device)))
     return found
 
@@ -259,14 +260,15 @@ def _solved(layer: Layer, equation: Equation) -> Tensor:
 
 
 def _solved_in_segments(layer: Layer, equation: Equation) -> Tensor:
-    method, seen = layer.slots.visible, equation.visible
+    method, seen = layer.slots.segmented, equation.visible
+    assert method is not None
     if seen.queries != seen.keys:
         raise BadInput(
-            f"{name_of(method)} is for training on whole sequences, and here {seen.queries} tokens meet a cache of "
+            f"{method_name(method)} is for training on whole sequences, and here {seen.queries} tokens meet a cache of "
             f"{seen.keys - seen.queries}; leave it out to generate"
         )
     if layer.observer is not None:
-        raise BadInput(f"{name_of(method)} is for training; leave it out to measure attention")
+        raise BadInput(f"{method_name(method)} is for training; leave it out to measure attention")
 
     def solve(segment: Equation, heads: slice) -> Tensor:
         return attention(_tempered(layer, segment, heads), implementation=layer.implementation)[0]

@@ -72,7 +72,7 @@ class RollingLayer(DynamicLayer):  # type: ignore[misc]
 def admitted(cache: Any, slots: Slots, mask: Any) -> None:
     """Lets a fresh cache in and makes it roll if it can; refuses one that was filled under another method."""
     method = " and ".join(repr(one) for one in (slots.rotation, slots.similarity) if one is not None)
-    filled, rolling = getattr(cache, MARK, ""), _rolling(slots)
+    filled, rolling = getattr(cache, MARK, ""), slots.rolling
     # Before the length is asked for, which a static cache keeps on the GPU
     if filled == method and rolling is None:
         return
@@ -128,10 +128,3 @@ def _guarded(kind: type[Any]) -> type[Any]:
 def _as_new(cache: Any) -> bool:
     """Emptied, and of no layers that drop keys."""
     return cache.get_seq_length() == 0 and not any(isinstance(layer, RollingLayer) for layer in getattr(cache, "layers", ()))
-
-
-def _rolling(slots: Slots) -> Any:
-    """A rolling cache puts its sinks just before its window: a method that keeps true distances needs all keys."""
-    method = slots.rotation
-    rolls = hasattr(method, "sinks") and slots.visible is method and getattr(method, "reindex", True)
-    return method if rolls else None

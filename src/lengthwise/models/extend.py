@@ -17,7 +17,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from lengthwise.errors import BadInput, require
-from lengthwise.methods.slots import Slots, name_of
+from lengthwise.methods.base import check_fits, fingerprint_of, follows_length, method_name, sinks_and_window
+from lengthwise.methods.slots import Slots
 from lengthwise.methods.spec import methods_of
 from lengthwise.models.anatomy import Anatomy, anatomy_of, attention_layers, unwrapped
 from lengthwise.models.attention_interface import LAYER, NAME, Layer, Observer, no_dense_bias, registered
@@ -103,22 +104,21 @@ def slots_of(anatomy: Anatomy, method: Method, force: bool = False) -> Slots:
     """The slots that `method` fills, after checking that it was made for this model."""
     methods = _listed(anatomy, method)
     for one in methods:
-        if (fingerprint := getattr(one, "model", None)) and not force:
+        if (fingerprint := fingerprint_of(one)) and not force:
             check_fingerprint(anatomy, fingerprint)
-        if hasattr(one, "check_fits"):
-            one.check_fits(len(anatomy.layers), anatomy.heads)
+        check_fits(one, len(anatomy.layers), anatomy.heads)
     slots = Slots.of(methods)
     if slots.similarity is not None and not force:
         own = getattr(anatomy.stack.config, "cos_scale", None)
         why = "was not trained with it" if own is None else f"has its own already (scale {own:g})"
         raise BadInput(
-            f"{name_of(slots.similarity)} replaces the similarity of queries and keys, and this {anatomy.family} model {why}; "
-            "train one with it, or pass force=True (--force of evaluate, reach and bake) to see what it does"
+            f"{method_name(slots.similarity)} replaces the similarity of queries and keys, and this {anatomy.family} model "
+            f"{why}; train one with it, or pass force=True (--force of evaluate, reach and bake) to see what it does"
         )
     if slots.bias is not None and any(owner is not None for owner in anatomy.bias_owners):
-        raise BadInput(f"{name_of(slots.bias)} fills the bias slot, and so does the learned bias of this {anatomy.family}")
-    if hasattr(slots.visible, "segments"):
-        what = f"{name_of(slots.visible)} splits the heads of a causal model"
+        raise BadInput(f"{method_name(slots.bias)} fills the bias slot, and so does the learned bias of this {anatomy.family}")
+    if slots.segmented is not None:
+        what = f"{method_name(slots.segmented)} splits the heads of a causal model"
         require(anatomy.causal, f"{what}, and this {anatomy.family} reads in both directions; leave it out")
         require(anatomy.heads > 1, f"{what}, and this {anatomy.family} has one; leave it out")
     return slots
@@ -127,13 +127,13 @@ def slots_of(anatomy: Anatomy, method: Method, force: bool = False) -> Slots:
 def _rotary(anatomy: Anatomy, slots: Slots) -> Rotary | None:
     """Of models that have one: a similarity must meet queries and keys before they are rotated."""
     if slots.rotation is not None:
-        return rotary_of(anatomy, name_of(slots.rotation))
+        return rotary_of(anatomy, method_name(slots.rotation))
     if slots.similarity is not None and hasattr(anatomy.stack, "rotary_emb"):
         outer: Layer | None = anatomy.layers[0].__dict__.get(LAYER)
         if outer is not None and outer.slots.rotation is not None:
-            both = f"{name_of(outer.slots.rotation)} and {name_of(slots.similarity)}"
+            both = f"{method_name(outer.slots.rotation)} and {method_name(slots.similarity)}"
             raise BadInput(f"{both} must meet in one spec, joined by +: the keys of the first are rotated already")
-        return rotary_of(anatomy, name_of(slots.similarity))
+        return rotary_of(anatomy, method_name(slots.similarity))
     return None
 
 
@@ -142,14 +142,14 @@ def _install_rotation(changes: Changes, model: nn.Module, anatomy: Anatomy, slot
     method = slots.rotation
     if rotary is None:
         return False
-    if slots.similarity is not None or hasattr(method, "distances") or getattr(method, "dynamic", False):
+    if slots.similarity is not None or slots.frequencies is None or slots.parts is not None or follows_length(method):
         with suspended(model):
-            ways = ways_of(anatomy, rotary, name_of(slots.similarity if method is None else method))
+            ways = ways_of(anatomy, rotary, method_name(slots.similarity if method is None else method))
         for module, way in ways.items():
             changes.set(module.__dict__, WAY, way)
         changes.set(rotary.module.__dict__, "forward", unmoved(rotary))
         return True
-    changes.set(rotary.module._buffers, BUFFER, method.frequencies(rotary.own, anatomy.train_length))
+    changes.set(rotary.module._buffers, BUFFER, slots.frequencies.frequencies(rotary.own, anatomy.train_length))
     return False
 
 
@@ -171,9 +171,9 @@ def _watch_caches(changes: Changes, anatomy: Anatomy, unrotated: bool) -> None:
 
 def _watch_lengths(changes: Changes, anatomy: Anatomy, slots: Slots) -> None:
     """Inputs that the model's own positions or its own window cannot hold are refused before they are read."""
-    narrow = slots.visible
-    wide = [window for window in anatomy.windows if window is not None and window > getattr(narrow, "window", window)]
-    sliding = min(wide, default=None) if hasattr(narrow, "sinks") else None
+    keys = sinks_and_window(slots.visible)
+    wide = [window for window in anatomy.windows if window is not None and keys is not None and window > keys.window]
+    sliding = min(wide, default=None)
     if anatomy.position_table is None and sliding is None:
         return
 
@@ -187,8 +187,8 @@ def _watch_lengths(changes: Changes, anatomy: Anatomy, slots: Slots) -> None:
         refuse_past_the_table(anatomy, tokens, kwargs.get("position_ids"))
         if sliding is not None and tokens > sliding:
             raise BadInput(
-                f"{name_of(narrow)} keeps the first keys of a sequence, and {type(anatomy.stack).__name__} has a window of its "
-                f"own of {sliding} tokens, which has left them behind at {tokens}; leave it out, or take window"
+                f"{method_name(slots.visible)} keeps the first keys of a sequence, and {type(anatomy.stack).__name__} has a "
+                f"window of its own of {sliding} tokens, which has left them behind at {tokens}; leave it out, or take window"
             )
 
     changes.hook(anatomy.stack.register_forward_pre_hook(check, with_kwargs=True))
@@ -249,7 +249,7 @@ def _install(
         config: Any = getattr(module, "config", anatomy.stack.config)
         layer = Layer(
             index=index,
-            slots=slots if outer is None else outer.slots.and_(slots),
+            slots=slots if outer is None else outer.slots.joined_with(slots),
             stock=outer.stock if outer is not None else as_found(config.__dict__, IMPLEMENTATION) or "eager",
             train_length=anatomy.train_length,
             bias_owner=owner,

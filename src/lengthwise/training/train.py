@@ -24,7 +24,7 @@ from lengthwise.common.files import save_whole
 from lengthwise.common.progress import progress
 from lengthwise.errors import BadInput, require
 from lengthwise.methods import weights
-from lengthwise.methods.documents import documents
+from lengthwise.methods.base import file_contents_of
 from lengthwise.models.anatomy import Anatomy, anatomy_of, unwrapped
 from lengthwise.models.extend import extend
 from lengthwise.models.fingerprint import fingerprint_of, versions
@@ -161,7 +161,7 @@ def _config(run: Run, rows: Tensor) -> dict[str, Any]:
         "model": {**fingerprint_of(run.anatomy), "name": run.settings.model},
         "settings": {**chosen, **resolved},
         "rows": {"count": len(rows), "digest": digest(rows)},
-        "documents": documents(run.methods.of_files),
+        "documents": file_contents_of(run.methods.of_files),
         "asked": asdict(run.settings),
         "made_with": versions(),
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lengthwise.errors import BadInput
+from lengthwise.methods.base import SinksAndWindow
 from lengthwise.methods.positions.lm_infinite import LMInfinite
 from tests.rows import CASES, distances_of
 
@@ -36,7 +37,7 @@ def test_inputs_of_the_training_length_are_left_alone() -> None:
 
 
 def test_a_rolling_cache_can_ask_for_its_sinks_and_window() -> None:
-    assert (LMInfinite(256).sinks, LMInfinite(256).window) == (10, 256)
+    assert LMInfinite(256).sinks_and_window == SinksAndWindow(10, 256, rolls=True)
 
 
 def test_impossible_arguments_are_refused() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from lengthwise.attention.parts import Part
 from lengthwise.errors import BadInput
+from lengthwise.methods.base import SinksAndWindow
 from lengthwise.methods.positions.streaming_llm import StreamingLLM
 from tests.rows import CASES, Case, distances_of
 
@@ -84,3 +85,8 @@ def test_what_it_leaves_alone_keeps_every_key_at_its_distance() -> None:
 def test_impossible_arguments_are_refused(arguments: dict[str, int], words: str) -> None:
     with pytest.raises(BadInput, match=words):
         StreamingLLM(**{"train_length": 64, **arguments})
+
+
+def test_a_cache_may_drop_what_lies_between_unless_sinks_keep_their_true_distance() -> None:
+    assert StreamingLLM(256, window=60).sinks_and_window == SinksAndWindow(4, 60, rolls=True)
+    assert StreamingLLM(256, window=60, reindex=False).sinks_and_window == SinksAndWindow(4, 60, rolls=False)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from lengthwise.errors import BadInput, require
 from lengthwise.evaluation.harness import MODEL
 from lengthwise.evaluation.sweep.generate import check_answers
-from lengthwise.methods.slots import name_of
+from lengthwise.methods.base import follows_length, method_name
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.attention_interface import LAYER
 from lengthwise.models.extend import extend
@@ -94,9 +94,9 @@ def _check_batches(model: nn.Module, batch_size: int | str) -> None:
     """The harness pads without a mask, so that a row would be as long as the longest beside it."""
     rotation = anatomy_of(model).layers[0].__dict__[LAYER].slots.rotation
     require(
-        str(batch_size) == "1" or not getattr(rotation, "dynamic", False),
-        f"{name_of(rotation)} has frequencies for the length of its input, which the harness does not tell of inputs that it "
-        "reads together; give batch_size=1",
+        str(batch_size) == "1" or not follows_length(rotation),
+        f"{method_name(rotation)} has frequencies for the length of its input, which the harness does not tell of inputs that "
+        "it reads together; give batch_size=1",
     )
 
 

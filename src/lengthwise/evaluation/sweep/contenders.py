@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lengthwise.errors import BadInput
-from lengthwise.methods.documents import documents
+from lengthwise.methods.base import file_contents_of
 from lengthwise.methods.spec import methods_of, refuse_joined_none
 from lengthwise.methods.temperature.aligned import Alignment
 
@@ -37,7 +37,7 @@ class Contender:
     @property
     def document(self) -> Any:
         """What was read from files, behind the name."""
-        return documents(self.methods)
+        return file_contents_of(self.methods)
 
 
 def contenders_of(methods: Iterable[object] | Mapping[str, object], facts: Mapping[str, object]) -> list[Contender]:

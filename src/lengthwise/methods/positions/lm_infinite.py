@@ -15,6 +15,7 @@ import torch
 from lengthwise.attention.parts import Part, as_they_stand
 from lengthwise.attention.visible import Visible
 from lengthwise.errors import require
+from lengthwise.methods.base import SinksAndWindow
 from lengthwise.methods.runs import within
 
 
@@ -28,9 +29,8 @@ class LMInfinite:
         require(self.sinks >= 0, f"lm_infinite needs sinks >= 0, not {self.sinks}")
 
     @property
-    def window(self) -> int:
-        """The recent keys that a row sees, as a rolling cache asks for them."""
-        return self.train_length
+    def sinks_and_window(self) -> SinksAndWindow:
+        return SinksAndWindow(self.sinks, self.train_length)
 
     def narrow(self, whole: Visible) -> Visible:
         return within(whole, whole.position - self.train_length + 1, whole.position + self.train_length)

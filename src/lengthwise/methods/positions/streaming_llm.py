@@ -16,6 +16,7 @@ import torch
 from lengthwise.attention.parts import Part, as_they_stand
 from lengthwise.attention.visible import Visible
 from lengthwise.errors import require
+from lengthwise.methods.base import SinksAndWindow
 from lengthwise.methods.runs import within
 
 
@@ -38,6 +39,10 @@ class StreamingLLM:
             f"{self.sinks} sinks and a window of {self.window} are larger than the training length {self.train_length}: "
             "they would take positions the model never saw",
         )
+
+    @property
+    def sinks_and_window(self) -> SinksAndWindow:
+        return SinksAndWindow(self.sinks, self.window, rolls=self.reindex)
 
     def narrow(self, whole: Visible) -> Visible:
         return within(whole, whole.position - self.window + 1, whole.position + self.window)

@@ -78,6 +78,10 @@ class Alignment:
             what = "a positive number whose inverse float32 can hold"
             require(bool(holds.all()), f"a tau at length {length} is not {what}")
 
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        return self.model
+
     def check_fits(self, layers: int, heads: int) -> None:
         """Refuse a model of other layers or heads than the table's."""
         shape = torch.tensor(self.temperatures[0].tau).shape
