@@ -15,7 +15,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 HERE = Path(__file__).parent
-EXPERIMENTS: tuple[str, ...] = ()
+EXPERIMENTS: tuple[str, ...] = (
+    "retrieval",
+    "questions",
+    "code",
+    "language_modelling",
+    "dispersion",
+    "against_truncation",
+)
 
 
 def write(name: str, out: Path | None = None) -> None:

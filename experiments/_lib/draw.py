@@ -21,29 +21,43 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 MARKERS = ("o", "s", "D", "^", "v", "P")
 INK, GREY, FAINT = "#1d2126", "#7d848c", "#e4e4de"
 SMALL = 8  # letters of keys and ticks
+KEY = 0.6  # inches below panels, for the key
 # Letters stay letters, and names of clipping paths do not depend on the day
 SETTINGS = {"svg.hashsalt": "lengthwise", "svg.fonttype": "none", "font.size": 9, "axes.titlesize": 10}
 
 
-def blank(width: float, height: float) -> Any:
-    """An empty figure of so many inches that arranges what is put on it."""
+def blank(width: float, height: float, arranged: bool = True) -> Any:
+    """An empty figure of so many inches, which arranges what is put on it unless told otherwise."""
     try:
         import matplotlib
         from matplotlib.figure import Figure
     except ImportError:
         raise BadInput("drawing needs matplotlib: pip install 'lengthwise[experiments]'") from None
     with matplotlib.rc_context(SETTINGS):
-        return Figure((width, height), layout="constrained")
+        return Figure((width, height), layout="constrained" if arranged else None)
 
 
 def panels(
-    count: int, columns: int = 3, width: float = 4.6, height: float = 3.4, titles: Sequence[str] = (), share_y: bool = False
+    count: int,
+    columns: int = 3,
+    width: float = 4.6,
+    height: float = 3.4,
+    titles: Sequence[str] = (),
+    share_y: bool = False,
+    left: float = 0.7,
 ) -> tuple[Any, list[Any]]:
-    """A figure of equal panels in rows of at most `columns`, with a quiet frame and grid each."""
+    """A figure of equal panels in rows of at most `columns`, with a quiet frame and grid each, and room for a key below.
+
+    Sizes are in inches: `width` and `height` of a panel with its labels, `left` of the labels at its side. Places are computed
+    here because matplotlib's own arranging takes longer than drawing.
+    """
     columns = min(columns, count)
     rows = -(-count // columns)
-    figure = blank(width * columns, height * rows)
-    every = figure.subplots(rows, columns, squeeze=False, sharey=share_y).flatten().tolist()
+    across, down = width * columns, height * rows + KEY
+    figure = blank(across, down, arranged=False)
+    place = {"left": left / across, "right": 1 - 0.15 / across, "top": 1 - 0.3 / down, "bottom": (KEY + 0.5) / down}
+    place |= {"wspace": (left + 0.05) / (width - left - 0.05), "hspace": 0.85 / (height - 0.85)}
+    every = figure.subplots(rows, columns, squeeze=False, sharey=share_y, gridspec_kw=place).flatten().tolist()
     for axes in every[count:]:
         axes.remove()
     for at, axes in enumerate(every[:count]):
@@ -115,7 +129,7 @@ def train_length(axes: Any, length: float) -> None:
 def key(figure: Any, axes: Any, columns: int = 4) -> None:
     """One key for the whole figure, below it, of what `axes` shows."""
     handles, names = axes.get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside lower center", ncols=columns, frameon=False, fontsize=SMALL)
+    figure.legend(handles, names, loc="lower center", ncols=columns, frameon=False, fontsize=SMALL)
 
 
 def save(figure: Any, file: Path) -> None:

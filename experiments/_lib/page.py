@@ -1,0 +1,125 @@
+"""What pages about methods by length have in common: cells of result files, their tables and curves, how they were obtained."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments._lib import draw, results
+from experiments._lib.markdown import table
+from lengthwise.common.files import write_whole
+
+Document = Mapping[str, Any]
+Cell = Mapping[str, Any]
+# The order of methods in tables, and their colours in figures; readings without a temperature are grey
+STYLES: dict[str, dict[str, Any]] = {
+    "none": {"color": draw.INK, "linestyle": "--"},
+    "truncate": {"color": draw.GREY, "linestyle": ":"},
+    "pmax-model": {"color": draw.COLOURS[0]},
+    "pmax-layer": {"color": draw.COLOURS[2]},
+    "hedge-pmax-model": {"color": draw.COLOURS[1]},
+    "hedge-pmax-layer": {"color": draw.COLOURS[3]},
+    "log": {"color": draw.COLOURS[4]},
+    "entropy-model": {"color": draw.COLOURS[5]},
+    "pmax-head": {"color": draw.COLOURS[2], "linestyle": ":"},
+    "entropy-layer": {"color": draw.COLOURS[5], "linestyle": "--"},
+    "entropy-head": {"color": draw.COLOURS[5], "linestyle": ":"},
+}
+METHODS = """`none` is the model as it is, `truncate` reads the last {train_length} tokens, `log` is the log law, `pmax-model`
+is the paper's P_max alignment and `entropy-model` its entropy alignment; `-layer` and `-head` align every layer or head alone,
+and `hedge-` mixes that reading with what `truncate` reads. Alignments were solved once, on the package's prose; the paper
+calibrates on each task."""
+
+
+def read_all(folder: Path, form: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The result files of one format in a folder, by name without the ending."""
+    for file in sorted(folder.glob("*.json")):
+        document = results.read(file)
+        if document.get("format") == form:
+            yield file.stem, document
+
+
+def paper(here: str) -> dict[str, Any]:
+    """The paper's numbers, which stand beside the module `here`."""
+    return dict(json.loads(Path(here).with_name("paper.json").read_text()))
+
+
+def write(file: Path, title: str, document: Document, parts: Iterable[str]) -> None:
+    """A page: title, what is missing, the parts, and how the numbers were obtained."""
+    missing = document.get("missing", 0)
+    begun = [f"{missing:,} answers or cells are missing: the run was stopped, and the same command goes on."] if missing else []
+    write_whole(file, "\n\n".join([f"# {title}", *begun, *filter(None, parts), obtained(document)]) + "\n")
+
+
+def obtained(document: Document) -> str:
+    """Model, versions, materials and command, folded away."""
+    model = document["model"]
+    lines = [f"model: {model['name']} (weights {model['weights']}), trained on {document['train_length']:,} tokens"]
+    lines += [f"{key}: {value}" for key, value in document["made_with"].items()]
+    lines += [f"{key}: {document[key]}" for key in ("dtype", "seed", "samples")]
+    lines += [f"{task}: made of {material}" for task, material in document["materials"].items()]
+    lines += [f"left out: {name}: {why}" for name, why in document["left_out"].items()]
+    lines += [f"command: `{document['command']}`"]
+    return "\n".join(
+        ["<details><summary>How this was obtained</summary>", "", *(f"- {line}" for line in lines), "", "</details>"]
+    )
+
+
+def model_name(document: Document) -> str:
+    """The last part of a path that tells models apart: every training run exports to a folder of that name."""
+    *before, last = Path(document["model"]["name"]).parts
+    return before[-1] if last == "export" and before else last
+
+
+def methods(cells: Iterable[Cell]) -> list[str]:
+    """In the order of importance, others last."""
+    names = dict.fromkeys(cell["method"] for cell in cells)
+    return [*(name for name in STYLES if name in names), *(name for name in names if name not in STYLES)]
+
+
+def by_length(
+    head: str, cells: Sequence[Cell], shown: Callable[[Cell], str], name: Callable[[int], str] = "{:,}".format
+) -> str:
+    """A row a method, a column a length."""
+    lengths = sorted({cell["length"] for cell in cells})
+    known = {(cell["method"], cell["length"]): shown(cell) for cell in cells}
+    rows = [[method, *(known.get((method, n), "") for n in lengths)] for method in methods(cells)]
+    return table([head, *map(name, lengths)], rows)
+
+
+def percent(cell: Cell, samples: int, decimals: int = 0) -> str:
+    """The mean and its 95 % interval; how many samples, where they are fewer than asked for."""
+    few = f", n {cell['n']}" if cell["n"] < samples else ""
+    mean, low, high = (f"{100 * cell[key]:.{decimals}f}" for key in ("mean", "low", "high"))
+    return f"{mean} ({low}-{high}{few})"
+
+
+def points(pair: Mapping[str, Any] | None) -> str:
+    """A difference in points and its 95 % interval."""
+    return (
+        "" if pair is None else "{:+.1f} [{:+.1f}, {:+.1f}]".format(*(100 * pair[key] for key in ("difference", "low", "high")))
+    )
+
+
+def temperatures(document: Document) -> str:
+    """Temperatures by length: one number, or the lowest and the highest of layers and heads."""
+    rows = {name: {int(length): taus for length, taus in row.items()} for name, row in document["temperatures"].items()}
+    lengths = sorted({length for row in rows.values() for length in row})
+
+    def span(taus: Sequence[float]) -> str:
+        low, high = min(taus, default=0.0), max(taus, default=0.0)
+        return "" if not taus else f"{low:.3f}" if len(taus) == 1 else f"{low:.2f}-{high:.2f}"
+
+    body = [[name, *(span(row.get(n, [])) for n in lengths)] for name, row in rows.items()]
+    note = f"Exactly 1 up to {document['train_length']:,} tokens; of layers and heads the lowest and the highest."
+    return f"{note}\n\n{table(['ours: tau', *(f'{n:,}' for n in lengths)], body)}"
+
+
+def curves(axes: Any, cells: Sequence[Cell], scale: float = 100, keys: Sequence[str] = ("mean", "low", "high")) -> None:
+    """A curve a method over length, with its interval where `keys` name one."""
+    for at, method in enumerate(methods(cells)):
+        row = sorted((cell for cell in cells if cell["method"] == method), key=lambda cell: cell["length"])
+        values = [[scale * cell[key] for cell in row] for key in keys]
+        draw.curve(axes, [cell["length"] for cell in row], *values, label=method, at=at, **STYLES.get(method, {}))

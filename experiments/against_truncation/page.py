@@ -1,0 +1,56 @@
+"""The page of what is advised against truncation: every task and length beyond the training length, on the same samples."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from experiments._lib import draw, page
+from experiments._lib.markdown import table
+from lengthwise.common.files import write_whole
+
+FORMAT = "lengthwise.experiments.attention_alignment/1"
+COMPARED = """On the same samples, with 95 % intervals: Agresti and Min's for right and wrong, Student's for edit similarity, a
+bootstrap over cases for perplexity, where lower is above. p is one-sided, of a difference so far below truncation if there were
+none: McNemar's exact for right and wrong, Student's for the others. Holm's correction, at 2.5 %, is made over the tasks at all
+their lengths (`all`) and again over the single places. Not below for certain is not shown to be level: the intervals tell how
+far below it may be. A hedge may cost up to 2^(1/T) times the better reading's perplexity: 1.1 % for 64 tokens."""
+HOLDS = {True: "yes", False: "**no**", None: ""}
+
+
+def write_pages(results: Path, out: Path) -> None:
+    for name, document in page.read_all(results, FORMAT):
+        method = document["default"]
+        rows = [
+            [row["task"], _at(row["length"]), row["difference"], row["said"], f"{row['p']:.2g}", row["n"]]
+            for row in document["verdicts"]
+        ]
+        claims = [[row["claim"], row["measured"], HOLDS[row["holds"]]] for row in document["must_show"]]
+        draw.save(_figure(document), out / f"{name}.svg")
+        parts = [
+            f"# {method} against truncation",
+            f"![Differences in points at all lengths of a task together, with 95 % intervals]({name}.svg)",
+            table(["claim", "measured", "holds"], claims, numbers=False),
+            COMPARED,
+            table(["task", "tokens", f"{method} - truncate", "it is", "p", "samples"], rows),
+        ]
+        write_whole(out / f"{name}.md", "\n\n".join(parts) + "\n")
+
+
+def _at(length: int | None) -> str:
+    return "all" if length is None else f"{length:,}"
+
+
+def _figure(document: page.Document) -> Any:
+    """Tasks at all their lengths together, in points; perplexity is a ratio, and left to the table."""
+    rows = []
+    for row in document["verdicts"]:
+        if row["length"] is None and "points" in row["difference"]:
+            value, low, high = map(float, re.findall(r"[+-]\d+\.\d+", row["difference"]))
+            rows.append((row["task"], value, low, high))
+    figure, (axes,) = draw.panels(1, width=7.5, height=0.9 + 0.28 * len(rows), left=2.2)
+    draw.intervals(axes, rows)
+    axes.axvline(0, color=draw.GREY, linewidth=0.9)
+    axes.set_xlabel(f"{document['default']} less truncate, points")
+    return figure

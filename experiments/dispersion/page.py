@@ -1,0 +1,64 @@
+"""Pages of how sharp attention is by length: Tables 1 and 7 and Figures 1 to 9, ours beside the paper's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from experiments._lib import draw, page, results
+from experiments._lib.markdown import table
+
+FORMAT = "lengthwise.experiments.dispersion/1"
+WORDS = {"pmax": "P_max, the mean largest probability of a row", "entropy": "Entropy of a row, mean, in nats"}
+
+
+def write_pages(folder: Path, out: Path) -> None:
+    paper = page.paper(__file__)
+    for name, document in page.read_all(folder, FORMAT):
+        tasks = {task: [cell for cell in document["cells"] if cell["task"] == task] for task in document["materials"]}
+        draw.save(_figure(tasks), out / f"{name}.svg")
+        parts = [f"![P_max and entropy by length]({name}.svg)", "Means over all layers, heads and rows."]
+        for statistic, words in WORDS.items():
+            rows = [[task, *values] for task, values in paper["table_1"][statistic].items()]
+            head = [f"paper, Table 1: {paper['model']}, none", *(f"{n:,}" for n in paper["lengths"])]
+            parts += [f"## {words}", table(head, rows)]
+            for task, cells in tasks.items():
+                parts.append(page.by_length(f"ours, {task}", cells, lambda cell, key=statistic: f"{cell[key]:.3f}"))  # type: ignore[misc]
+        figures = folder / f"{name}.figures.json"
+        parts += _figures(results.read(figures), paper, name) if figures.exists() else []
+        page.write(out / f"{name}.md", f"How sharp attention is: {page.model_name(document)}", document, parts)
+
+
+def _figures(document: dict[str, Any], paper: dict[str, Any], name: str) -> list[str]:
+    """What the analyses of prose and of every task's text say, and their drawings."""
+    rows = [
+        [row["figure"], row["what"], row["ours"], row["paper"], f"[drawn]({name}-analysis/{row['file']})"]
+        for row in document["figures"]
+    ]
+    head = ["figure", "what", "ours", "the paper", "drawing"]
+    largest = [
+        [
+            f"ours, {row['text']}",
+            *(f"{row[key]:.2f} at {n:,}" for key, n in zip(("short", "long"), row["lengths"], strict=True)),
+        ]
+        for row in document["table_7"]
+    ]
+    largest += [[f"{paper['model']}, {task}", *values] for task, values in paper["table_7"].items()]
+    return [
+        "## Figures 1 to 9",
+        table(head, rows, numbers=False),
+        "## The largest logit (Table 7)",
+        table(["largest entry of the first layer's sorted, averaged logits", "short", "long"], largest),
+    ]
+
+
+def _figure(tasks: dict[str, list[page.Cell]]) -> Any:
+    titles = [f"{task}: {statistic}" for statistic in WORDS for task in tasks]
+    figure, panels = draw.panels(len(titles), columns=len(tasks) if len(tasks) > 1 else 2, width=3.8, height=3.7, titles=titles)
+    places = ((statistic, cells) for statistic in WORDS for cells in tasks.values())
+    for axes, (statistic, cells) in zip(panels, places, strict=True):
+        page.curves(axes, cells, 1, (statistic,))
+        draw.length_axis(axes, sorted({cell["length"] for cell in cells}))
+        axes.tick_params(axis="x", rotation=45)
+    draw.key(figure, panels[0], columns=8)
+    return figure

@@ -1,0 +1,51 @@
+"""Pages of language modelling by length: Tables 3 and 8, ours beside the paper's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from experiments._lib import draw, page
+from experiments._lib.markdown import table
+
+FORMAT = "lengthwise.experiments.language_modelling/1"
+ASKED = """{cases} continuations of {continuation} tokens from {text}, the same in every cell, with 95 % bootstrap intervals
+over cases. `hedge+none` mixes the plain model's two readings, whole and truncated: what hedging gives by itself."""
+
+
+def write_pages(results: Path, out: Path) -> None:
+    paper = page.paper(__file__)
+    lengths = [f"{n:,}" for n in paper["lengths"]]
+    for name, document in page.read_all(results, FORMAT):
+        cells, train = document["cells"], document["train_length"]
+        ratios = [{**cell, **cell["ratio"]} for cell in cells if cell["ratio"]]
+        draw.save(_figure(ratios, train), out / f"{name}.svg")
+        parts = [
+            f"![Perplexity by length, over that at the training length]({name}.svg)",
+            ASKED.format(**document),
+            page.METHODS.format(**document),
+            "## Perplexity (Table 3)",
+            page.by_length("perplexity", cells, lambda cell: _interval(cell, "perplexity")),
+            page.by_length(
+                f"over that at {train:,} tokens, which truncation gives", ratios, lambda cell: _interval(cell, "ratio")
+            ),
+            table(["paper, Table 3", *lengths], [[key, *row] for key, row in paper["table_3"].items()]),
+            "## Temperatures (Table 8)",
+            page.temperatures(document),
+            table(["paper, Table 8", *lengths], [[key, *row] for key, row in paper["table_8"].items()]),
+        ]
+        page.write(out / f"{name}.md", f"Language modelling by length: {page.model_name(document)}", document, parts)
+
+
+def _interval(cell: Mapping[str, Any], key: str) -> str:
+    return f"{cell[key]:.4g} [{cell['low']:.4g}, {cell['high']:.4g}]"
+
+
+def _figure(ratios: list[dict[str, Any]], train: int) -> Any:
+    figure, (axes,) = draw.panels(1, width=7.5, height=4.2)
+    page.curves(axes, ratios, 1, ("ratio", "low", "high"))
+    draw.length_axis(axes, sorted({cell["length"] for cell in ratios}))
+    axes.set_ylabel(f"perplexity over that at {train:,} tokens")
+    draw.key(figure, axes)
+    return figure

@@ -1,0 +1,93 @@
+"""Pages of multi-document questions by the place of the gold document: Tables 5, 10 and 14, ours beside the paper's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from experiments._lib import draw, page, results
+from experiments._lib.markdown import table
+
+FORMAT = "lengthwise.experiments.questions/1"
+OVER_PLACES = ".over_places.json"
+MEANS = """Means over places are taken question by question, and their intervals are over questions: the same question is asked
+at every place. Gains are on the same questions, with 95 % intervals: at one place Agresti and Min's, over places Student's.
+
+The paper's models, of 0.8 to 11 billion parameters, answer Natural Questions: compare the effect, not the level."""
+MIDDLE = "How much more is gained in the middle than at the two ends, where the paper expects more; points and 95 % intervals."
+
+
+def write_pages(folder: Path, out: Path) -> None:
+    paper = page.paper(__file__)
+    for name, document in page.read_all(folder, FORMAT):
+        over_places = results.read(folder / f"{name}{OVER_PLACES}")
+        documents = [n for n in paper["positions"] if _cells(document, n)]
+        material = next(iter(document["materials"].values()))
+        draw.save(_figure(document, documents), out / f"{name}.svg")
+        parts = [f"![Percent right by the place of the gold document]({name}.svg)", MEANS, page.METHODS.format(**document)]
+        for n in documents:
+            length = _cells(document, n)[0]["length"]
+            parts += [f"## {n} documents, about {length:,} tokens (Table 14)", *_right(document, over_places, paper, n)]
+        parts += ["## What alignment gains over the plain model, in points (Table 5)"]
+        parts += [_gains(document, paper, n) for n in documents]
+        parts += [MIDDLE, table(["method, documents", "middle less ends"], _middle(over_places))]
+        parts += ["## Temperatures (Table 10)", page.temperatures(document)]
+        head = [f"paper: {n} documents, about {size:,} tokens" for n, size in paper["table_10_tokens"].items()]
+        parts += [table(["tau", *head], [[key, *row] for key, row in paper["table_10"].items()])]
+        page.write(
+            out / f"{name}.md", f"Questions over many documents: {page.model_name(document)}, {material}", document, parts
+        )
+
+
+def _cells(document: page.Document, documents: str) -> list[dict[str, Any]]:
+    """Cells of so many documents, with the place of the gold one: their tasks are called DOCUMENTS-PLACE."""
+    cells = [cell for cell in document["cells"] if cell["task"].startswith(f"{documents}-")]
+    return [{**cell, "place": int(cell["task"].split("-")[1])} for cell in cells]
+
+
+def _right(document: page.Document, over_places: page.Document, paper: dict[str, Any], documents: str) -> list[str]:
+    cells, places = _cells(document, documents), paper["positions"][documents]
+    known = {(cell["method"], cell["place"]): page.percent(cell, document["samples"]) for cell in cells}
+    means = {
+        row["method"]: f"{row['mean']:.1f} ({row['low']:.1f}-{row['high']:.1f})"
+        for row in over_places["means"]
+        if row["documents"] == int(documents)
+    }
+    ours = [[name, *(known.get((name, at), "") for at in places), means.get(name, "")] for name in page.methods(cells)]
+    theirs = [[key, *row[documents], f"{_mean(row[documents]):.1f}"] for key, row in paper["table_14"].items()]
+    head = [*places, "mean"]
+    return [table(["ours, gold at", *head], ours), table(["paper, gold at", *head], theirs)]
+
+
+def _gains(document: page.Document, paper: dict[str, Any], documents: str) -> str:
+    places = paper["positions"][documents]
+    gains = [gain for gain in document["gains"] if gain["documents"] == int(documents)]
+    known = {(gain["method"], gain["position"]): gain for gain in gains}
+    rows = [[f"ours, {name}", *(page.points(known.get((name, at))) for at in (*places, None))] for name in page.methods(gains)]
+    for model in dict.fromkeys(key.split(", ")[0] for key in paper["table_14"]):
+        pair = (paper["table_14"][f"{model}, {method}"][documents] for method in ("pmax", "none"))
+        differences = [aligned - plain for aligned, plain in zip(*pair, strict=True)]
+        rows.append([f"{model}, pmax", *(f"{value:+.1f}" for value in (*differences, _mean(differences)))])
+    return table([f"{documents} documents, gold at", *places, "mean"], rows)
+
+
+def _middle(over_places: page.Document) -> list[list[str]]:
+    return [
+        [f"{row['method']}, {row['documents']}", "{difference:+.1f} [{low:+.1f}, {high:+.1f}]".format(**row)]
+        for row in over_places["middle"]
+    ]
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _figure(document: page.Document, documents: list[str]) -> Any:
+    titles = [f"{n} documents, about {_cells(document, n)[0]['length']:,} tokens" for n in documents]
+    figure, panels = draw.panels(len(documents), titles=titles, share_y=True)
+    for axes, n in zip(panels, documents, strict=True):
+        page.curves(axes, [{**cell, "length": cell["place"]} for cell in _cells(document, n)])
+        axes.set(xlabel="place of the gold document", ylabel="percent right", ylim=(-2, 102))
+        axes.set_xticks(sorted({cell["place"] for cell in _cells(document, n)}))
+    draw.key(figure, panels[0], columns=6)
+    return figure

@@ -1,0 +1,92 @@
+"""Pages of retrieval by length: Tables 4 and 9, ours beside the paper's, and which scope of alignment is better."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from experiments._lib import draw, page
+from experiments._lib.markdown import table
+
+FORMAT = "lengthwise.experiments.retrieval/1"
+TASKS = ("passkey-novels", "passkey", "line", "topic")
+PAPER = """The paper's models have 0.8 to 13 billion parameters and other inputs: compare the effect, not the level. Its
+sizes count topics, lines and characters of filler; the tokens are about those that its log temperatures imply."""
+PAIRS = ("layer - model", "head - model", "head - layer")
+
+
+def write_pages(results: Path, out: Path) -> None:
+    for name, document in page.read_all(results, FORMAT):
+        tasks = {task: cells_of(document, task) for task in TASKS if cells_of(document, task)}
+        draw.save(_figure(document, tasks), out / f"{name}.svg")
+        parts = [f"![Percent right by length]({name}.svg)", "Percent right with its 95 % interval (Wilson)."]
+        parts += [page.METHODS.format(**document)]
+        for task, cells in tasks.items():
+            parts += [f"## {task}", page.by_length("ours", cells, partial(page.percent, samples=document["samples"]))]
+        parts += _official(document) + _scopes(document) + _claims(document)
+        parts += ["## Temperatures (Table 9)", page.temperatures(document), *_paper()]
+        page.write(out / f"{name}.md", f"Retrieval by length: {page.model_name(document)}", document, parts)
+
+
+def cells_of(document: page.Document, task: str) -> list[page.Cell]:
+    """Cells of generated samples; official files have a name of their own in `data`."""
+    return [cell for cell in document["cells"] if cell["task"] == task and not cell["data"]]
+
+
+def _figure(document: page.Document, tasks: dict[str, list[page.Cell]]) -> Any:
+    figure, panels = draw.panels(len(tasks), columns=2, titles=list(tasks), share_y=True)
+    for axes, cells in zip(panels, tasks.values(), strict=True):
+        page.curves(axes, cells)
+        draw.length_axis(axes, sorted({cell["length"] for cell in cells}))
+        draw.train_length(axes, document["train_length"])
+        axes.set_ylabel("percent right")
+    draw.key(figure, panels[0])
+    return figure
+
+
+def _official(document: page.Document) -> list[str]:
+    cells = [cell for cell in document["cells"] if cell["data"]]
+    if not cells:
+        return []
+    rows = [
+        [cell["data"], cell["method"], page.percent(cell, 0), cell["n"], f"{cell['length']:,}"]
+        for cell in sorted(cells, key=lambda cell: (cell["data"], cell["method"]))
+    ]
+    return ["## Official LongEval cases", table(["file", "method", "percent right", "samples", "about tokens"], rows)]
+
+
+def _scopes(document: page.Document) -> list[str]:
+    """One temperature for the model, a layer or a head, on the same samples."""
+    rows = []
+    for scopes in document["scopes"]:
+        name = f"{scopes['statistic']}, {scopes['task']}, {' and '.join(f'{n:,}' for n in scopes['lengths'])}"
+        means = [
+            f"{100 * scopes['means'][scope]:.1f}" if scope in scopes["means"] else "" for scope in ("model", "layer", "head")
+        ]
+        pairs = [scopes["against"].get(key) for key in PAIRS]
+        rows.append([name, *means, *(f"{page.points(pair)} p {pair['p']:.2g}" if pair else "" for pair in pairs)])
+    note = "Differences in points on the same samples, with 95 % intervals (Agresti and Min) and McNemar's exact p."
+    head = ["statistic, task, tokens", "model", "layer", "head", *PAIRS]
+    return ["## One temperature, one a layer, or one a head?", note, table(head, rows)] if rows else []
+
+
+def _claims(document: page.Document) -> list[str]:
+    holds = {True: "yes", False: "**no**", None: ""}
+    rows = [[claim["claim"], claim["measured"], holds[claim["holds"]]] for claim in document["must_show"]]
+    return ["## Claims", table(["claim", "measured", "holds"], rows, numbers=False)] if rows else []
+
+
+def _paper() -> list[str]:
+    paper = page.paper(__file__)
+    parts = []
+    for title, tables, digits in (
+        ("Table 4: percent right", "table_4", "{:g}"),
+        ("Table 9: temperatures", "table_9", "{:.2f}"),
+    ):
+        parts += [f"## The paper's {title}", *([PAPER] if digits == "{:g}" else [])]
+        for task, sizes in paper["sizes"].items():
+            rows = [["about tokens", *(f"{n:,}" for n in paper["tokens"][task])]]
+            rows += [[name, *(digits.format(value) for value in row[task])] for name, row in paper[tables].items()]
+            parts.append(table([f"{task}: {paper['units'][task]}", *(f"{size:,}" for size in sizes)], rows))
+    return parts
