@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from lengthwise.evaluation.evaluate import evaluate
-from lengthwise.evaluation.sweep import here
+from lengthwise.evaluation.sweep import in_process
 from lengthwise.models.load import load
 
 KILLS = 10
@@ -38,8 +38,8 @@ def child(model: Any, tokenizer: Any, out: Path) -> int:
     if pid := os.fork():
         return pid
     answered = []
-    real = here.answer_cell
-    here.answer_cell = lambda *args: (answered.append(args[1]), real(*args))[1]
+    real = in_process.answer_cell
+    in_process.answer_cell = lambda *args: (answered.append(args[1]), real(*args))[1]
     status = 1
     try:
         work(model, tokenizer, out)

@@ -14,7 +14,7 @@ from lengthwise.errors import BadInput
 def write(file: Path, form: str, command: str, content: Mapping[str, Any], device: str = "cpu") -> None:
     """`form` names the layout, such as lengthwise.experiments.code/1; `made_with` of the content wins over this machine's."""
     # Pages are made of result files without torch
-    from lengthwise.evaluation.sweep.settings import made_with
+    from lengthwise.evaluation.sweep.run_config import made_with
 
     document = {"format": form, "command": command, "made_with": made_with(device), **content}
     write_whole(file, json.dumps(document, indent=1) + "\n")

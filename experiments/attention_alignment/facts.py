@@ -8,7 +8,7 @@ from typing import Any
 
 from experiments.attention_alignment.arguments import Call
 from experiments.attention_alignment.contenders import left_out
-from lengthwise.evaluation.sweep.settings import dtype_of, made_with
+from lengthwise.evaluation.sweep.run_config import dtype_of, made_with
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.fingerprint import fingerprint_of
 

@@ -31,10 +31,10 @@ from experiments.attention_alignment.facts import facts_of
 from experiments.attention_alignment.language_modelling_page import write_outcome
 from experiments.attention_alignment.likelihoods import FOLDER, Likelihoods, begun, measured_as
 from experiments.attention_alignment.subject import Subject
-from lengthwise.common.text import given_text
+from lengthwise.common.text import text_or_prose
 from lengthwise.errors import require
 from lengthwise.evaluation.likelihood import continuation_nll
-from lengthwise.evaluation.sweep.settings import dtype_of, made_with, parameters_digest, tokenizer_digest
+from lengthwise.evaluation.sweep.run_config import dtype_of, made_with, parameters_digest, tokenizer_digest
 from lengthwise.models.anatomy import anatomy_of, unwrapped
 from lengthwise.models.fingerprint import fingerprint_of
 from lengthwise.tasks.language_modelling import frame_of, framed, passages
@@ -60,7 +60,7 @@ def language_modelling(options: Options) -> Likelihoods:
     """Measures as much as there is time for, and writes the page of what has been measured so far, by any process."""
     subject = Subject.of(options)
     lengths = sorted({subject.train_length, *options.lengths})
-    source, text = given_text(None, options.text)
+    source, text = text_or_prose(None, options.text)
     names = options.methods or NAMES
     begun(options.out, _config(options, subject, text, lengths[-1]))
     # Places in the text are found in seconds: nothing is to be prepared

@@ -22,7 +22,7 @@ from experiments.attention_alignment.contenders import behind, hedged
 from lengthwise.common.files import write_whole
 from lengthwise.errors import BadInput, require
 from lengthwise.evaluation.hedge import mixed_nll
-from lengthwise.evaluation.sweep.contenders import TRUNCATE
+from lengthwise.evaluation.sweep.named_methods import TRUNCATE
 from lengthwise.records.config import check_same
 
 FOLDER = "language_modelling"

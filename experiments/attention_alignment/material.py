@@ -22,7 +22,7 @@ from experiments._lib.processes import Once
 from lengthwise.common.files import write_whole
 from lengthwise.common.text import shipped_prose
 from lengthwise.errors import BadInput
-from lengthwise.evaluation.sweep.settings import tokenizer_digest
+from lengthwise.evaluation.sweep.run_config import tokenizer_digest
 from lengthwise.tasks import TASKS, Sample, Task, line, passkey, topic
 from lengthwise.tasks.sample import sentences
 

@@ -32,7 +32,7 @@ from experiments.attention_alignment.results import Results, made_with
 from experiments.attention_alignment.subject import Place, Subject
 from lengthwise.errors import require
 from lengthwise.tasks import Sample
-from lengthwise.tasks.documents import Question, read_questions
+from lengthwise.tasks.material.documents import Question, read_questions
 from lengthwise.tasks.multi_document_qa import at_position
 
 PROBES = 8  # samples that tell about how many tokens so many documents have

@@ -26,7 +26,7 @@ from experiments.attention_alignment.paired import Paired, compared, holm, paire
 from experiments.attention_alignment.paper_questions import POSITIONS
 from experiments.attention_alignment.results import Results
 from experiments.attention_alignment.tables import points_told
-from lengthwise.evaluation.sweep.contenders import TRUNCATE
+from lengthwise.evaluation.sweep.named_methods import TRUNCATE
 from lengthwise.tasks.perplexity import compared as compared_nll
 
 PLAIN = "none"

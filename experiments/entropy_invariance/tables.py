@@ -32,7 +32,7 @@ from experiments.entropy_invariance.prose import Chapter, chapters, tokenizer_of
 from experiments.entropy_invariance.rows import METHODS, ROWS, TABLES, Row
 from lengthwise.common.files import write_whole
 from lengthwise.errors import BadInput, require
-from lengthwise.evaluation.sweep.settings import made_with
+from lengthwise.evaluation.sweep.run_config import made_with
 from lengthwise.models.load import load
 
 FORMAT = "lengthwise.experiments.entropy_invariance/2"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import re
 
-from lengthwise.tasks.documents import Document, Question
+from lengthwise.tasks.material.documents import Document, Question
 from lengthwise.tasks.sample import sentences
 
 # Neither begins its sentence: there every word has a capital

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from lengthwise.errors import require
 from lengthwise.tasks import code_key_retrieval
-from lengthwise.tasks.code import LEFT_OUT, LEFT_OUT_OF_PYTHON, CodeFile, read_code, standard_library
+from lengthwise.tasks.material.code_files import LEFT_OUT, LEFT_OUT_OF_PYTHON, CodeFile, read_code, standard_library
 
 MOST = 60_000_000  # letters of code
 SHARERS = 4  # folders that code is taken from at least, where so many are given

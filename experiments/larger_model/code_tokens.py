@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments._lib.pieces import Pieces
-from lengthwise.tasks.code import CodeFile
 from lengthwise.tasks.code_completion import BEFORE, CODE, COMMENT, LONGEST, SHORTEST
+from lengthwise.tasks.material.code_files import CodeFile
 
 QUOTES = ('"""', "'''")
 

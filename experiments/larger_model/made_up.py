@@ -1,6 +1,6 @@
 """Questions on places and people that do not exist, in names and partly in wordings that evaluation does not have.
 
-The task makes its names of syllables (lengthwise.tasks.documents); training's names have other syllables, or are words of
+The task makes its names of syllables (`tasks.material.documents`); training's names have other syllables, or are words of
 novels with a capital, and a name that the task could make is never used. Half of the facts have the task's wording.
 """
 
@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from lengthwise.tasks import documents
-from lengthwise.tasks.documents import COLOURS, DAYS, DETAILS, MONTHS, THINGS, Document, Question
+from lengthwise.tasks.material import documents
+from lengthwise.tasks.material.documents import COLOURS, DAYS, DETAILS, MONTHS, THINGS, Document, Question
 
 BEGINNINGS = (
     "Al An Ash Ber Bo Bri Bur Car Ches Clar Cra Dun Ed El Far Fi Gla Gran Had Har Hen Ing Jar Kel Kin Lam Len Lin Mal Man Mil "

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from experiments._lib.command import exit_status
 from lengthwise.errors import require
-from lengthwise.tasks.cases import cases
-from lengthwise.tasks.documents import Document, Question, documents_of, question_of, read_questions
-from lengthwise.tasks.subspan import normalised
+from lengthwise.tasks.material.case_files import cases
+from lengthwise.tasks.material.documents import Document, Question, documents_of, question_of, read_questions
+from lengthwise.tasks.scoring import normalised
 
 LONGEST_ANSWER = 80  # letters
 MANY = 40  # passages among which there are enough without the answer

@@ -11,7 +11,7 @@ from experiments._lib.pieces import Pieces
 from experiments.larger_model import cloze, made_up, natural_questions
 from experiments.larger_model.binding import bound
 from experiments.larger_model.stock import Example, Stock
-from lengthwise.tasks.documents import Document, Question
+from lengthwise.tasks.material.documents import Document, Question
 from lengthwise.tasks.multi_document_qa import INTRODUCTION, QUESTION
 
 MOST_PASSAGES = 5  # of more documents than these only made-up ones

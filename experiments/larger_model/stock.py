@@ -20,7 +20,7 @@ from experiments.larger_model.code_tokens import Code
 from experiments.larger_model.natural_questions import Asked
 from experiments.larger_model.vocabulary import SPLIT
 from lengthwise.errors import require
-from lengthwise.tasks.code import CodeFile
+from lengthwise.tasks.material.code_files import CodeFile
 
 One = TypeVar("One")
 LEAST = 1000  # tokens, more than an example takes

@@ -20,7 +20,7 @@ from experiments.rope_methods.comparison import Source, Subject
 from experiments.rope_methods.refused import Refused, say
 from lengthwise.common.files import write_whole
 from lengthwise.errors import BadInput, require
-from lengthwise.evaluation.sweep.settings import made_with
+from lengthwise.evaluation.sweep.run_config import made_with
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.load import load
 

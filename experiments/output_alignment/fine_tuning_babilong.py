@@ -20,10 +20,10 @@ from experiments._lib.processes import Once, share_out
 from lengthwise.common.files import write_whole
 from lengthwise.errors import BadInput, require
 from lengthwise.evaluation.likelihood import token_nll
-from lengthwise.evaluation.sweep.generate import answers
+from lengthwise.evaluation.sweep.generate import greedy_answers
 from lengthwise.models.extend import extend
 from lengthwise.tasks import babilong
-from lengthwise.tasks.babi import read_stories
+from lengthwise.tasks.material.babi import read_stories
 
 KINDS = ("qa1", "qa2", "qa3", "qa4", "qa5")
 DEPTHS, DEPTH_FACTOR = (0.0, 0.25, 0.5, 0.75), 4  # Table 7, at the paper's four training lengths
@@ -103,7 +103,7 @@ def kept_cells(maker: Maker, wanted: Sequence[Key], out: Path) -> list[Cell]:
 def written(model: Any, tokenizer: Any, cell: Cell, method: str) -> list[int]:
     """1 where what the model writes is right, by BABILong's own rule."""
     with extend(model, method):
-        found = answers(model, tokenizer, [one.prompt for one in cell.questions], babilong.ANSWER_TOKENS)
+        found = greedy_answers(model, tokenizer, [one.prompt for one in cell.questions], babilong.ANSWER_TOKENS)
     pairs = zip(found, cell.questions, strict=True)
     return [int(babilong.score(prediction, one.target, one.labels)) for prediction, one in pairs]
 

@@ -15,7 +15,7 @@ from experiments.output_alignment.fine_tuning_text import Book
 from experiments.output_alignment.fine_tuning_training import Recipe
 from lengthwise.common.files import write_whole
 from lengthwise.errors import BadInput, require
-from lengthwise.evaluation.sweep.settings import made_with, parameters_digest, tokenizer_digest
+from lengthwise.evaluation.sweep.run_config import made_with, parameters_digest, tokenizer_digest
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.load import load
 from lengthwise.tasks.sample import sentences

@@ -29,7 +29,7 @@ from experiments.output_alignment.bits_configurations import FIGURES, SEEDS, Cur
 from experiments.output_alignment.bits_training import Job, Settings, train
 from lengthwise.common.files import write_whole
 from lengthwise.errors import BadInput, require
-from lengthwise.evaluation.sweep.settings import made_with
+from lengthwise.evaluation.sweep.run_config import made_with
 from lengthwise.records.append_only import AppendOnly, read_lines
 
 

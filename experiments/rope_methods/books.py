@@ -28,7 +28,7 @@ from experiments.rope_methods.results import Results
 from experiments.rope_methods.streams import Made, kept_streams, spare
 from lengthwise.common.text import read_texts, special_tokens
 from lengthwise.errors import require
-from lengthwise.evaluation.sweep.settings import tokenizer_digest
+from lengthwise.evaluation.sweep.run_config import tokenizer_digest
 
 LENGTHS = (2048, 4096, 8192, 12288, 16384)
 STRIDE = 512

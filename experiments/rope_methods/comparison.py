@@ -27,7 +27,7 @@ from experiments.rope_methods.results import Results
 from experiments.rope_methods.streams import Made
 from lengthwise.common.files import write_whole
 from lengthwise.errors import require
-from lengthwise.evaluation.sweep.settings import dtype_of, made_with, parameters_digest
+from lengthwise.evaluation.sweep.run_config import dtype_of, made_with, parameters_digest
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.fingerprint import fingerprint_of
 from lengthwise.models.load import load

@@ -28,7 +28,7 @@ from experiments.rope_methods.hiding import TASK, hidden_in
 from experiments.rope_methods.refused import Refused, say
 from lengthwise.common.text import shipped_prose
 from lengthwise.errors import require
-from lengthwise.evaluation.sweep.contenders import TRUNCATE
+from lengthwise.evaluation.sweep.named_methods import TRUNCATE
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.load import load
 from lengthwise.records import CellKey, Record

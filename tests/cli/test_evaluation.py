@@ -13,7 +13,7 @@ from transformers import ByT5Tokenizer
 
 from lengthwise.cli import run
 from lengthwise.cli.evaluation import score_table, with_ray_address
-from lengthwise.evaluation.sweep import cells, here
+from lengthwise.evaluation.sweep import cells, in_process
 from lengthwise.methods.temperature.aligned import Alignment, Calibrated
 from lengthwise.records import Cell, Record, read_lines
 from lengthwise.tasks import TASKS
@@ -163,7 +163,7 @@ def test_bad_input_gets_status_2_and_one_line_and_writes_nothing(
 def test_an_interrupted_evaluation_says_where_to_go_on(
     models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lengthwise: Callable[..., Said]
 ) -> None:
-    real, calls = cells.answers, []
+    real, calls = cells.greedy_answers, []
 
     def interrupted(*arguments: Any) -> list[str]:
         calls.append(1)
@@ -171,7 +171,7 @@ def test_an_interrupted_evaluation_says_where_to_go_on(
             raise KeyboardInterrupt
         return real(*arguments)
 
-    monkeypatch.setattr(cells, "answers", interrupted)
+    monkeypatch.setattr(cells, "greedy_answers", interrupted)
     command = ("evaluate", models / "t5", "--task", "passkey", "--length", LONG, "--samples", 2, "--batch-tokens", 1)
     said = lengthwise(*command, "--out", tmp_path)
     assert (said.status, said.out) == (1, "")
@@ -236,11 +236,11 @@ def test_ray_is_handed_on(
 
     seen = []
 
-    def sweep(subject: Any, cluster: Any, *rest: Any) -> None:
+    def run_jobs(evaluated: Any, cluster: Any, *rest: Any) -> None:
         seen.append(cluster)
-        here.sweep(subject, *rest)
+        in_process.run_jobs(evaluated, *rest)
 
-    monkeypatch.setattr(on_ray, "sweep", sweep)
+    monkeypatch.setattr(on_ray, "run_jobs", run_jobs)
     command = ("evaluate", models / "t5", "--task", "passkey", "--length", LONG, "--samples", 1, "--out", tmp_path)
     assert lengthwise(*command, "--ray", "--device", "cuda").status == 0
     (cluster,) = seen

@@ -11,7 +11,7 @@ import pytest
 import torch
 from transformers import ByT5Tokenizer
 
-from lengthwise.common.text import lengths_of, long_sequences, read_texts, shipped_prose, short_sequences, special_tokens
+from lengthwise.common.text import long_sequences, parse_lengths, read_texts, shipped_prose, short_sequences, special_tokens
 from lengthwise.errors import BadInput
 
 EOS = 1
@@ -166,7 +166,7 @@ def test_a_short_length_with_no_room_for_text_is_refused(length: int) -> None:
     ],
 )
 def test_lengths_are_one_or_several_whole_numbers(given: Any, lengths: list[int]) -> None:
-    found = lengths_of(given)
+    found = parse_lengths(given)
     assert found == lengths
     assert all(type(length) is int for length in found)
 
@@ -174,18 +174,18 @@ def test_lengths_are_one_or_several_whole_numbers(given: Any, lengths: list[int]
 @pytest.mark.parametrize("given", [600.0, "15000", True, [64, 600.0], ["64"], [True], None, [[64]], np.bool_(True)])
 def test_what_is_no_length_is_refused_in_one_line(given: Any) -> None:
     with pytest.raises(BadInput, match=r"^a length is a whole number of tokens, not .*$"):
-        lengths_of(given)
+        parse_lengths(given)
     for odd in (torch.tensor(600.0), torch.tensor(True), torch.tensor([True])):
         with pytest.raises(BadInput, match="a length is a whole number of tokens"):
-            lengths_of(odd)
+            parse_lengths(odd)
 
 
 def test_a_length_beyond_all_models_is_refused_at_once() -> None:
-    assert lengths_of(100_000_000) == [100_000_000]
+    assert parse_lengths(100_000_000) == [100_000_000]
     with pytest.raises(
         BadInput, match=r"^a length of 9,999,999,999,999 tokens is beyond all models; give at most 100,000,000$"
     ):
-        lengths_of([512, 9_999_999_999_999])
+        parse_lengths([512, 9_999_999_999_999])
 
 
 def test_texts_are_read_one_after_the_other(tmp_path: Path) -> None:

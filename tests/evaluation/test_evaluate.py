@@ -19,9 +19,10 @@ import pytest
 from transformers import ByT5Tokenizer
 
 import lengthwise as lw
-from lengthwise.evaluation.sweep import cells, here
-from lengthwise.evaluation.sweep.cells import Job, Subject, batches
-from lengthwise.evaluation.sweep.contenders import Contender
+from lengthwise.evaluation.sweep import cells, in_process
+from lengthwise.evaluation.sweep.cells import batches
+from lengthwise.evaluation.sweep.jobs import EvaluatedModel, Job
+from lengthwise.evaluation.sweep.named_methods import NamedMethod
 from lengthwise.methods.temperature.aligned import Calibrated
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.fingerprint import fingerprint_of
@@ -58,13 +59,13 @@ def alignment() -> lw.Alignment:
 def answered(monkeypatch: pytest.MonkeyPatch) -> list[list[list[int]]]:
     """The batches of token ids that models were given, as they come."""
     seen: list[list[list[int]]] = []
-    real = cells.answers
+    real = cells.greedy_answers
 
     def answers(model: Any, tokenizer: Any, prompts: list[list[int]], *rest: Any) -> list[str]:
         seen.append(prompts)
         return real(model, tokenizer, prompts, *rest)
 
-    monkeypatch.setattr(cells, "answers", answers)
+    monkeypatch.setattr(cells, "greedy_answers", answers)
     return seen
 
 
@@ -104,7 +105,7 @@ def test_one_method_task_and_length_need_no_list() -> None:
 def test_a_right_answer_scores_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     targets = [sample.target for sample in TASKS["passkey"].samples(TOKENIZER, LONG, 3, 0)]
     said = iter([[f"It is {targets[0]}."], ["no idea"], [f"{targets[2]}, not 7"]])
-    monkeypatch.setattr(cells, "answers", lambda *_: next(said))
+    monkeypatch.setattr(cells, "greedy_answers", lambda *_: next(said))
     records = evaluate(tmp_path, batch_tokens=1)
     assert [record.score for record in records] == [1.0, 0.0, 1.0]
     assert (tmp_path / "summary.csv").read_text().splitlines()[1].split(",")[5] == "0.6666666666666666"
@@ -159,8 +160,8 @@ def test_a_name_keeps_what_it_reads(tmp_path: Path) -> None:
 
 def test_batches_are_fixed_runs_of_indices() -> None:
     def of(samples: int, length: int, truncates: bool = False, budget: int = 1024) -> list[list[int]]:
-        job = Job(Contender("x", truncates=truncates), "passkey", "", length, samples)
-        return [list(batch) for batch in batches(job, Subject(None, None, "", 256, budget, 0, False))]
+        job = Job(NamedMethod("x", truncates=truncates), "passkey", "", length, samples)
+        return [list(batch) for batch in batches(job, EvaluatedModel(None, None, "", 256, budget, 0, False))]
 
     assert of(5, 512) == [[0, 1], [2, 3], [4]]
     assert of(3, 1024) == of(3, 4096) == [[0], [1], [2]]
@@ -221,7 +222,7 @@ def test_another_seed_asks_other_questions() -> None:
 
 
 def test_an_interruption_keeps_what_was_finished_and_sums_it_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, calls = cells.answers, []
+    real, calls = cells.greedy_answers, []
 
     def interrupted(*arguments: Any) -> list[str]:
         calls.append(arguments)
@@ -229,7 +230,7 @@ def test_an_interruption_keeps_what_was_finished_and_sums_it_up(tmp_path: Path, 
             raise KeyboardInterrupt
         return real(*arguments)
 
-    monkeypatch.setattr(cells, "answers", interrupted)
+    monkeypatch.setattr(cells, "greedy_answers", interrupted)
     model = answering("t5")
     before = model.config._attn_implementation
     with pytest.raises(KeyboardInterrupt):
@@ -436,7 +437,7 @@ def test_sharpness_is_that_of_the_first_sample_and_measured_once(tmp_path: Path,
     evaluate(tmp_path, model, **options)
     assert (tmp_path / "sharpness.jsonl").read_text() == whole
     # Finished: not measured again, and only when wanted
-    monkeypatch.setattr(here, "sharpness_of", None)
+    monkeypatch.setattr(in_process, "sharpness_of", None)
     evaluate(tmp_path, model, **options)
     evaluate(tmp_path, model, **{**options, "lengths": [280]}, sharpness=False)
 

@@ -168,7 +168,7 @@ def test_the_lengths_are_cells_of_a_run_directory_and_can_be_resumed(tmp_path: P
     records = read_lines(tmp_path / "records.jsonl", Record)
     assert {record.length for record in records} == {one.shortest for one in found} | {TRAIN_LENGTH}
     assert json.loads((tmp_path / "config.json").read_text())["methods"].keys() == {"none", "infoscale"}
-    monkeypatch.setattr(importlib.import_module("lengthwise.evaluation.sweep.here"), "answer_cell", None)
+    monkeypatch.setattr(importlib.import_module("lengthwise.evaluation.sweep.in_process"), "answer_cell", None)
     assert lw.reach(answering("t5"), ByT5Tokenizer(), ["infoscale"], ["passkey"], **options) == found
 
 

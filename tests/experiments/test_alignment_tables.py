@@ -209,7 +209,7 @@ def test_code_is_completed_by_bucket_and_keys_retrieved(finished: Path) -> None:
 
 
 def test_finished_experiments_ask_the_model_nothing(finished: Path, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lengthwise.evaluation.sweep.cells.answers", None)
+    monkeypatch.setattr("lengthwise.evaluation.sweep.cells.greedy_answers", None)
     monkeypatch.setattr(language_modelling, "continuation_nll", None)
     monkeypatch.setattr(lw, "calibrate", None)
     before = [path.read_bytes() for path in sorted(finished.rglob("records.jsonl"))]

@@ -236,7 +236,7 @@ def test_alignments_change_nothing_up_to_the_training_length(finished: Path) -> 
 
 def test_a_finished_experiment_asks_the_model_nothing(finished: Path, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     before = untimed(finished)
-    monkeypatch.setattr("lengthwise.evaluation.sweep.cells.answers", None)
+    monkeypatch.setattr("lengthwise.evaluation.sweep.cells.greedy_answers", None)
     monkeypatch.setattr(lw, "calibrate", None)
     retrieval.retrieval(options(model, finished, methods=("none", "pmax-model"), tasks=("line",)))
     assert untimed(finished) == before
@@ -247,7 +247,7 @@ def test_stopped_in_time_and_gone_on_it_is_the_undisturbed_one(
 ) -> None:
     from lengthwise.evaluation.sweep import cells
 
-    real, calls = cells.answers, []
+    real, calls = cells.greedy_answers, []
 
     def slow(*arguments: Any) -> list[str]:
         calls.append(arguments)
@@ -256,7 +256,7 @@ def test_stopped_in_time_and_gone_on_it_is_the_undisturbed_one(
             signal.raise_signal(signal.SIGALRM)
         return real(*arguments)
 
-    monkeypatch.setattr(cells, "answers", slow)
+    monkeypatch.setattr(cells, "greedy_answers", slow)
     wanted = partial(options, model, tmp_path, data=data, longeval=(data / "2_lines.jsonl",), **FEW)
     retrieval.retrieval(wanted(minutes=60))
     stopped = json.loads((tmp_path / "retrieval.json").read_text())

@@ -33,9 +33,10 @@ from experiments.larger_model.train import Clock, Options, Run, train
 from lengthwise.common.text import shipped_prose
 from lengthwise.errors import BadInput
 from lengthwise.models.load import load
-from lengthwise.tasks import code_key_retrieval, documents, multi_document_qa
-from lengthwise.tasks.code import CodeFile, standard_library
-from lengthwise.tasks.documents import Document
+from lengthwise.tasks import code_key_retrieval, multi_document_qa
+from lengthwise.tasks.material import documents
+from lengthwise.tasks.material.code_files import CodeFile, standard_library
+from lengthwise.tasks.material.documents import Document
 
 SMALL = {"d_model": 32, "d_kv": 16, "d_ff": 32, "num_layers": 1, "num_heads": 2, "num_decoder_layers": 1}
 CODE = Path(lengthwise.__file__).parent / "tasks"

@@ -14,7 +14,7 @@ from experiments.rope_methods import passkey
 from experiments.rope_methods.contenders import filled, split_aligned
 from experiments.rope_methods.found import Found, recorded_as, section
 from experiments.rope_methods.hiding import DEPTHS
-from lengthwise.evaluation.sweep.generate import answers
+from lengthwise.evaluation.sweep.generate import greedy_answers
 from lengthwise.methods.spec import methods_of
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.records import Record, read_lines
@@ -105,7 +105,7 @@ def test_answers_are_those_of_the_method(out: Path, model: str, books: Path) -> 
         if one.index < 2 and one.method in methods:
             with lw.extend(run.model, methods[one.method]):
                 ids = run.tokenizer(samples[one.index].prompt).input_ids
-                (answer,) = answers(run.model, run.tokenizer, [ids], task.ANSWER_TOKENS)
+                (answer,) = greedy_answers(run.model, run.tokenizer, [ids], task.ANSWER_TOKENS)
             assert (one.prediction, one.score) == (answer, task.score(answer, one.target))
     said = {name: [one.prediction for one in long if one.method == name] for name in methods}
     assert said["none"] != said["streaming_llm"]

@@ -15,8 +15,8 @@ from transformers import ByT5Tokenizer
 from lengthwise.errors import BadInput
 from lengthwise.evaluation.evaluate import evaluate
 from lengthwise.tasks import TASKS, babilong
-from lengthwise.tasks.babi import Story
-from lengthwise.tasks.stories import KINDS, story
+from lengthwise.tasks.material.babi import Story
+from lengthwise.tasks.material.stories import KINDS, story
 from tests.answering import answering
 
 TOKENIZER = ByT5Tokenizer()

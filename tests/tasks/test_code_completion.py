@@ -14,8 +14,8 @@ from transformers import ByT5Tokenizer
 
 from lengthwise.errors import BadInput
 from lengthwise.tasks import TASKS, code_completion
-from lengthwise.tasks.code import CodeFile, standard_library
 from lengthwise.tasks.code_completion import edit_similarity, exact_match
+from lengthwise.tasks.material.code_files import CodeFile, standard_library
 
 TOKENIZER = ByT5Tokenizer()
 TASK = TASKS["code_completion"]

@@ -9,7 +9,7 @@ import pytest
 from transformers import ByT5Tokenizer
 
 from lengthwise.tasks import TASKS, code_key_retrieval
-from lengthwise.tasks.code import CodeFile
+from lengthwise.tasks.material.code_files import CodeFile
 
 TOKENIZER = ByT5Tokenizer()
 FILES = [

@@ -11,7 +11,7 @@ from transformers import ByT5Tokenizer
 
 from lengthwise.errors import BadInput
 from lengthwise.tasks import TASKS, Sample, multi_document_qa
-from lengthwise.tasks.documents import Document, Question
+from lengthwise.tasks.material.documents import Document, Question
 
 TOKENIZER = ByT5Tokenizer()
 TOWNS = ("Oslo", "Lima", "Cairo", "Quito", "Delhi", "Accra")

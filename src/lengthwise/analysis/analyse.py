@@ -33,10 +33,10 @@ from lengthwise.analysis.sights import sights
 from lengthwise.analysis.temperatures import temperatures
 from lengthwise.calibration.calibrate import calibrate
 from lengthwise.common.files import PART, write_whole
-from lengthwise.common.progress import Tick, progress
-from lengthwise.common.text import given_text, lengths_of, long_sequences
+from lengthwise.common.progress import ProgressCallback, progress
+from lengthwise.common.text import long_sequences, parse_lengths, text_or_prose
 from lengthwise.errors import BadInput, require
-from lengthwise.evaluation.sweep.settings import dtype_of, made_with, parameters_digest, tokenizer_digest
+from lengthwise.evaluation.sweep.run_config import dtype_of, made_with, parameters_digest, tokenizer_digest
 from lengthwise.methods.temperature.aligned import STATISTICS
 from lengthwise.models.anatomy import Anatomy, anatomy_of
 from lengthwise.models.extend import refuse_past_the_table
@@ -71,8 +71,8 @@ def analyse(
     """
     refuse_extended(model, "analyse")
     anatomy = anatomy_of(model, train_length)
-    source, text = given_text(text, files)
-    lengths = _checked(lengths_of(lengths), anatomy.train_length, sequences)
+    source, text = text_or_prose(text, files)
+    lengths = _checked(parse_lengths(lengths), anatomy.train_length, sequences)
     refuse_past_the_table(anatomy, lengths[-1])
     job = _Job(model, anatomy, tokenizer, text, sequences, seed)
     # Refused now, and before anything is written: a text too short, a model whose attention cannot be read
@@ -102,7 +102,7 @@ class _Job:
         count = self.sequences * max(1, min(TOKENS // length, MOST_SEQUENCES))
         return long_sequences(self.tokenizer, self.text, length, count, self.seed)
 
-    def work(self, ids: Tensor, folder: _Folder, tick: Tick) -> None:
+    def work(self, ids: Tensor, folder: _Folder, tick: ProgressCallback) -> None:
         """What is not yet known of the length of `ids`."""
         length = ids.shape[1]
         if length not in folder.lengths.lines:

@@ -11,7 +11,7 @@ from lengthwise.analysis.sorted_logits import sorted_mean
 from lengthwise.attention import Equation
 from lengthwise.calibration.align import AtSharpness
 from lengthwise.calibration.measure import Means, refuse_nan, run_stack
-from lengthwise.common.progress import Tick, silent
+from lengthwise.common.progress import ProgressCallback, no_progress
 from lengthwise.models.anatomy import Anatomy
 from lengthwise.models.extend import extend
 
@@ -21,7 +21,7 @@ LEAST_SHARE = AtSharpness.LEAST_SHARE  # as calibration has it
 class Watch(Means):
     """Means over rows that also keep the sorted, averaged logits of the first layer."""
 
-    def __init__(self, layers: int, tick: Tick = silent) -> None:
+    def __init__(self, layers: int, tick: ProgressCallback = no_progress) -> None:
         super().__init__(layers, LEAST_SHARE, tick)
         self.vectors: Tensor | None = None  # [heads, keys]
 
@@ -31,7 +31,7 @@ class Watch(Means):
         return equation
 
 
-def at_length(model: nn.Module, anatomy: Anatomy, ids: Tensor, tick: Tick = silent) -> AtLength:
+def at_length(model: nn.Module, anatomy: Anatomy, ids: Tensor, tick: ProgressCallback = no_progress) -> AtLength:
     """Of token ids [sequences, length]."""
     watch = Watch(len(anatomy.layers), tick)
     with extend(model, "none", train_length=anatomy.train_length, observer=watch):

@@ -17,7 +17,7 @@ from torch import Tensor
 from lengthwise.attention import Equation, scan
 from lengthwise.calibration.measure import Means, mean_rows, row_weights
 from lengthwise.calibration.search import FLATTEST, SHARPEST, downright, upright
-from lengthwise.common.progress import Tick, silent
+from lengthwise.common.progress import ProgressCallback, no_progress
 from lengthwise.methods.temperature.aligned import interpolate
 
 
@@ -48,7 +48,13 @@ class AtSharpness(Means):
     ROWS, STRIP = 512, 32
 
     def __init__(
-        self, layers: int, ladder: Ladder, statistic: str, g: Tensor, responsive: bool = False, tick: Tick = silent
+        self,
+        layers: int,
+        ladder: Ladder,
+        statistic: str,
+        g: Tensor,
+        responsive: bool = False,
+        tick: ProgressCallback = no_progress,
     ) -> None:
         super().__init__(layers, self.LEAST_SHARE, tick)
         self.ladder, self.statistic, self.g, self.responsive = ladder, statistic, g, responsive
@@ -105,7 +111,9 @@ class AlignInPass(AtSharpness):
 
     ATTEMPTS = 8
 
-    def __init__(self, layers: int, ladder: Ladder, statistic: str, targets: Tensor, start: float, tick: Tick = silent) -> None:
+    def __init__(
+        self, layers: int, ladder: Ladder, statistic: str, targets: Tensor, start: float, tick: ProgressCallback = no_progress
+    ) -> None:
         super().__init__(layers, ladder, statistic, torch.full((layers, targets.shape[1]), start).double(), tick=tick)
         self.targets = targets.double()  # [layers, 1 or heads]
         self.guess = self.g[0].clone()  # what the layer before was given is the best one

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from lengthwise.calibration.align import AlignInPass, AtSharpness, Ladder
 from lengthwise.calibration.measure import AttentionStatistics, Means, refuse_nan, run_stack
 from lengthwise.calibration.search import FLATTEST, GRID, SHARPEST, TOLERANCE, Point, Search, grid_search, solve
-from lengthwise.common.progress import Tick, progress
-from lengthwise.common.text import given_text, lengths_of, long_sequences, padded, short_sequences
+from lengthwise.common.progress import ProgressCallback, progress
+from lengthwise.common.text import long_sequences, pad_rows, parse_lengths, short_sequences, text_or_prose
 from lengthwise.errors import BadInput, require
 from lengthwise.methods.temperature.aligned import SCOPES, STATISTICS, Alignment, Calibrated
 from lengthwise.models.anatomy import Anatomy, anatomy_of
@@ -57,7 +57,7 @@ def calibrate(
     applied throughout, so that an alignment can be made on top of other methods.
     """
     _check_way(statistic, scope, search)
-    lengths = sorted(set(lengths_of(length)))
+    lengths = sorted(set(parse_lengths(length)))
     anatomy = anatomy_of(model, train_length)
     _check_lengths(lengths, anatomy.train_length, sequences)
     fingerprint, outer = fingerprint_of(anatomy), anatomy.layers[0].__dict__.get(LAYER)
@@ -113,7 +113,7 @@ class _Run:
     short: Batch
     long: Batch
     shorter: tuple[tuple[int, Tensor], ...]
-    tick: Tick
+    tick: ProgressCallback
 
     @property
     def ladder(self) -> Ladder:
@@ -260,7 +260,7 @@ def _source(text: str | None, files: Sequence[str | Path], task: str | None) -> 
     if task is not None:
         _one_of("task", task, tuple(TASKS))
         return f"task {task}", ""
-    return given_text(text, files)
+    return text_or_prose(text, files)
 
 
 def _batches(
@@ -278,7 +278,7 @@ def _batches(
 
 def _padded(tokenizer: Any, prompts: list[str]) -> Batch:
     rows = [tokenizer(prompt, verbose=False).input_ids for prompt in prompts]
-    ids, mask = padded(rows, tokenizer.pad_token_id or 0, left=False)
+    ids, mask = pad_rows(rows, tokenizer.pad_token_id or 0, left=False)
     return {"input_ids": ids, "attention_mask": mask}
 
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from lengthwise.attention import Equation, RowStatistics
-from lengthwise.common.progress import Tick, silent
+from lengthwise.common.progress import ProgressCallback, no_progress
 from lengthwise.errors import BadInput
 from lengthwise.models.anatomy import Anatomy, anatomy_of
 from lengthwise.models.extend import Method, extend
@@ -47,7 +47,7 @@ class Means:
     and long inputs of a causal model comparable; in an encoder, where all rows see everything, it leaves out none.
     """
 
-    def __init__(self, layers: int, least_share: float = 0.0, tick: Tick = silent) -> None:
+    def __init__(self, layers: int, least_share: float = 0.0, tick: ProgressCallback = no_progress) -> None:
         self.least_share = least_share
         self.tick = tick
         self.layers: list[AttentionStatistics | None] = [None] * layers

@@ -8,19 +8,19 @@ from contextlib import contextmanager
 from typing import Protocol
 
 
-class Tick(Protocol):
+class ProgressCallback(Protocol):
     def __call__(self, done: float = 1.0, label: str | None = None) -> None: ...
 
 
-def silent(done: float = 1.0, label: str | None = None) -> None:
+def no_progress(done: float = 1.0, label: str | None = None) -> None:
     """A tick that nobody sees."""
 
 
 @contextmanager
-def progress(label: str, total: float, shown: bool = True) -> Iterator[Tick]:
+def progress(label: str, total: float, shown: bool = True) -> Iterator[ProgressCallback]:
     """Yields `tick(done, label)`: `done` adds to the bar, `label` renames it."""
     if not shown:
-        yield silent
+        yield no_progress
     elif not sys.stderr.isatty():
         yield _line
     else:

@@ -40,7 +40,7 @@ def read_texts(paths: Sequence[str | Path]) -> str:
     return "\n\n".join(texts)
 
 
-def given_text(text: str | None, files: Sequence[str | Path]) -> tuple[str, str]:
+def text_or_prose(text: str | None, files: Sequence[str | Path]) -> tuple[str, str]:
     """What sequences are cut from, in words and in full: a text, files, or the prose that ships along."""
     require(text is None or not files, "give a text or files, not both")
     if files:
@@ -48,7 +48,7 @@ def given_text(text: str | None, files: Sequence[str | Path]) -> tuple[str, str]
     return ("given text", text) if text is not None else ("shipped prose", shipped_prose())
 
 
-def lengths_of(value: object) -> list[int]:
+def parse_lengths(value: object) -> list[int]:
     """One length in tokens or several, as Python's own numbers."""
     if isinstance(value, Iterable) and not isinstance(value, str | bytes) and getattr(value, "ndim", 1) != 0:
         return [_length(one) for one in value]
@@ -102,20 +102,20 @@ def last_tokens(ids: Sequence[int], length: int, special: Collection[int]) -> li
     """At most `length` of them: `special` tokens kept at both ends, the beginning of the text left out."""
     if len(ids) <= length:
         return list(ids)
-    first, last = text_within(ids, special)
+    first, last = text_span(ids, special)
     room = length - first - (len(ids) - last)
     require(room >= 1, f"{length} tokens leave no room for text beside {length - room} special ones")
     return [*ids[:first], *ids[last - room : last], *ids[last:]]
 
 
-def text_within(ids: Sequence[int], special: Collection[int]) -> tuple[int, int]:
+def text_span(ids: Sequence[int], special: Collection[int]) -> tuple[int, int]:
     """Where the text begins and where it has ended, between special tokens."""
     first = next((at for at, token in enumerate(ids) if token not in special), 0)
     last = next((at for at in range(len(ids), 0, -1) if ids[at - 1] not in special), len(ids))
     return first, last
 
 
-def padded(rows: Sequence[Sequence[int]], pad: int, left: bool) -> tuple[Tensor, Tensor]:
+def pad_rows(rows: Sequence[Sequence[int]], pad: int, left: bool) -> tuple[Tensor, Tensor]:
     """Token ids and mask, both [rows, longest]."""
     width = max(map(len, rows))
     ids, mask = torch.full((len(rows), width), pad), torch.zeros((len(rows), width), dtype=torch.long)

@@ -1,4 +1,4 @@
-"""Score methods by task and length, with records that can be resumed.
+"""Score methods by task and length, with records in a run directory that can be resumed.
 
     records = lengthwise.evaluate(model, tokenizer, methods=["none", "truncate", alignment], tasks=["passkey"],
                                   lengths=[512, 4096], samples=100, out="runs/x")
@@ -19,19 +19,19 @@ from typing import Any
 from torch import nn
 
 from lengthwise.common.progress import progress
-from lengthwise.common.text import lengths_of
+from lengthwise.common.text import parse_lengths
 from lengthwise.errors import require
-from lengthwise.evaluation.sweep import here, on_ray
-from lengthwise.evaluation.sweep.cells import Job, Subject, check_contenders, check_room, default_batch_tokens
-from lengthwise.evaluation.sweep.contenders import contenders_of
+from lengthwise.evaluation.sweep import in_process, on_ray
+from lengthwise.evaluation.sweep.cells import check_methods, check_truncation, default_batch_tokens
+from lengthwise.evaluation.sweep.jobs import EvaluatedModel, Job, RemainingWork
+from lengthwise.evaluation.sweep.named_methods import named_methods
 from lengthwise.evaluation.sweep.questions import Questions
-from lengthwise.evaluation.sweep.settings import made_with, settings_of
-from lengthwise.evaluation.sweep.todo import Left
-from lengthwise.models.anatomy import Anatomy, anatomy_of
+from lengthwise.evaluation.sweep.run_config import run_config
+from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.fingerprint import fingerprint_of
 from lengthwise.models.patches import refuse_extended
 from lengthwise.records import Record, RunDirectory
-from lengthwise.records.config import FORMAT, Config
+from lengthwise.records.config import Config
 from lengthwise.tasks import Task
 
 
@@ -55,7 +55,7 @@ def evaluate(
     sharpness: bool = True,
     show_progress: bool = True,
 ) -> list[Record]:
-    """The records of methods x tasks x lengths x samples, or of the cases in `data`: a file, or `hub:NAME`.
+    """Ask every method every task at every length, or the cases in `data` (a file, or `hub:NAME`), and return the records.
 
     Some tasks take both: their samples are then made of `data`, a file of questions or a folder of code, at the `lengths`.
     A task with a further score (`Task.also`) has records of that, too, under its name.
@@ -70,51 +70,40 @@ def evaluate(
     refuse_extended(model, "evaluate")
     anatomy = anatomy_of(model, train_length)
     require(batch_tokens is None or batch_tokens >= 1, f"batch_tokens must be at least 1, not {batch_tokens}")
-    contenders = contenders_of(methods, anatomy.facts)
-    check_contenders(model, contenders, train_length, force)
+    compared = named_methods(methods, anatomy.facts)
+    check_methods(model, compared, train_length, force)
     tasks = [tasks] if isinstance(tasks, str) else tasks
-    questions = Questions(tokenizer, tasks, lengths_of(lengths), samples, seed, data)
-    jobs = questions.jobs(contenders, sharpness)
-    check_room(model, tokenizer, anatomy.train_length, jobs, questions.one)
+    questions = Questions(tokenizer, tasks, parse_lengths(lengths), samples, seed, data)
+    jobs = questions.jobs(compared, sharpness)
+    check_truncation(model, tokenizer, anatomy.train_length, jobs, questions.example)
     device = device or next(model.parameters()).device.type
     budget = default_batch_tokens(device) if batch_tokens is None else batch_tokens
-    subject = Subject(model, tokenizer, name or fingerprint_of(anatomy)["name"], anatomy.train_length, budget, seed, force)
-    config = _config(anatomy, subject, jobs, questions, device)
-    cluster = None if ray is None else _cluster(ray, subject.name, device, config)
+    name = name or fingerprint_of(anatomy)["name"]
+    evaluated = EvaluatedModel(model, tokenizer, name, anatomy.train_length, budget, seed, force)
+    config = run_config(anatomy, evaluated, jobs, questions, device)
+    cluster = None if ray is None else _cluster(ray, name, device, config)
     with ExitStack() as stack:
         run = RunDirectory(stack.enter_context(tempfile.TemporaryDirectory()) if out is None else out, config)
-        subject = replace(subject, name=run.config["model"]["name"])
+        # A directory that was begun keeps the model's first name
+        evaluated = replace(evaluated, name=run.config["model"]["name"])
         stack.callback(run.write_summary)
-        left = Left(jobs, run, subject.train_length)
-        left.tick = stack.enter_context(progress("evaluating", left.total, show_progress))
+        remaining = RemainingWork(jobs, run, evaluated.train_length)
+        remaining.on_progress = stack.enter_context(progress("evaluating", remaining.total, show_progress))
         if cluster is None:
-            here.sweep(subject, jobs, run, questions.of, left)
+            in_process.run_jobs(evaluated, jobs, run, questions.samples_of, remaining)
         else:
-            on_ray.sweep(subject, cluster, jobs, run, questions.of, left)
-        return _asked_for(jobs, run)
+            on_ray.run_jobs(evaluated, cluster, jobs, run, questions.samples_of, remaining)
+        return _records_of(jobs, run)
 
 
 def _cluster(address: str, name: str, device: str, config: Config) -> on_ray.Cluster:
-    on_ray.installed()
+    on_ray.import_ray()
     settings = config["settings"]
     return on_ray.Cluster(address, name, settings["dtype"], device, settings["parameters"])
 
 
-def _config(anatomy: Anatomy, subject: Subject, jobs: Sequence[Job], questions: Questions, device: str) -> Config:
-    return {
-        "format": FORMAT,
-        "model": {**fingerprint_of(anatomy), "name": subject.name},
-        "settings": settings_of(subject),
-        "methods": {job.contender.name: job.contender.document for job in jobs},
-        "reads": {job.contender.name: job.contender.reads for job in jobs},
-        "tasks": questions.materials,
-        "data": questions.files,
-        "given": questions.given,
-        "made_with": made_with(device),
-    }
-
-
-def _asked_for(jobs: Sequence[Job], run: RunDirectory) -> list[Record]:
+def _records_of(jobs: Sequence[Job], run: RunDirectory) -> list[Record]:
+    """The records that were asked for; the directory may hold more."""
     run.records.refresh()
-    found = [(job, run.of_cell(key)) for job in jobs for key in job.cells]
-    return [cell[index] for job, cell in found for index in range(job.samples)]
+    cells = [(job.samples, run.of_cell(cell)) for job in jobs for cell in job.cells]
+    return [records[index] for samples, records in cells for index in range(samples)]

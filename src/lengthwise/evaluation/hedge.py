@@ -25,7 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import DynamicCache, LogitsProcessor
 
-from lengthwise.common.text import last_tokens, padded
+from lengthwise.common.text import last_tokens, pad_rows
 from lengthwise.errors import require
 from lengthwise.models.anatomy import anatomy_of, unwrapped
 from lengthwise.models.patches import suspended
@@ -155,7 +155,7 @@ class _Reading(ABC):
         )
         left = not unwrapped(self.model).config.is_encoder_decoder
         # Whatever stands at a masked place is not read
-        ids, mask = padded(hedge.ends, 0, left)
+        ids, mask = pad_rows(hedge.ends, 0, left)
         self.ids, self.mask = ids.to(input_ids.device), mask.to(input_ids.device)
         self.cache: Any = None
 

@@ -19,18 +19,17 @@ from torch import nn
 
 from lengthwise.errors import NoRoom, require
 from lengthwise.evaluation.evaluate import evaluate
-from lengthwise.evaluation.sweep.cells import check_contenders, check_room
-from lengthwise.evaluation.sweep.contenders import Contender, contenders_of
+from lengthwise.evaluation.sweep.cells import check_methods, check_truncation
+from lengthwise.evaluation.sweep.named_methods import NamedMethod, named_methods
 from lengthwise.evaluation.sweep.questions import Questions
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.patches import refuse_extended
 from lengthwise.records import Cell, summarise
 from lengthwise.tasks import Task
 
-# Lengths tried are multiples of this
-STEP = 32
+STEP = 32  # lengths tried are multiples of this
 PRECISION = 0.06
-Works = Callable[[int], bool]  # by length
+Works = Callable[[int], bool]  # whether the model does the task at a length
 
 
 @dataclass(frozen=True)
@@ -50,6 +49,7 @@ class Reach:
 
     @property
     def says(self) -> str:
+        """The reach in words, for tables."""
         if self.length is None:
             return f"not even at {self.shortest:,}"
         if self.next_length is None:
@@ -74,26 +74,25 @@ def reach(
     force: bool = False,
     show_progress: bool = True,
 ) -> list[Reach]:
-    """For `none` and each given method, the longest length at which each task scores `threshold` or more."""
+    """Find, for `none` and each given method, the longest length at which each task scores `threshold` or more."""
     require(0 < threshold <= 1, f"threshold is a mean score above 0 and at most 1, not {threshold}")
     refuse_extended(model, "reach")
     anatomy = anatomy_of(model, train_length)
     trained = anatomy.train_length
     require(longest >= trained, f"longest ({longest}) is below the training length {trained}, where the search begins")
-    contenders = _with_none(methods, anatomy.facts)
-    # Refused now, not when their turn comes
-    check_contenders(model, contenders, train_length, force)
+    compared = _with_plain_model(methods, anatomy.facts)
+    check_methods(model, compared, train_length, force)
     asked = [tasks] if isinstance(tasks, str) else tasks
     questions = Questions(tokenizer, asked, [trained], samples, seed)
-    check_room(model, tokenizer, trained, questions.jobs(contenders, sharpness=False), questions.one)
+    check_truncation(model, tokenizer, trained, questions.jobs(compared, sharpness=False), questions.example)
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory()) if out is None else out
 
-        def tried(contender: Contender, task: str, length: int) -> Cell:
+        def score_at(method: NamedMethod, task: str, length: int) -> Cell:
             records = evaluate(
                 model,
                 tokenizer,
-                {contender.name: contender},
+                {method.name: method},
                 {task: asked[task]} if isinstance(asked, Mapping) else [task],
                 [length],
                 samples,
@@ -109,19 +108,22 @@ def reach(
             return summarise(records)[0]
 
         return [
-            _reach(contender.name, task, threshold, trained, longest, partial(tried, contender, task))
+            _reach(method.name, task, threshold, trained, longest, partial(score_at, method, task))
             for task in dict.fromkeys(asked)
-            for contender in contenders
+            for method in compared
         ]
 
 
 def search(works: Works, start: int, longest: int, shortest: int = STEP) -> tuple[int | None, int | None]:
-    """(longest length that works, shortest that fails), None where there is none, if what works at n works below n."""
-    good, bad = _up(works, start, longest) if works(start) else _down(works, start, shortest)
-    return (good, bad) if good is None or bad is None else _between(works, good, bad)
+    """The longest length that works and the shortest that fails, None where there is none.
+
+    Takes for granted that what works at a length works below it.
+    """
+    good, bad = _double(works, start, longest) if works(start) else _halve(works, start, shortest)
+    return (good, bad) if good is None or bad is None else _bisect(works, good, bad)
 
 
-def _up(works: Works, good: int, longest: int) -> tuple[int, int | None]:
+def _double(works: Works, good: int, longest: int) -> tuple[int, int | None]:
     """Doubles a length that works until one fails."""
     while good < longest:
         step = min(2 * good, longest)
@@ -131,7 +133,7 @@ def _up(works: Works, good: int, longest: int) -> tuple[int, int | None]:
     return good, None
 
 
-def _down(works: Works, bad: int, shortest: int) -> tuple[int | None, int]:
+def _halve(works: Works, bad: int, shortest: int) -> tuple[int | None, int]:
     """Halves a length that fails until one works, or until no question has room."""
     while shortest <= (step := _rounded(bad / 2)) < bad:
         try:
@@ -143,7 +145,8 @@ def _down(works: Works, bad: int, shortest: int) -> tuple[int | None, int]:
     return None, bad
 
 
-def _between(works: Works, good: int, bad: int) -> tuple[int, int]:
+def _bisect(works: Works, good: int, bad: int) -> tuple[int, int]:
+    """Narrows the gap between a length that works and one that fails, down to the precision."""
     while bad - good > max(STEP, PRECISION * good):
         middle = _rounded((good + bad) / 2)
         if not good < middle < bad:
@@ -152,11 +155,11 @@ def _between(works: Works, good: int, bad: int) -> tuple[int, int]:
     return good, bad
 
 
-def _reach(method: str, task: str, threshold: float, start: int, longest: int, tried: Callable[[int], Cell]) -> Reach:
+def _reach(method: str, task: str, threshold: float, start: int, longest: int, score_at: Callable[[int], Cell]) -> Reach:
     cells: dict[int, Cell] = {}
 
     def works(length: int) -> bool:
-        cells[length] = tried(length)
+        cells[length] = score_at(length)
         return cells[length].mean >= threshold
 
     good, bad = search(works, start, longest)
@@ -174,11 +177,11 @@ def _reach(method: str, task: str, threshold: float, start: int, longest: int, t
     )
 
 
-def _with_none(methods: Iterable[object] | Mapping[str, object], facts: Mapping[str, object]) -> list[Contender]:
-    """The plain model first."""
+def _with_plain_model(methods: Iterable[object] | Mapping[str, object], facts: Mapping[str, object]) -> list[NamedMethod]:
+    """The methods, the plain model before them."""
     if isinstance(methods, Mapping):
-        return contenders_of({"none": "none"} | dict(methods), facts)
-    return contenders_of(["none", *([methods] if isinstance(methods, str) else methods)], facts)
+        return named_methods({"none": "none"} | dict(methods), facts)
+    return named_methods(["none", *([methods] if isinstance(methods, str) else methods)], facts)
 
 
 def _rounded(length: float) -> int:

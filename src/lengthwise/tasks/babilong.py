@@ -15,11 +15,11 @@ from typing import Any
 
 from lengthwise.common.text import shipped_prose
 from lengthwise.errors import require
-from lengthwise.tasks import cases
-from lengthwise.tasks.babi import Story
-from lengthwise.tasks.fill import fitted
+from lengthwise.tasks.material import case_files
+from lengthwise.tasks.material.babi import Story
+from lengthwise.tasks.material.fit_length import fitted
+from lengthwise.tasks.material.stories import KINDS, story
 from lengthwise.tasks.sample import Sample, check_depth, endless, sentences, token_count
-from lengthwise.tasks.stories import KINDS, story
 
 INTRODUCTION = "Facts are hidden in the text below. Remember them; you will be asked about them."
 QUESTION = "Question: {question} Answer in one word:"
@@ -72,7 +72,7 @@ def score(prediction: str, target: str, labels: Sequence[str] = ()) -> float:
 
 def read(tokenizer: Any, path: Path) -> list[Sample]:
     """Cases of a file: `prompt` and `target`, and `labels` where the answers to choose from are known."""
-    return [_with_labels(cases.plain(tokenizer, case), case) for case in cases.cases(Path(path))]
+    return [_with_labels(case_files.plain(tokenizer, case), case) for case in case_files.cases(Path(path))]
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def _hidden(
     return hidden
 
 
-def _with_labels(sample: Sample, case: cases.Case) -> Sample:
+def _with_labels(sample: Sample, case: case_files.Case) -> Sample:
     if "labels" not in case.fields:
         return sample
     labels = case.get("labels", list, "a list of the answers to choose from")

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from lengthwise.errors import require
-from lengthwise.tasks.cases import Case, read_as, tail
-from lengthwise.tasks.code import CodeFile, filled, read_code, shuffled, standard_library
-from lengthwise.tasks.fill import check_room
+from lengthwise.tasks.material.case_files import Case, read_as, tail
+from lengthwise.tasks.material.code_files import CodeFile, filled, read_code, shuffled, standard_library
+from lengthwise.tasks.material.fit_length import check_room
 from lengthwise.tasks.sample import Sample, check_depth, first_line, token_count
 
 ANSWER_TOKENS = 64

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from lengthwise.tasks.cases import read
-from lengthwise.tasks.code import CodeFile, filled, read_code, shuffled, standard_library
+from lengthwise.tasks.material.case_files import read
+from lengthwise.tasks.material.code_files import CodeFile, filled, read_code, shuffled, standard_library
 from lengthwise.tasks.sample import Sample, check_depth, first_integer, token_count
 
 NAME = "pass_key"

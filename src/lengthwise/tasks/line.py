@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lengthwise.errors import require
-from lengthwise.tasks.fill import fitted
-from lengthwise.tasks.longeval import read_lines as read
+from lengthwise.tasks.material.fit_length import fitted
+from lengthwise.tasks.material.longeval import read_lines as read
 from lengthwise.tasks.sample import Sample, check_depth, last_integer, token_count
 
 Names = tuple[Sequence[str], Sequence[str]]

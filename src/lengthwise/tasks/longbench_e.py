@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean
 
 from lengthwise.errors import BadInput, require
-from lengthwise.tasks.cases import Case, cases
+from lengthwise.tasks.material.case_files import Case, cases
 
 TASKS = (
     "qasper multifieldqa_en hotpotqa 2wikimqa gov_report multi_news trec triviaqa samsum passage_count passage_retrieval_en "

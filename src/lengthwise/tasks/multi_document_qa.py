@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from lengthwise.errors import require
-from lengthwise.tasks.cases import Case, read_as
-from lengthwise.tasks.documents import Document, Question, documents_of, made_up, question_of, read_questions
-from lengthwise.tasks.fill import fitted
+from lengthwise.tasks.material.case_files import Case, read_as
+from lengthwise.tasks.material.documents import Document, Question, documents_of, made_up, question_of, read_questions
+from lengthwise.tasks.material.fit_length import fitted
 from lengthwise.tasks.sample import Sample, check_depth, first_line, token_count
-from lengthwise.tasks.subspan import best_subspan_em, normalised
+from lengthwise.tasks.scoring import best_subspan_em, normalised
 
 INTRODUCTION = "Answer the question from the documents below; one of them tells the answer."
 QUESTION = "Question: {question} Answer:"

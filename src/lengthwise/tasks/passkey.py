@@ -11,8 +11,8 @@ from typing import Any
 
 from lengthwise.common.text import shipped_prose
 from lengthwise.errors import require
-from lengthwise.tasks.cases import read
-from lengthwise.tasks.fill import fitted
+from lengthwise.tasks.material.case_files import read
+from lengthwise.tasks.material.fit_length import fitted
 from lengthwise.tasks.sample import Sample, check_depth, endless, first_integer, sentences, token_count
 
 INTRODUCTION = "An important number is hidden in the text below. Find it and remember it; you will be asked for it."

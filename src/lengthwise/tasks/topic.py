@@ -14,8 +14,8 @@ from typing import Any
 
 from lengthwise.common.text import shipped_prose
 from lengthwise.errors import BadInput, require
-from lengthwise.tasks.fill import fitted, size
-from lengthwise.tasks.longeval import read_topics as read
+from lengthwise.tasks.material.fit_length import fitted, size
+from lengthwise.tasks.material.longeval import read_topics as read
 from lengthwise.tasks.sample import Sample, check_depth, endless, sentences, token_count
 
 INTRODUCTION = (

@@ -8,7 +8,7 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from lengthwise.common.progress import Tick
+from lengthwise.common.progress import ProgressCallback
 from lengthwise.methods import weights
 from lengthwise.training.adjustment import Methods
 from lengthwise.training.directory import Directory, learnt_file
@@ -21,7 +21,7 @@ LINES = 20
 class Losses(TrainerCallback):  # type: ignore[misc]
     """One line a step into losses.jsonl, and the bar; of the first process only."""
 
-    def __init__(self, directory: Directory, tick: Tick) -> None:
+    def __init__(self, directory: Directory, tick: ProgressCallback) -> None:
         self.directory, self.tick = directory, tick
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:

@@ -11,7 +11,6 @@ from transformers import ByT5Tokenizer
 
 import lengthwise as lw
 from lengthwise.errors import BadInput
-from lengthwise.evaluation.sweep.generate import answers
 from tests.answering import TRAIN_LENGTH, answering, saved
 from tests.conftest import make
 
@@ -20,6 +19,7 @@ from lm_eval.api.instance import Instance
 from lm_eval.api.registry import get_model
 
 from lengthwise.evaluation.harness.model import LengthwiseLM
+from lengthwise.evaluation.sweep.generate import greedy_answers
 
 TOKENIZER = ByT5Tokenizer()
 METHOD = "constant:tau=0.7"
@@ -90,7 +90,7 @@ def test_answers_are_those_of_the_sweep(family: str) -> None:
     found = lm.generate_until(asked("generate_until", *((prompt, settings) for prompt in prompts)))
     with lw.extend(lm.model, METHOD):
         read = [TOKENIZER(prompt, add_special_tokens=family == "t5").input_ids for prompt in prompts]
-        expected = [answers(lm.model, TOKENIZER, [ids], 6)[0] for ids in read]
+        expected = [greedy_answers(lm.model, TOKENIZER, [ids], 6)[0] for ids in read]
     assert found == expected
     assert all(len(answer) == 6 for answer in found)
 

@@ -10,7 +10,7 @@ from transformers import ByT5Tokenizer
 
 import lengthwise as lw
 from lengthwise.evaluation.hedge import Hedge
-from lengthwise.evaluation.sweep.generate import answers, check_answers, padded
+from lengthwise.evaluation.sweep.generate import check_can_answer, greedy_answers, pad_rows
 from tests.answering import answering
 from tests.conftest import make, tokens
 
@@ -32,7 +32,7 @@ def test_an_answer_is_the_greedy_one_without_the_prompt(family: str) -> None:
     model = answering(family)
     for seed in range(3):
         prompt = tokens(40, seed=seed)[0].tolist()
-        (answer,) = answers(model, ByT5Tokenizer(), [prompt], 6)
+        (answer,) = greedy_answers(model, ByT5Tokenizer(), [prompt], 6)
         assert answer == by_hand(model, prompt, 6)
         assert answer.isdigit()
 
@@ -44,8 +44,8 @@ def test_a_padded_batch_answers_what_single_prompts_do(family: str, method: str)
     model, tokenizer = answering(family), ByT5Tokenizer()
     prompts = [tokens(length, seed=length)[0].tolist() for length in (300, 180, 290, 40)]
     with lw.extend(model, method):
-        together = answers(model, tokenizer, prompts, 8)
-        single = [answers(model, tokenizer, [prompt], 8)[0] for prompt in prompts]
+        together = greedy_answers(model, tokenizer, prompts, 8)
+        single = [greedy_answers(model, tokenizer, [prompt], 8)[0] for prompt in prompts]
     assert together == single
     assert len(set(together)) >= 3
 
@@ -72,12 +72,12 @@ def test_a_checkpoint_cannot_bend_greedy_answers(family: str, bent: dict[str, An
     model, tokenizer = answering(family), ByT5Tokenizer()
     prompts = [tokens(length, seed=length)[0].tolist() for length in (40, 60)]
     # A digit that ends the first answer early, for what would put the end off
-    (first,) = answers(model, tokenizer, prompts[:1], 12)
+    (first,) = greedy_answers(model, tokenizer, prompts[:1], 12)
     model.generation_config.eos_token_id = ord(first[3]) + 3
 
     def said() -> list[str]:
         ends = [prompt[-20:] for prompt in prompts]
-        return answers(model, tokenizer, prompts, 12, Hedge(model, prompts, ends) if hedged else None)
+        return greedy_answers(model, tokenizer, prompts, 12, Hedge(model, prompts, ends) if hedged else None)
 
     plain = said()
     own = model.generation_config
@@ -100,24 +100,24 @@ def test_what_an_architecture_needs_of_its_generation_config_is_kept(monkeypatch
         return generate(**inputs)
 
     monkeypatch.setattr(model, "generate", spy)
-    answers(model, tokenizer, [tokens(40)[0].tolist()], 4)
+    greedy_answers(model, tokenizer, [tokens(40)[0].tolist()], 4)
     assert {name: seen[0].get(name) for name in needed} == needed
 
 
 def test_a_tokenizer_without_padding_pads_with_its_end() -> None:
     model, tokenizer = answering("llama", pad_token_id=None), ByT5Tokenizer()
     prompts = [tokens(length, seed=length)[0].tolist() for length in (60, 40)]
-    expected = answers(model, tokenizer, prompts, 8)
+    expected = greedy_answers(model, tokenizer, prompts, 8)
     tokenizer.pad_token = None
     assert tokenizer.pad_token_id is None
-    assert answers(model, tokenizer, prompts, 8) == expected
+    assert greedy_answers(model, tokenizer, prompts, 8) == expected
 
 
 def test_an_answer_ends_at_the_end_token() -> None:
     model, tokenizer = answering("llama"), ByT5Tokenizer()
-    (whole,) = answers(model, tokenizer, [tokens(40)[0].tolist()], 12)
+    (whole,) = greedy_answers(model, tokenizer, [tokens(40)[0].tolist()], 12)
     model.generation_config.eos_token_id = ord(whole[3]) + 3
-    (answer,) = answers(model, tokenizer, [tokens(40)[0].tolist()], 12)
+    (answer,) = greedy_answers(model, tokenizer, [tokens(40)[0].tolist()], 12)
     assert whole.startswith(answer)
     assert len(answer) <= 4 < len(whole)
 
@@ -125,24 +125,24 @@ def test_an_answer_ends_at_the_end_token() -> None:
 def test_a_model_in_training_answers_as_in_evaluation_and_stays_in_training() -> None:
     model, tokenizer = answering("t5", dropout_rate=0.5), ByT5Tokenizer()
     prompt = tokens(40)[0].tolist()
-    expected = answers(model, tokenizer, [prompt], 12)
+    expected = greedy_answers(model, tokenizer, [prompt], 12)
     model.train().decoder.eval()
     before = [module.training for module in model.modules()]
-    assert answers(model, tokenizer, [prompt], 12) == expected
+    assert greedy_answers(model, tokenizer, [prompt], 12) == expected
     assert [module.training for module in model.modules()] == before
 
 
 def test_padding_goes_left_or_right() -> None:
-    ids, mask = padded([[5, 6], [7]], 0, left=True)
+    ids, mask = pad_rows([[5, 6], [7]], 0, left=True)
     assert (ids.tolist(), mask.tolist()) == ([[5, 6], [0, 7]], [[1, 1], [0, 1]])
-    ids, mask = padded([[5, 6], [7]], 0, left=False)
+    ids, mask = pad_rows([[5, 6], [7]], 0, left=False)
     assert (ids.tolist(), mask.tolist()) == ([[5, 6], [7, 0]], [[1, 1], [1, 0]])
 
 
 @pytest.mark.parametrize("family", ["t5 encoder", "bert"])
 def test_models_that_write_nothing_are_refused(family: str) -> None:
     with pytest.raises(lw.BadInput, match="cannot write answers; give an encoder-decoder or a decoder"):
-        check_answers(make(family))
+        check_can_answer(make(family))
 
 
 def test_out_of_memory_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,5 +154,5 @@ def test_out_of_memory_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(model, "generate", exhausted)
     own = model.generation_config
     with pytest.raises(lw.BadInput, match="out of memory on a batch of 1x40 tokens; give a smaller --batch-tokens"):
-        answers(model, ByT5Tokenizer(), [tokens(40)[0].tolist()], 4)
+        greedy_answers(model, ByT5Tokenizer(), [tokens(40)[0].tolist()], 4)
     assert model.generation_config is own

@@ -15,7 +15,7 @@ from transformers import ByT5Tokenizer
 
 import lengthwise as lw
 from lengthwise.evaluation.sweep import on_ray
-from lengthwise.evaluation.sweep.settings import parameters_digest
+from lengthwise.evaluation.sweep.run_config import parameters_digest
 from lengthwise.records import Record, Sharpness, read_lines
 from tests.answering import answering, saved
 
@@ -52,15 +52,15 @@ def test_ray_records_what_one_process_does_though_a_worker_is_killed(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     evaluate(model, tmp_path / "here")
-    real, marker = on_ray.answered, tmp_path / "killed"
+    real, marker = on_ray.answer_remotely, tmp_path / "killed"
 
-    def killed_once(errand: on_ray.Errand) -> Any:
-        if errand.job.length == 300 and not marker.exists():
+    def killed_once(cell: on_ray.RemoteCell) -> Any:
+        if cell.job.length == 300 and not marker.exists():
             marker.touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        return real(errand)
+        return real(cell)
 
-    monkeypatch.setattr(on_ray, "answered", killed_once)
+    monkeypatch.setattr(on_ray, "answer_remotely", killed_once)
     # Some of it was done before
     evaluate(model, tmp_path / "ray", samples=1)
     evaluate(model, tmp_path / "ray", ray="local")

@@ -68,7 +68,7 @@ def test_every_answer_has_both_scores_in_the_file_and_in_what_is_returned(
 ) -> None:
     samples = TASKS["code_completion"].samples(TOKENIZER, 300, 3, 0)
     said = iter([[f"  {samples[0].target}\nmore"], [samples[1].target[:-2]], [""]])
-    monkeypatch.setattr(cells, "answers", lambda *_: next(said))
+    monkeypatch.setattr(cells, "greedy_answers", lambda *_: next(said))
     options = {"tasks": ["code_completion"], "lengths": [300], "samples": 3, "batch_tokens": 1, "show_progress": False}
     records = lw.evaluate(answering("t5"), TOKENIZER, out=tmp_path, **options)
     assert [record.task for record in records] == ["code_completion"] * 3 + ["code_completion_es"] * 3
@@ -108,7 +108,7 @@ def test_the_report_maps_the_place_of_the_gold_document(tmp_path: Path, monkeypa
     samples = TASKS["multi_document_qa"].samples(TOKENIZER, 1200, 30, 0)
     assert all(sample.depth is not None for sample in samples)
     said = iter([[sample.target if abs((sample.depth or 0) - 0.5) > 0.3 else "lost"] for sample in samples])
-    monkeypatch.setattr(cells, "answers", lambda *_: next(said))
+    monkeypatch.setattr(cells, "greedy_answers", lambda *_: next(said))
     options = {"lengths": [1200], "samples": 30, "batch_tokens": 1, "sharpness": False, "show_progress": False}
     lw.evaluate(answering("t5"), TOKENIZER, ["none"], ["multi_document_qa"], out=tmp_path, **options)
     section = Section((read_run(tmp_path),))

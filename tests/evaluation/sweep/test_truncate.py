@@ -8,7 +8,7 @@ import pytest
 from transformers import ByT5Tokenizer
 
 from lengthwise.errors import BadInput
-from lengthwise.evaluation.sweep.truncate import truncated
+from lengthwise.evaluation.sweep.generate import truncated_prompt
 from lengthwise.tasks import Sample
 
 
@@ -27,20 +27,20 @@ def sample(prompt: str, question: str = "why?") -> Sample:
 
 
 def test_the_last_tokens_are_kept_between_the_special_ones() -> None:
-    ids = truncated(Bracketed(), sample("abcdefgh why?"), 8)
+    ids = truncated_prompt(Bracketed(), sample("abcdefgh why?"), 8)
     assert ids == [1, *map(ord, "h why?"), 2]
     tokenizer = ByT5Tokenizer()
-    ids = truncated(tokenizer, sample("abcdefgh why?"), 8)
+    ids = truncated_prompt(tokenizer, sample("abcdefgh why?"), 8)
     assert len(ids) == 8
     assert tokenizer.decode(ids) == "gh why?</s>"
 
 
 @pytest.mark.parametrize("length", [15, 16, 100])
 def test_a_prompt_that_fits_is_left_as_it_is(length: int) -> None:
-    assert truncated(Bracketed(), sample("abcdefgh why?"), length) == [1, *map(ord, "abcdefgh why?"), 2]
+    assert truncated_prompt(Bracketed(), sample("abcdefgh why?"), length) == [1, *map(ord, "abcdefgh why?"), 2]
 
 
 def test_a_question_that_does_not_fit_is_refused() -> None:
-    assert truncated(Bracketed(), sample("abc why?"), 6) == [1, *map(ord, "why?"), 2]
+    assert truncated_prompt(Bracketed(), sample("abc why?"), 6) == [1, *map(ord, "why?"), 2]
     with pytest.raises(BadInput, match="truncate keeps the last 5 tokens, 3 of them text, but the question alone takes 4"):
-        truncated(Bracketed(), sample("abc why?"), 5)
+        truncated_prompt(Bracketed(), sample("abc why?"), 5)

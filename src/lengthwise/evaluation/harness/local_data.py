@@ -10,7 +10,7 @@ import lm_eval.tasks
 
 from lengthwise.errors import BadInput, require
 from lengthwise.tasks import longbench_e
-from lengthwise.tasks.cases import cases
+from lengthwise.tasks.material.case_files import cases
 
 # A name that the harness knows too is overridden, and its tag `longbench_tasks_e` then means the tasks found here
 TASK = """include: {stock}

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from lengthwise.errors import BadInput, require
 from lengthwise.evaluation.harness import MODEL
-from lengthwise.evaluation.sweep.generate import check_answers
+from lengthwise.evaluation.sweep.generate import check_can_answer
 from lengthwise.methods.base import follows_length, method_name
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.attention_interface import LAYER
@@ -57,7 +57,7 @@ class LengthwiseLM(HFLM):  # type: ignore[misc]
         else:
             require(tokenizer is not None, "a loaded model needs its tokenizer beside it: tokenizer=...")
             model = pretrained
-        check_answers(model)
+        check_can_answer(model)
         self._settings: dict[str, Any] = {"method": method, "train_length": train_length, "force": force}
         # A bad method is refused now, not after the data sets have been read
         with extend(model, **self._settings):

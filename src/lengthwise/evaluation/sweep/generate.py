@@ -1,4 +1,4 @@
-"""What a model answers, greedily, to a batch of prompts."""
+"""Let a model answer prompts, greedily and a batch at a time; and cut prompts for the truncation baseline."""
 
 from __future__ import annotations
 
@@ -10,32 +10,37 @@ import torch
 from torch import nn
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 
-from lengthwise.common.text import padded
+from lengthwise.common.text import last_tokens, pad_rows, text_span
 from lengthwise.errors import BadInput, require
 from lengthwise.models.anatomy import unwrapped
 from lengthwise.models.patches import evaluating
+from lengthwise.tasks import Sample
 
-# What an architecture needs of a checkpoint's generation config, beside where an answer ends
-KEPT = ("bos_token_id", "decoder_start_token_id", "use_cache")
+# Generation settings that an architecture needs from its checkpoint, beside where an answer ends
+NEEDED = ("bos_token_id", "decoder_start_token_id", "use_cache")
 
 
-def check_answers(model: nn.Module) -> None:
+def check_can_answer(model: nn.Module) -> None:
+    """Refuse a model that cannot generate text."""
     inner = unwrapped(model)
     can = getattr(inner, "can_generate", None)
     require(can is not None and can(), f"{type(inner).__name__} cannot write answers; give an encoder-decoder or a decoder")
 
 
-def answers(
+def greedy_answers(
     model: Any, tokenizer: Any, prompts: Sequence[Sequence[int]], most: int, processor: LogitsProcessor | None = None
 ) -> list[str]:
-    """At most `most` tokens each; `prompts` are token ids of any lengths, `processor` has the last word on every token."""
+    """Answers of at most `most` tokens to `prompts`, lists of token ids of any lengths.
+
+    `processor` may change the logits of every token before the likeliest is taken.
+    """
     inner = unwrapped(model)
-    ends_first = not inner.config.is_encoder_decoder
+    is_decoder = not inner.config.is_encoder_decoder
     settings = _greedy(inner, tokenizer, most)
-    ids, mask = padded(prompts, settings.pad_token_id, left=ends_first)
+    ids, mask = pad_rows(prompts, settings.pad_token_id, left=is_decoder)
     device = next(inner.parameters()).device
     try:
-        with evaluating(inner), torch.inference_mode(), _in_force(settings, inner):
+        with evaluating(inner), torch.inference_mode(), _generation_config(settings, inner):
             output = model.generate(
                 input_ids=ids.to(device),
                 attention_mask=mask.to(device),
@@ -48,28 +53,45 @@ def answers(
             f"out of memory on a batch of {size} tokens; give a smaller --batch-tokens or a shorter length"
         ) from error
     # A decoder repeats its prompt
-    rows = (output[:, ids.shape[1] :] if ends_first else output).tolist()
+    rows = (output[:, ids.shape[1] :] if is_decoder else output).tolist()
     return [str(tokenizer.decode(row, skip_special_tokens=True)) for row in rows]
 
 
+def truncated_prompt(tokenizer: Any, sample: Sample, length: int) -> list[int]:
+    """The last tokens of a prompt, at most `length`, the question among them; special tokens at both ends stay."""
+    ids = [int(token) for token in tokenizer(sample.prompt, verbose=False).input_ids]
+    if len(ids) <= length:
+        return ids
+    special = set(tokenizer.all_special_ids)
+    first, last = text_span(ids, special)
+    room = length - first - (len(ids) - last)
+    question = len(tokenizer(sample.question, add_special_tokens=False, verbose=False).input_ids)
+    require(
+        question <= room,
+        f"truncate keeps the last {length} tokens, {room} of them text, but the question alone takes {question}; "
+        "leave truncate and hedge out, or give a larger --train-length",
+    )
+    return last_tokens(ids, length, special)
+
+
 def _greedy(model: Any, tokenizer: Any, most: int) -> GenerationConfig:
-    """Of the checkpoint's own config only what its architecture needs; all else is as transformers would have it."""
-    own = model.generation_config
-    end = own.eos_token_id if own.eos_token_id is not None else tokenizer.eos_token_id
-    pads = (tokenizer.pad_token_id, own.pad_token_id, end[0] if isinstance(end, list) else end, 0)
+    """Greedy settings: from the checkpoint only what its architecture needs, else the defaults of transformers."""
+    checkpoints = model.generation_config
+    end = checkpoints.eos_token_id if checkpoints.eos_token_id is not None else tokenizer.eos_token_id
+    pads = (tokenizer.pad_token_id, checkpoints.pad_token_id, end[0] if isinstance(end, list) else end, 0)
     # A name that transformers does not know is read by an architecture's own code, if at all
     known = GenerationConfig().to_dict()
-    kept = {name: value for name, value in own.to_dict().items() if name in KEPT or name not in known}
-    told = {"eos_token_id": end, "pad_token_id": next(pad for pad in pads if pad is not None)}
-    return GenerationConfig(**{**kept, **told}, max_new_tokens=most, do_sample=False, num_beams=1)
+    needed = {name: value for name, value in checkpoints.to_dict().items() if name in NEEDED or name not in known}
+    ends = {"eos_token_id": end, "pad_token_id": next(pad for pad in pads if pad is not None)}
+    return GenerationConfig(**{**needed, **ends}, max_new_tokens=most, do_sample=False, num_beams=1)
 
 
 @contextmanager
-def _in_force(settings: GenerationConfig, model: Any) -> Iterator[None]:
-    """In the place of the checkpoint's own config, from which `generate` takes whatever it is not told."""
-    own = model.generation_config
+def _generation_config(settings: GenerationConfig, model: Any) -> Iterator[None]:
+    """Replace the checkpoint's own config, from which `generate` takes whatever it is not told, for the time of the block."""
+    checkpoints = model.generation_config
     model.generation_config = settings
     try:
         yield
     finally:
-        model.generation_config = own
+        model.generation_config = checkpoints

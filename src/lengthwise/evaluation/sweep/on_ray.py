@@ -10,23 +10,22 @@ import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import import_module
 from typing import Any, TypeVar
 
 from lengthwise.errors import BadInput, require
-from lengthwise.evaluation.sweep.cells import Job, Subject, answer_cell, check_recorded, sharpness_of
-from lengthwise.evaluation.sweep.here import SamplesOf, until_none_is_held
-from lengthwise.evaluation.sweep.settings import parameters_digest
-from lengthwise.evaluation.sweep.todo import Left, Todo, todo
+from lengthwise.evaluation.sweep.cells import answer_cell, check_recorded, sharpness_of
+from lengthwise.evaluation.sweep.in_process import SamplesOf, repeat_while_held
+from lengthwise.evaluation.sweep.jobs import EvaluatedModel, Job, MissingWork, RemainingWork, missing_work
+from lengthwise.evaluation.sweep.run_config import parameters_digest
 from lengthwise.records import Record, RunDirectory, Sharpness
 from lengthwise.tasks import Sample
 
 LOCAL = "local"
 RETRIES = 3
-# Tasks handed to Ray ahead of free workers, for each of its CPUs: their samples take memory
-AHEAD = 4
+AHEAD = 4  # tasks handed to Ray for each of its CPUs, free or not: their samples take memory
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -48,71 +47,70 @@ class Cluster:
 
 
 @dataclass(frozen=True)
-class Errand:
-    """All that a worker needs for one cell."""
+class RemoteCell:
+    """All that a worker needs to answer one cell."""
 
     cluster: Cluster
-    name: str
-    train_length: int
-    batch_tokens: int
-    seed: int
-    force: bool
+    settings: EvaluatedModel  # its model and tokenizer are None: the worker loads them
     job: Job
     samples: tuple[Sample, ...]
-    todo: Todo
+    missing: MissingWork
 
 
-def sweep(
-    subject: Subject, cluster: Cluster, jobs: Sequence[Job], run: RunDirectory, samples_of: SamplesOf, left: Left
+def run_jobs(
+    evaluated: EvaluatedModel,
+    cluster: Cluster,
+    jobs: Sequence[Job],
+    run: RunDirectory,
+    samples_of: SamplesOf,
+    remaining: RemainingWork,
 ) -> None:
-    """As `lengthwise.evaluation.sweep.here.sweep`, on a cluster."""
+    """Do what `lengthwise.evaluation.sweep.in_process.run_jobs` does, on a cluster."""
+    settings = replace(evaluated, model=None, tokenizer=None)
+
+    def remote_cell(job: Job, missing: MissingWork) -> RemoteCell:
+        samples = tuple(samples_of(job))
+        check_recorded(job, samples, missing.recorded)
+        return RemoteCell(cluster, settings, job, samples, missing)
+
     with connected(cluster.address) as ray:
 
         def attempt(some: Sequence[Job]) -> list[Job]:
             held: list[Job] = []
             with ExitStack() as claims:
-                mine = _claimed(some, run, claims, held, left)
-                errands = (_errand(subject, cluster, job, found, samples_of) for job, found in mine)
-                for errand, (records, sharpness) in spread(ray, answered, errands, cluster.gpus):
+                cells = (remote_cell(*claimed) for claimed in _claimed(some, run, claims, held, remaining))
+                for cell, (records, sharpness) in spread(ray, answer_remotely, cells, cluster.gpus):
                     run.records.append(records)
                     run.sharpness.append([sharpness] if sharpness else [])
-                    left.say(errand.job)
-                    left.now(errand.job, 0)
+                    remaining.announce(cell.job)
+                    remaining.update(cell.job, 0)
             return held
 
-        until_none_is_held(jobs, attempt)
+        repeat_while_held(jobs, attempt)
 
 
 def _claimed(
-    jobs: Sequence[Job], run: RunDirectory, claims: ExitStack, held: list[Job], left: Left
-) -> Iterator[tuple[Job, Todo]]:
-    """Cells with work left, claimed until `claims` closes; those of other processes go to `held`."""
+    jobs: Sequence[Job], run: RunDirectory, claims: ExitStack, held: list[Job], remaining: RemainingWork
+) -> Iterator[tuple[Job, MissingWork]]:
+    """Cells with work left, claimed until `claims` closes; jobs that other processes hold are added to `held`."""
     for job in jobs:
         if not claims.enter_context(run.claim(job.cell)):
             held.append(job)
             continue
-        found = todo(job, run)
-        left.now(job, found.steps)
-        if found.steps:
-            yield job, found
+        missing = missing_work(job, run)
+        remaining.update(job, missing.steps)
+        if missing.steps:
+            yield job, missing
 
 
-def _errand(subject: Subject, cluster: Cluster, job: Job, found: Todo, samples_of: SamplesOf) -> Errand:
-    samples = tuple(samples_of(job))
-    check_recorded(job, samples, found.recorded)
-    common = (subject.name, subject.train_length, subject.batch_tokens, subject.seed, subject.force)
-    return Errand(cluster, *common, job, samples, found)
-
-
-def answered(errand: Errand) -> tuple[list[Record], Sharpness | None]:
-    """A worker's part."""
-    model, tokenizer = _loaded(errand.cluster)
-    common = (errand.name, errand.train_length, errand.batch_tokens, errand.seed, errand.force)
-    subject = Subject(model, tokenizer, *common)
+def answer_remotely(cell: RemoteCell) -> tuple[list[Record], Sharpness | None]:
+    """Answer one cell in a worker, with a model that the worker loads once."""
+    model, tokenizer = _loaded(cell.cluster)
+    evaluated = replace(cell.settings, model=model, tokenizer=tokenizer)
     records: list[Record] = []
-    if errand.todo.missing:
-        answer_cell(subject, errand.job, errand.samples, errand.todo.recorded, records.extend)
-    sharpness = sharpness_of(subject, errand.job, errand.samples[0]) if errand.todo.sharpness else None
+    if cell.missing.samples:
+        answer_cell(evaluated, cell.job, cell.samples, cell.missing.recorded, records.extend)
+    sharpness = sharpness_of(evaluated, cell.job, cell.samples[0]) if cell.missing.sharpness else None
     return records, sharpness
 
 
@@ -121,16 +119,16 @@ def _loaded(cluster: Cluster) -> tuple[Any, Any]:
     from lengthwise.models.load import load
 
     model, tokenizer = load(cluster.source, cluster.dtype, cluster.device)
-    if (found := parameters_digest(model)) != cluster.parameters:
+    if (digest := parameters_digest(model)) != cluster.parameters:
         raise BadInput(
-            f"{cluster.source} is another model for Ray's workers than for the driver (its parameters are {found}, not "
+            f"{cluster.source} is another model for Ray's workers than for the driver (its parameters are {digest}, not "
             f"{cluster.parameters}); give a model that all machines read alike"
         )
     return model, tokenizer
 
 
 def spread(ray: Any, work: Callable[[Item], Result], items: Iterable[Item], gpus: int = 0) -> Iterator[tuple[Item, Result]]:
-    """(item, work(item)) as they get done; a killed worker's item is given to another one, `RETRIES` times."""
+    """Yield (item, work(item)) as they get done; a killed worker's item is given to another one, `RETRIES` times."""
     remote = ray.remote(max_retries=RETRIES, num_cpus=1, num_gpus=gpus)(work)
     pending: dict[Any, Item] = {}
     most = AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
@@ -156,7 +154,8 @@ def _next(ray: Any, pending: dict[Any, Item]) -> tuple[Item, Any]:
         raise BadInput(f"Ray workers died {RETRIES + 1} times on one cell; it may need more memory than they have") from None
 
 
-def installed() -> Any:
+def import_ray() -> Any:
+    """The package ray, or one line that says how to install it."""
     try:
         return import_module("ray")
     except ModuleNotFoundError:
@@ -165,8 +164,8 @@ def installed() -> Any:
 
 @contextmanager
 def connected(address: str) -> Iterator[Any]:
-    """Ray, started or joined, and left as it was found."""
-    ray = installed()
+    """Start Ray or join it, and leave it as it was before."""
+    ray = import_ray()
     if ray.is_initialized():
         yield ray
         return
@@ -178,6 +177,7 @@ def connected(address: str) -> Iterator[Any]:
 
 
 def start(address: str, ray: Any, **options: Any) -> None:
+    """Start or join Ray at an address; what Ray says against it becomes one line."""
     _check_reachable(address)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     if address == LOCAL:
@@ -191,7 +191,7 @@ def start(address: str, ray: Any, **options: Any) -> None:
 
 
 def _check_reachable(address: str) -> None:
-    """Ray itself would knock at a wrong address for many minutes."""
+    """Refuse a wrong address at once; Ray itself would try it for many minutes."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if not colon:
         require(address in (LOCAL, "auto"), f"a Ray address is HOST:PORT, ray://HOST:PORT or auto, not {address!r}")

@@ -1,4 +1,4 @@
-"""What is asked in an evaluation: generated samples of tasks at lengths, or the cases of one file."""
+"""The samples of an evaluation: generated for tasks and lengths, or the cases of one file."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from statistics import fmean
 from typing import Any
 
 from lengthwise.errors import BadInput, require
-from lengthwise.evaluation.sweep.cells import Job
-from lengthwise.evaluation.sweep.contenders import Contender
+from lengthwise.evaluation.sweep.jobs import Job
+from lengthwise.evaluation.sweep.named_methods import NamedMethod
 from lengthwise.tasks import TASKS, Sample, Task
-from lengthwise.tasks.hub import is_hub
+from lengthwise.tasks.material.hub import is_hub
 
 
 class Questions:
-    """The samples of a task and length are made once and shared by all methods."""
+    """Samples by task and length; they are made once and shared by all methods."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class Questions:
         seed: int,
         data: str | Path | None = None,
     ) -> None:
-        self.tasks, self.lengths, self.samples = tasks_of(tasks), sorted(set(lengths)), samples
+        self.tasks, self.lengths, self.samples = tasks_by_name(tasks), sorted(set(lengths)), samples
         self.data = None if data is None else Path(data)
         self._path = data
         self._check()
@@ -47,19 +47,19 @@ class Questions:
                 task.samples(tokenizer, self.lengths[0], 1, seed)
 
         @lru_cache(maxsize=2)
-        def made(task: str, length: int, n: int = samples) -> list[Sample]:
+        def generated(task: str, length: int, n: int = samples) -> list[Sample]:
             return self.tasks[task].samples(tokenizer, length, n, seed)
 
-        self._made = made
+        self._generated = generated
 
     @property
     def materials(self) -> dict[str, str | None]:
-        """What the generated samples of each task are made of; None is what the package brings."""
+        """By task, what its generated samples are made of; None is what the package brings."""
         return {} if self.data is not None else {name: task.material or None for name, task in self.tasks.items()}
 
     @property
     def files(self) -> dict[str, str]:
-        """The file's name and a digest of its content; of a data set of the hub, of what was read."""
+        """The name of the file of cases and a digest of its content; for a data set of the hub, of the rows read."""
         if self.data is None:
             return {}
         content = repr(self.cases).encode() if is_hub(self.data) else self.data.read_bytes()
@@ -67,29 +67,29 @@ class Questions:
 
     @property
     def given(self) -> dict[str, str | None]:
-        """The path of the file, or of what samples are made of; None for samples given in Python."""
+        """Where each file or material was read from; None for samples given in Python."""
         if self.data is not None:
             return {self.data.name: str(self._path)}
         path = None if self._path is None else str(self._path)
         return {task.material: path for name, task in self.tasks.items() if task.samples is not TASKS[name].samples}
 
-    def jobs(self, contenders: Sequence[Contender], sharpness: bool) -> list[Job]:
-        """Shortest first, and the methods of one task and length side by side."""
+    def jobs(self, methods: Sequence[NamedMethod], sharpness: bool) -> list[Job]:
+        """One job a cell: shortest lengths first, the methods of one task and length side by side."""
         name = "" if self.data is None else self.data.name
         return [
-            Job(contender, task, name, length, self._count(length), sharpness and self.data is None)
+            Job(method, task, name, length, self._count(length), sharpness and self.data is None)
             for length in self.lengths
             for task in self.tasks
-            for contender in contenders
+            for method in methods
         ]
 
-    def of(self, job: Job) -> Sequence[Sample]:
-        return self._made(job.task, job.length) if self.data is None else self.cases[job.length]
+    def samples_of(self, job: Job) -> Sequence[Sample]:
+        return self._generated(job.task, job.length) if self.data is None else self.cases[job.length]
 
-    def one(self, job: Job) -> Sample:
-        """A sample of the job, without making the others; of a file, the one that asks most."""
-        some = self._made(job.task, job.length, 1) if self.data is None else self.cases[job.length]
-        return max(some, key=lambda sample: len(sample.question))
+    def example(self, job: Job) -> Sample:
+        """One sample of the job, without making the others; of a file's cases the one with the longest question."""
+        samples = self._generated(job.task, job.length, 1) if self.data is None else self.cases[job.length]
+        return max(samples, key=lambda sample: len(sample.question))
 
     def _count(self, length: int) -> int:
         return self.samples if self.data is None else min(self.samples, len(self.cases[length]))
@@ -99,15 +99,15 @@ class Questions:
         if self.data is None:
             require(bool(self.lengths), "give lengths in tokens (--length N ...), or a file of cases (--data FILE)")
         else:
-            one = f"--data holds cases of one task; give one --task, not {', '.join(self.tasks)}"
-            require(len(self.tasks) == 1, one)
+            several = f"--data holds cases of one task; give one --task, not {', '.join(self.tasks)}"
+            require(len(self.tasks) == 1, several)
         require(
             not self.lengths or self.lengths[0] > 0, f"a length must be at least 1 token, not {min(self.lengths, default=0)}"
         )
 
 
 def by_length(cases: Sequence[Sample], bucket: int | None) -> dict[int, list[Sample]]:
-    """Cases by their mean number of tokens: all of them, or those within each bucket of so many tokens, shortest first."""
+    """Cases by their mean number of tokens: all together, or those of each `bucket` tokens wide range, shortest first."""
     if bucket is None:
         return {round(fmean(case.tokens for case in cases)): list(cases)}
     buckets: dict[int, list[Sample]] = {}
@@ -117,8 +117,8 @@ def by_length(cases: Sequence[Sample], bucket: int | None) -> dict[int, list[Sam
     return {int(fmean(case.tokens for case in buckets[k])): buckets[k] for k in sorted(buckets)}
 
 
-def tasks_of(tasks: Sequence[str] | Mapping[str, Task]) -> dict[str, Task]:
-    """Tasks by their names: the catalogue's, or given ones that make samples of other material."""
+def tasks_by_name(tasks: Sequence[str] | Mapping[str, Task]) -> dict[str, Task]:
+    """Tasks by their names: the catalogue's, or the caller's own, which may make samples of other material."""
     require(bool(tasks), f"give at least one task: {', '.join(TASKS)}")
     for name in tasks:
         if name not in TASKS:
@@ -129,8 +129,8 @@ def tasks_of(tasks: Sequence[str] | Mapping[str, Task]) -> dict[str, Task]:
         return {name: TASKS[name] for name in tasks}
     for name, task in tasks.items():
         usual = TASKS[name]
-        alike = replace(task, samples=usual.samples, material=usual.material) == usual
-        require(alike, f"the task {name!r} may be given other samples, but must keep its score, its answers and its files")
-        said = task.samples is usual.samples or task.material not in ("", usual.material)
-        require(said, f"say what the other samples of {name!r} are made of (Task.material), so that runs do not mix")
+        same = replace(task, samples=usual.samples, material=usual.material) == usual
+        require(same, f"the task {name!r} may be given other samples, but must keep its score, its answers and its files")
+        named = task.samples is usual.samples or task.material not in ("", usual.material)
+        require(named, f"say what the other samples of {name!r} are made of (Task.material), so that runs do not mix")
     return dict(tasks)

@@ -23,8 +23,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from lengthwise.common.progress import Tick, progress
-from lengthwise.common.text import given_text
+from lengthwise.common.progress import ProgressCallback, progress
+from lengthwise.common.text import text_or_prose
 from lengthwise.errors import BadInput, require
 from lengthwise.evaluation.likelihood import LOGITS_AT_ONCE, TOKENS_AT_ONCE, Scorer, reading
 from lengthwise.models.anatomy import anatomy_of, unwrapped
@@ -122,7 +122,7 @@ def _ids(tokenizer: Any, text: str | None, files: Sequence[str | Path], words: i
         require(tokenizer.dim() == 1, f"token ids must be one stream of [tokens], not of shape {tuple(tokenizer.shape)}")
         return tokenizer.cpu()
     check_tokenizer(tokenizer, words)
-    _, text = given_text(text, files)
+    _, text = text_or_prose(text, files)
     # Tokenizers warn that a text is longer than the model; that is what we are here for
     return torch.tensor(tokenizer(text, add_special_tokens=False, verbose=False).input_ids)
 
@@ -146,7 +146,7 @@ def _rows(ids: Tensor, length: int, pairs: int, seed: int) -> Tensor:  # [pairs,
     return torch.stack([ids[start : start + tokens] for start in starts])
 
 
-def _pair_sums(scorer: Scorer, rows: Tensor, plans: Sequence[Views], tick: Tick) -> np.ndarray:  # [pairs, 2]
+def _pair_sums(scorer: Scorer, rows: Tensor, plans: Sequence[Views], tick: ProgressCallback) -> np.ndarray:  # [pairs, 2]
     """L_SCE and symmetric KL of every pair, summed over its positions."""
     at_once = max(1, TOKENS_AT_ONCE // (2 * plans[0].length))
     found = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lengthwise.tasks.subspan import best_subspan_em, normalised
+from lengthwise.tasks.scoring import best_subspan_em, normalised
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from lengthwise.errors import BadInput, require
-from lengthwise.tasks import hub
+from lengthwise.tasks.material import hub
 from lengthwise.tasks.sample import Sample, token_count
 
 

@@ -1,7 +1,7 @@
-"""The methods of an evaluation, by the names their records carry.
+"""The methods of an evaluation, each under the name that its records carry.
 
-`truncate` stands beside `none` as a baseline: the plain model reads the end of the prompt, as much as it was trained on.
-`hedge` before a method mixes the two: the whole prompt under the method, and its end (lengthwise/hedge.py).
+`truncate` is a baseline beside `none`: the plain model reads the end of the prompt, as much as it was trained on.
+`hedge` before a method mixes the two: the whole prompt under the method, and its end (evaluation/hedge.py).
 """
 
 from __future__ import annotations
@@ -21,67 +21,67 @@ PLAIN_HEDGE = f"{HEDGE}+{NONE}"
 
 
 @dataclass(frozen=True)
-class Contender:
-    """One method, read once: its files may change while a sweep runs, its records may not."""
+class NamedMethod:
+    """One method of an evaluation. Its files are read once: they may change while a run goes on, its records may not."""
 
     name: str  # as it stands in the records
-    methods: tuple[object, ...] = ()  # what `lengthwise.extend` installs
-    truncates: bool = False
-    hedges: bool = False
+    installs: tuple[object, ...] = ()  # method objects for `lengthwise.extend`
+    truncates: bool = False  # whether the model reads the end of the prompt only
+    hedges: bool = False  # whether the model reads the end as well
 
     @property
     def reads(self) -> str:
-        """What of a prompt: `whole`, its `end`, or `both`."""
+        """Which part of a prompt the model reads: `whole`, its `end`, or `both`."""
         return "end" if self.truncates else "both" if self.hedges else "whole"
 
     @property
     def document(self) -> Any:
-        """What was read from files, behind the name."""
-        return file_contents_of(self.methods)
+        """The content of the files that the method was read from, for the run's config."""
+        return file_contents_of(self.installs)
 
 
-def contenders_of(methods: Iterable[object] | Mapping[str, object], facts: Mapping[str, object]) -> list[Contender]:
-    """Specs, method objects, or a mapping that gives methods names of your own; `facts` are the model's."""
+def named_methods(methods: Iterable[object] | Mapping[str, object], facts: Mapping[str, object]) -> list[NamedMethod]:
+    """Name specs and method objects; a mapping gives them names of the caller's own. `facts` are the model's."""
     if isinstance(methods, str):
         methods = [methods]
-    named = methods.items() if isinstance(methods, Mapping) else [(name_of(method), method) for method in methods]
-    found: dict[str, Contender] = {}
+    named = methods.items() if isinstance(methods, Mapping) else [(record_name(method), method) for method in methods]
+    by_name: dict[str, NamedMethod] = {}
     for name, method in named:
-        contender = _contender(name, method, facts)
-        if found.setdefault(name, contender) != contender:
+        candidate = _named(name, method, facts)
+        if by_name.setdefault(name, candidate) != candidate:
             raise BadInput(f"two different methods are called {name!r}; give them names: methods={{'name': method, ...}}")
-    if not found:
+    if not by_name:
         raise BadInput("give at least one method; `none` is the plain model")
-    return list(found.values())
+    return list(by_name.values())
 
 
-def name_of(method: object) -> str:
-    """A spec is its own name; an alignment is called by what it aligns, and `hedge` alone by what it hedges."""
-    name = _spelt(method)
+def record_name(method: object) -> str:
+    """The name in the records: a spec as it is, an alignment by what it aligns, `hedge` alone as `hedge+none`."""
+    name = _spelling(method)
     return PLAIN_HEDGE if _parts(name) in ([HEDGE], [HEDGE, NONE]) else name
 
 
-def _spelt(method: object) -> str:
+def _spelling(method: object) -> str:
     if isinstance(method, str):
         return method.strip()
     if isinstance(method, list | tuple):
-        return "+".join(map(_spelt, method)) or NONE
+        return "+".join(map(_spelling, method)) or NONE
     if isinstance(method, Alignment):
         return f"aligned({method.statistic}, {method.scope})"
     return repr(method)
 
 
-def _contender(name: str, method: object, facts: Mapping[str, object]) -> Contender:
-    if isinstance(method, Contender):
+def _named(name: str, method: object, facts: Mapping[str, object]) -> NamedMethod:
+    if isinstance(method, NamedMethod):
         return replace(method, name=name)
     if method == TRUNCATE:
-        return Contender(name, truncates=True)
-    hedges, method = _hedged(method)
-    return Contender(name, tuple(_listed(method, facts)), hedges=hedges)
+        return NamedMethod(name, truncates=True)
+    hedges, method = _split_hedge(method)
+    return NamedMethod(name, tuple(_method_objects(method, facts)), hedges=hedges)
 
 
-def _hedged(method: object) -> tuple[bool, object]:
-    """Whether `hedge` stands before the method, and the method; `hedge` alone is that of the plain model."""
+def _split_hedge(method: object) -> tuple[bool, object]:
+    """Whether `hedge` comes before the method, and the method; `hedge` alone hedges the plain model."""
     if isinstance(method, str):
         first, joined, rest = method.partition("+")
         if first.strip() != HEDGE:
@@ -98,7 +98,7 @@ def _parts(spec: str) -> list[str]:
     return [part.strip() for part in spec.split("+")]
 
 
-def _listed(method: object, facts: Mapping[str, object]) -> list[object]:
+def _method_objects(method: object, facts: Mapping[str, object]) -> list[object]:
     if isinstance(method, str):
         parts = _parts(method)
         if TRUNCATE in parts:
@@ -108,6 +108,6 @@ def _listed(method: object, facts: Mapping[str, object]) -> list[object]:
             raise BadInput(f"{method!r}: hedge comes first, before the methods it hedges; write hedge+{rest}")
         return methods_of(method, facts)
     if isinstance(method, list | tuple):
-        refuse_joined_none([name_of(part) for part in method])
-        return [one for part in method for one in _listed(part, facts)]
+        refuse_joined_none([record_name(part) for part in method])
+        return [installed for part in method for installed in _method_objects(part, facts)]
     return [method]

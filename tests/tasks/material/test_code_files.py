@@ -11,7 +11,8 @@ import pytest
 from transformers import ByT5Tokenizer
 
 from lengthwise.errors import BadInput
-from lengthwise.tasks.code import CodeFile, filled, read_code, shuffled, standard_library
+from lengthwise.tasks.material import code_files
+from lengthwise.tasks.material.code_files import CodeFile, filled, read_code, shuffled, standard_library
 
 TOKENIZER = ByT5Tokenizer()
 
@@ -91,7 +92,6 @@ def test_a_length_without_room_is_refused() -> None:
 
 def test_few_whole_prompts_are_counted_however_uneven_the_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     """At a length of 15,000 tokens each count costs as much as making the prompt should."""
-    from lengthwise.tasks import code
 
     counted = 0
 
@@ -100,7 +100,7 @@ def test_few_whole_prompts_are_counted_however_uneven_the_lines(monkeypatch: pyt
         counted += 1
         return len(text)
 
-    monkeypatch.setattr(code, "token_count", count)
+    monkeypatch.setattr(code_files, "token_count", count)
     randomness = random.Random(0)
     for length in (400, 5000, 20000):
         lines = ["x" * randomness.choice([0, 0, 3, 30, 200]) for _ in range(5000)]

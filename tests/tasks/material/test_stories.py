@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from lengthwise.common.text import shipped_prose
-from lengthwise.tasks import stories
-from lengthwise.tasks.babi import Story
+from lengthwise.tasks.material import stories
+from lengthwise.tasks.material.babi import Story
 
 STORIES = 300
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from lengthwise.errors import BadInput
-from lengthwise.tasks.documents import Document, made_up, read_questions
-from lengthwise.tasks.subspan import best_subspan_em
+from lengthwise.tasks.material.documents import Document, made_up, read_questions
+from lengthwise.tasks.scoring import best_subspan_em
 
 LINE = {
     "question": "who got the first prize",

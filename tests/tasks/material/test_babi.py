@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lengthwise.errors import BadInput
-from lengthwise.tasks.babi import Story, read_stories
+from lengthwise.tasks.material.babi import Story, read_stories
 
 FILE = """1 Mary took the milk.
 2 Mary went to the kitchen.

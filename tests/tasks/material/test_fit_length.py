@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lengthwise.errors import BadInput
-from lengthwise.tasks.fill import fitted
+from lengthwise.tasks.material.fit_length import fitted
 from lengthwise.tasks.sample import token_count
 
 

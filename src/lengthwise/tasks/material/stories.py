@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from lengthwise.tasks.babi import Story
+from lengthwise.tasks.material.babi import Story
 
 PERSONS = ("Agnes", "Boris", "Clara", "Dario")
 PLACES = ("balcony", "bathroom", "garage", "hallway", "lobby", "pantry")

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from lengthwise.errors import BadInput
-from lengthwise.evaluation.sweep.contenders import Contender, contenders_of
+from lengthwise.evaluation.sweep.named_methods import NamedMethod, named_methods
 from lengthwise.methods.temperature.aligned import Alignment, Calibrated
 from lengthwise.methods.temperature.infoscale import InfoScale
 
@@ -18,17 +18,17 @@ ALIGNMENT = Alignment("pmax", "model", 64, 0.5, (Calibrated(128, 0.8, 0.5, 3),),
 
 
 def test_specs_are_their_own_names_and_take_what_they_need_from_the_model() -> None:
-    none, truncate, scale = contenders_of(["none", "truncate", " infoscale "], FACTS)
-    assert none == Contender("none")
-    assert truncate == Contender("truncate", truncates=True)
-    assert scale == Contender("infoscale", (InfoScale(64, 8),))
-    assert contenders_of("none", FACTS) == [none]
+    none, truncate, scale = named_methods(["none", "truncate", " infoscale "], FACTS)
+    assert none == NamedMethod("none")
+    assert truncate == NamedMethod("truncate", truncates=True)
+    assert scale == NamedMethod("infoscale", (InfoScale(64, 8),))
+    assert named_methods("none", FACTS) == [none]
 
 
 def test_an_alignment_is_called_by_what_it_aligns_and_carries_its_document(tmp_path: Path) -> None:
     ALIGNMENT.save(tmp_path / "a.json")
     spec = f"@{tmp_path / 'a.json'}"
-    plain, named, file, joined, twice, other = contenders_of(
+    plain, named, file, joined, twice, other = named_methods(
         {
             "aligned(pmax, model)": ALIGNMENT,
             "mine": ALIGNMENT,
@@ -39,7 +39,7 @@ def test_an_alignment_is_called_by_what_it_aligns_and_carries_its_document(tmp_p
         },
         FACTS,
     )
-    assert contenders_of([ALIGNMENT], FACTS) == [plain]
+    assert named_methods([ALIGNMENT], FACTS) == [plain]
     assert [plain.document, named.document, file.document, joined.document] == [ALIGNMENT.to_json()] * 4
     assert twice.document == [ALIGNMENT.to_json()] * 2
     assert other.document is None
@@ -55,33 +55,33 @@ def test_what_a_method_has_learnt_is_part_of_its_document(tmp_path: Path) -> Non
     for shift in (0.0, 1e-6, 1e-6):
         torch.nn.init.constant_(method.down, shift)
         method.save(path)
-        documents.append(contenders_of([f"clex:weights={path}"], {**FACTS, "rotary_size": 8})[0].document)
+        documents.append(named_methods([f"clex:weights={path}"], {**FACTS, "rotary_size": 8})[0].document)
     assert documents[0] != documents[1] == documents[2]
-    assert contenders_of([method.bfloat16()], FACTS)[0].document is not None
+    assert named_methods([method.bfloat16()], FACTS)[0].document is not None
 
 
 def test_a_method_named_twice_runs_once_but_two_methods_of_one_name_are_refused() -> None:
-    assert len(contenders_of(["none", "none", ALIGNMENT, ALIGNMENT], FACTS)) == 2
+    assert len(named_methods(["none", "none", ALIGNMENT, ALIGNMENT], FACTS)) == 2
     with pytest.raises(BadInput, match=r"two different methods are called 'aligned\(pmax, model\)'"):
-        contenders_of([ALIGNMENT, replace(ALIGNMENT, target=0.25)], FACTS)
+        named_methods([ALIGNMENT, replace(ALIGNMENT, target=0.25)], FACTS)
 
 
 def test_a_hedge_stands_before_what_it_hedges() -> None:
-    hedged, listed, alone, plain = contenders_of(
+    hedged, listed, alone, plain = named_methods(
         {"a": "hedge + infoscale", "b": ["hedge", ALIGNMENT], "hedge": "hedge", "infoscale": "infoscale"}, FACTS
     )
-    assert hedged == Contender("a", (InfoScale(64, 8),), hedges=True)
-    assert listed == Contender("b", (ALIGNMENT,), hedges=True)
-    assert alone == Contender("hedge", hedges=True)
+    assert hedged == NamedMethod("a", (InfoScale(64, 8),), hedges=True)
+    assert listed == NamedMethod("b", (ALIGNMENT,), hedges=True)
+    assert alone == NamedMethod("hedge", hedges=True)
     assert not plain.hedges
-    assert contenders_of(["hedge+none", ["hedge", "none"]], FACTS) == [Contender("hedge+none", hedges=True)]
-    assert contenders_of({"other": hedged}, FACTS) == [replace(hedged, name="other")]
+    assert named_methods(["hedge+none", ["hedge", "none"]], FACTS) == [NamedMethod("hedge+none", hedges=True)]
+    assert named_methods({"other": hedged}, FACTS) == [replace(hedged, name="other")]
 
 
 def test_hedge_alone_is_the_plain_models_under_one_name() -> None:
     same = ["hedge", "hedge+none", " hedge + none ", ["hedge"], ["hedge", "none"]]
-    assert contenders_of(same, FACTS) == [Contender("hedge+none", hedges=True)]
-    assert contenders_of([["hedge", "infoscale"]], FACTS)[0].name == "hedge+infoscale"
+    assert named_methods(same, FACTS) == [NamedMethod("hedge+none", hedges=True)]
+    assert named_methods([["hedge", "infoscale"]], FACTS)[0].name == "hedge+infoscale"
 
 
 @pytest.mark.parametrize(
@@ -102,6 +102,6 @@ def test_hedge_alone_is_the_plain_models_under_one_name() -> None:
         ([], "give at least one method"),
     ],
 )
-def test_what_is_no_contender_is_refused(methods: list[object], message: str) -> None:
+def test_what_is_no_method_is_refused(methods: list[object], message: str) -> None:
     with pytest.raises(BadInput, match=message):
-        contenders_of(methods, FACTS)
+        named_methods(methods, FACTS)

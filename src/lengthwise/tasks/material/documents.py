@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from lengthwise.errors import require
-from lengthwise.tasks.cases import Case, cases
-from lengthwise.tasks.subspan import normalised
+from lengthwise.tasks.material.case_files import Case, cases
+from lengthwise.tasks.scoring import normalised
 
 BEGINNINGS = (
     "Bar Bel Bran Cal Cor Dal Dor Elm Fal Fen Gar Gil Hal Hol Ker Kil Lan Lor Mar Mel Nor Ost Pel Pen Ros Sel Stan Tal Tor Vel "

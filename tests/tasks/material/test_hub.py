@@ -11,7 +11,7 @@ from transformers import ByT5Tokenizer
 
 from lengthwise.errors import BadInput
 from lengthwise.tasks import TASKS
-from lengthwise.tasks.hub import is_hub
+from lengthwise.tasks.material.hub import is_hub
 
 
 def test_the_rows_of_a_data_set_are_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

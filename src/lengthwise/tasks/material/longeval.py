@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lengthwise.errors import require
-from lengthwise.tasks.cases import Case, read_as, tail
+from lengthwise.tasks.material.case_files import Case, read_as, tail
 from lengthwise.tasks.sample import Sample, token_count
 
 

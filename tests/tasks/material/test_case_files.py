@@ -12,7 +12,7 @@ from transformers import ByT5Tokenizer
 
 from lengthwise.errors import BadInput
 from lengthwise.tasks import TASKS, Sample
-from lengthwise.tasks.cases import tail
+from lengthwise.tasks.material.case_files import tail
 
 TOKENIZER = ByT5Tokenizer()
 PROMPT = "The pass key is 77. So it goes. What is the pass key? The pass key is"

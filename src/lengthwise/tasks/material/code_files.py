@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from lengthwise.errors import require
-from lengthwise.tasks.fill import check_room
+from lengthwise.tasks.material.fit_length import check_room
 from lengthwise.tasks.sample import token_count
 
 SUFFIXES = set(".c .cc .cpp .cs .go .h .hpp .java .js .jl .kt .lua .php .py .r .rb .rs .scala .sh .swift .ts".split())

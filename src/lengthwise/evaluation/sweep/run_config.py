@@ -1,0 +1,66 @@
+"""The config.json of an evaluation: the model, settings that must not change, methods, tasks, and what produced the run."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from lengthwise.common.text import shipped_prose
+from lengthwise.evaluation.sweep.jobs import EvaluatedModel, Job
+from lengthwise.evaluation.sweep.questions import Questions
+from lengthwise.models.anatomy import Anatomy, unwrapped
+from lengthwise.models.fingerprint import fingerprint_of, values_digest, versions
+from lengthwise.records.config import FORMAT, Config
+
+VALUES_PER_TENSOR = 64  # of each parameter, in the digest of a model
+
+
+def run_config(anatomy: Anatomy, evaluated: EvaluatedModel, jobs: Sequence[Job], questions: Questions, device: str) -> Config:
+    return {
+        "format": FORMAT,
+        "model": {**fingerprint_of(anatomy), "name": evaluated.name},
+        "settings": _fixed_settings(evaluated),
+        "methods": {job.method.name: job.method.document for job in jobs},
+        "reads": {job.method.name: job.method.reads for job in jobs},
+        "tasks": questions.materials,
+        "data": questions.files,
+        "given": questions.given,
+        "made_with": made_with(device),
+    }
+
+
+def _fixed_settings(evaluated: EvaluatedModel) -> dict[str, Any]:
+    """Settings of which another value would make records that cannot stand beside the first ones."""
+    return {
+        "seed": evaluated.seed,
+        "dtype": dtype_of(evaluated.model),
+        "train_length": evaluated.train_length,
+        "batch_tokens": evaluated.batch_tokens,
+        "tokenizer": tokenizer_digest(evaluated.tokenizer),
+        "parameters": parameters_digest(evaluated.model),
+    }
+
+
+def made_with(device: str) -> dict[str, str]:
+    """Versions of the packages, and the device, that produced a result."""
+    name = torch.cuda.get_device_name() if device.startswith("cuda") and torch.cuda.is_available() else device
+    return {**versions(), "device": name}
+
+
+def dtype_of(model: nn.Module) -> str:
+    return str(unwrapped(model).dtype).removeprefix("torch.")
+
+
+def tokenizer_digest(tokenizer: Any) -> str:
+    """A short digest of how the tokenizer reads the beginning of the shipped prose."""
+    ids = tokenizer(shipped_prose()[:4000], verbose=False).input_ids
+    return hashlib.sha256(",".join(map(str, ids)).encode()).hexdigest()[:16]
+
+
+def parameters_digest(model: nn.Module) -> str:
+    """A digest of a few values of every parameter; the fingerprint covers the extended stack's attention only."""
+    return values_digest(unwrapped(model).named_parameters(), VALUES_PER_TENSOR)
