@@ -17,7 +17,7 @@ import lengthwise as lw
 from lengthwise.analysis.records import ALIGNED, ANALYSIS, LENGTHS, Aligned, AtLength, read_analysis
 from lengthwise.records import Record, RunDirectory, Sharpness, read_lines
 from lengthwise.records.append_only import AppendOnly
-from lengthwise.report.read import read_run
+from lengthwise.report.runs.group import read_run
 from lengthwise.training.directory import Directory
 from tests.conftest import Said
 

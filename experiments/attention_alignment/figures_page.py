@@ -12,7 +12,7 @@ from experiments.attention_alignment.figures import LAST, PROSE, folder_of
 from lengthwise.analysis.page.tables import notes
 from lengthwise.analysis.records import Analysis, Temperatures, read_analysis
 from lengthwise.common.files import write_whole
-from lengthwise.report.tables import plain
+from lengthwise.report.formatting import plain
 
 ENDINGS = ("svg", "png")
 GAUSSIAN = "close to the straight line at 512 and at 15,000 tokens: highly Gaussian (Flan-T5-XL)"

@@ -9,7 +9,7 @@ import numpy as np
 from experiments._lib.likelihood_cells import Array
 from experiments.rope_methods.contenders import ALIGNED, PLAIN, TEMPERATURES, YARN, YARN_BARE, parts, split_aligned
 from experiments.rope_methods.results import Results, Row
-from lengthwise.report.words import listed
+from lengthwise.report.formatting import listed
 from lengthwise.tasks.perplexity import Ratio
 
 TARGET = 1.02  # times the perplexity of re-encoding

@@ -10,7 +10,7 @@ from experiments.rope_methods import findings
 from experiments.rope_methods.contenders import ALIGNED, PLAIN, TEMPERATURES
 from experiments.rope_methods.findings import TARGET, Against
 from experiments.rope_methods.results import GOLD, Results
-from lengthwise.report.words import listed
+from lengthwise.report.formatting import listed
 from lengthwise.tasks.perplexity import Bucket, Ratio
 
 ABOUT = """Perplexity of {streams} streams of {source}, each read in one forward, by position; the columns up to {train} hold

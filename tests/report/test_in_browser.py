@@ -19,10 +19,10 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
 from lengthwise.analysis.records import ANALYSIS
-from lengthwise.report import report
+from lengthwise.cli.report import write_report
 from tests.analysed import analysis
 from tests.report.conftest import LAYERS, LENGTHS, METHODS, TASKS, config, record, records, sharpness, write_run
-from tests.report.test_report import nasty_run
+from tests.report.test_page import nasty_run
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 FLAGS = """--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
@@ -48,7 +48,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chro
 @pytest.fixture(scope="module")
 def full_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
-    return report([write_run(folder / "run", config(), records(), sharpness())], folder / "report.html")
+    return write_report([write_run(folder / "run", config(), records(), sharpness())], folder / "report.html")
 
 
 @pytest.fixture
@@ -221,7 +221,7 @@ def test_the_head_of_the_lengths_is_one_whole_word_on_a_narrow_screen(
     browser: webdriver.Chrome, make_run: Callable[..., Path], tmp_path: Path
 ):
     # Short lengths: below a longer one the column is wide enough for its head
-    open_page(browser, report([make_run(config(), records(lengths=[512, 4096]))], tmp_path / "report.html"))
+    open_page(browser, write_report([make_run(config(), records(lengths=[512, 4096]))], tmp_path / "report.html"))
     size = {"width": 400, "height": 900, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     lines = """return [...document.querySelectorAll('table.cells thead th:first-child')].map((head) => {
@@ -258,7 +258,7 @@ def test_a_dark_screen_gets_a_dark_page(opened: webdriver.Chrome):
 
 
 def test_markup_in_records_does_nothing(browser: webdriver.Chrome, make_run: Callable[..., Path], tmp_path: Path):
-    page = report([nasty_run(make_run)], tmp_path / "report.html")
+    page = write_report([nasty_run(make_run)], tmp_path / "report.html")
     open_page(browser, page)
     tip = hover(browser, all_of(browser, "figure.score .marker")[0])
     for button in all_of(browser, ".legend button"):
@@ -269,7 +269,7 @@ def test_markup_in_records_does_nothing(browser: webdriver.Chrome, make_run: Cal
 
 
 def test_one_sample_is_enough_for_a_page(browser: webdriver.Chrome, make_run: Callable[..., Path], tmp_path: Path):
-    page = report([make_run(config(["none"]), records(["none"], ["line"], [512], samples=1))], tmp_path / "report.html")
+    page = write_report([make_run(config(["none"]), records(["none"], ["line"], [512], samples=1))], tmp_path / "report.html")
     open_page(browser, page)
     tip = hover(browser, browser.find_element(By.CSS_SELECTOR, "figure.score .marker"))
     assert tip.splitlines() == ["512 tokens", "none 100 % (21 to 100), n = 1"]
@@ -280,7 +280,7 @@ def test_one_sample_is_enough_for_a_page(browser: webdriver.Chrome, make_run: Ca
 def test_an_analysis_is_drawn_can_be_pointed_at_and_asks_for_nothing(browser: webdriver.Chrome, tmp_path: Path):
     (tmp_path / "analysis").mkdir()
     (tmp_path / "analysis" / ANALYSIS).write_text(json.dumps(analysis().to_json()))
-    page = report([tmp_path / "analysis"], tmp_path / "report.html")
+    page = write_report([tmp_path / "analysis"], tmp_path / "report.html")
     open_page(browser, page)
     charts = all_of(browser, "svg.chart")
     # Three statistics, two layers, three lengths, one chart of temperatures, three heads with a bias

@@ -16,7 +16,9 @@ from lengthwise.evaluation.evaluate import evaluate
 from lengthwise.methods.temperature.aligned import Alignment
 from lengthwise.models.load import load
 from lengthwise.records import Record
-from lengthwise.report import report
+from lengthwise.report import write_page
+from lengthwise.report.runs.group import read_run
+from lengthwise.report.runs.section import run_sections
 
 MODEL = "embedded"
 
@@ -65,7 +67,7 @@ def demo(out: Path, full: bool = False, plan: Plan | None = None, device: str | 
         records += evaluate(
             model, tokenizer, methods, [task], plan.lengths, plan.samples, out=out / "run", name=MODEL, sharpness=sharpness
         )
-    return Shown(records, report([out / "run"], out / "report.html"))
+    return Shown(records, write_page(run_sections([read_run(out / "run")]), out / "report.html"))
 
 
 def _alignment(model: Any, tokenizer: Any, plan: Plan, statistic: str, path: Path) -> Alignment:

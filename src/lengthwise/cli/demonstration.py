@@ -1,4 +1,4 @@
-"""`lengthwise demo` and `lengthwise report`."""
+"""`lengthwise demo`."""
 
 from __future__ import annotations
 
@@ -32,15 +32,3 @@ def demo(
     else:
         print(score_table(cells))
         say(f"the page: {shown.report}")
-
-
-def report(
-    run_dirs: Annotated[
-        list[Path], typer.Argument(metavar="RUN_DIR ...", help="Directories that `evaluate` or `analyse` wrote.")
-    ],
-    out: Annotated[Path, typer.Option(help="The page to write; tables lie beside it as .md and .csv.")],
-) -> None:
-    """Make one page of curves and tables from runs and analyses."""
-    from lengthwise.report import report as verb
-
-    say(f"written: {verb(run_dirs, out)}")

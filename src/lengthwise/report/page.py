@@ -1,68 +1,62 @@
-"""The page: everything a section has to show, handed to the template, which escapes all text."""
+"""Write a page from sections: HTML that needs nothing else, and its tables beside it.
+
+Figures are SVG that Python places and a template draws, with a short script for hovering and for switching curves: the page is
+a few hundred kilobytes where a plotting library inlined would add five megabytes, prints, and reads without a script.
+"""
 
 from __future__ import annotations
 
 import base64
+import csv
 import hashlib
-from collections.abc import Mapping, Sequence
-from pathlib import PurePath
-from typing import Any
+import io
+from collections.abc import Sequence
+from pathlib import Path
 
 from markupsafe import Markup
 
-from lengthwise.report import provenance
-from lengthwise.report.depth_map import depth_maps
+from lengthwise.common.files import write_whole
+from lengthwise.errors import BadInput, require
 from lengthwise.report.environment import TEMPLATE, environment
-from lengthwise.report.examples import example, shortened
-from lengthwise.report.score_chart import score_chart
+from lengthwise.report.formatting import listed, percent, shortened, tokens_at
 from lengthwise.report.section import Section
-from lengthwise.report.sharpness_chart import sharpness_strips
 from lengthwise.report.styles import Style
-from lengthwise.report.summary import WORKS, findings
-from lengthwise.report.tables import table
-from lengthwise.report.temperature_chart import temperature_charts
-from lengthwise.report.words import listed, percent, tokens_at
 
 
-def page(sections: Sequence[Section], looks: Mapping[str, Style], analyses: Sequence[Any] = ()) -> str:
-    from lengthwise.analysis.page.view import view
+def write_page(sections: Sequence[Section], out: Path) -> Path:
+    """Write the page to `out` (.html), and beside it .md and, where a section has rows, .csv; returns `out`."""
+    require(out.suffix.lower() in (".html", ".htm"), f"the report is a page: give --out a name that ends in .html, not {out}")
+    texts = {out: html(sections), out.with_suffix(".md"): "\n".join(section.markdown for section in sections)}
+    if any(section.rows for section in sections):
+        texts[out.with_suffix(".csv")] = csv_text(sections)
+    try:
+        for path, text in texts.items():
+            write_whole(path, text)
+    except OSError as error:
+        raise BadInput(f"cannot write {out}: {error.strerror}; give --out a path in a directory you may write to") from None
+    return out
 
+
+def html(sections: Sequence[Section]) -> str:
     templates = environment()
     templates.filters.update(listed=listed, percent=percent, shortened=shortened)
     templates.globals["tokens_at"] = tokens_at
     script = (TEMPLATE / "page.js").read_text(encoding="utf-8")
+    styles: dict[str, Style] = {spec: style for section in sections for spec, style in section.styles.items()}
     return templates.get_template("page.html").render(
-        sections=[_view(section, looks) for section in sections],
-        analyses=[{"heading": _heading(analysis.model["name"]), **view(analysis)} for analysis in analyses],
-        looks=looks,
-        works=percent(WORKS),
-        style=Markup((TEMPLATE / "page.css").read_text(encoding="utf-8")),
+        sections=sections,
+        styles=styles,
+        style_sheet=Markup((TEMPLATE / "page.css").read_text(encoding="utf-8")),
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
 
 
-def _view(section: Section, looks: Mapping[str, Style]) -> dict[str, Any]:
-    """What the template draws of one section."""
-    return {
-        "heading": _heading(section.model),
-        "train_length": section.train_length,
-        "lengths": sorted({cell.length for cell in section.cells}),
-        "findings": findings(section, looks),
-        "scores": [score_chart(section, subject, looks) for subject in section.subjects],
-        "depths": [(subject.name, maps) for subject in section.subjects if (maps := depth_maps(section, subject, looks))],
-        "temperatures": temperature_charts(section, looks) if section.alignments else [],
-        "sharpness": sharpness_strips(section, looks),
-        "tables": [table(section, subject) for subject in section.subjects],
-        "examples": [example(section, subject) for subject in section.subjects],
-        "methods": [(spec, provenance.describe(spec, section)) for spec in section.methods],
-        "facts": provenance.facts(section),
-        "commands": provenance.commands(section),
-        "named_in_python": provenance.named_in_python(section),
-    }
-
-
-def _heading(model: str) -> str:
-    """A hub name as it is; a directory by its last part."""
-    path = PurePath(model)
-    return path.name if path.is_absolute() or len(path.parts) > 2 else model
+def csv_text(sections: Sequence[Section]) -> str:
+    """All rows under the columns of all sections; empty where a section has no such column."""
+    rows = [row for section in sections for row in section.rows]
+    out = io.StringIO()
+    writer = csv.DictWriter(out, list(dict.fromkeys(column for row in rows for column in row)), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()

@@ -29,7 +29,7 @@ class Style:
     lined: bool = True  # False: marks alone
 
 
-def styles(specs: Sequence[str]) -> dict[str, Style]:
+def method_styles(specs: Sequence[str]) -> dict[str, Style]:
     """One style a method; `none` is grey and `truncate` muted, so that the methods under test stand out."""
     names = short_names(specs)
     found: dict[str, Style] = {}

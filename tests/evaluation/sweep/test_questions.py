@@ -15,11 +15,10 @@ import lengthwise as lw
 from lengthwise.evaluation.sweep import cells
 from lengthwise.evaluation.sweep.questions import Questions, by_length
 from lengthwise.records import Record, read_lines, summarise
-from lengthwise.report.depth_map import depth_maps
-from lengthwise.report.provenance import commands
-from lengthwise.report.read import read_run
-from lengthwise.report.section import Section
-from lengthwise.report.styles import styles
+from lengthwise.report.runs.depth_map import depth_maps
+from lengthwise.report.runs.group import RunGroup, read_run
+from lengthwise.report.runs.provenance import commands
+from lengthwise.report.styles import method_styles
 from lengthwise.tasks import TASKS, Sample
 from tests.answering import answering, saved
 from tests.conftest import Said
@@ -111,8 +110,8 @@ def test_the_report_maps_the_place_of_the_gold_document(tmp_path: Path, monkeypa
     monkeypatch.setattr(cells, "greedy_answers", lambda *_: next(said))
     options = {"lengths": [1200], "samples": 30, "batch_tokens": 1, "sharpness": False, "show_progress": False}
     lw.evaluate(answering("t5"), TOKENIZER, ["none"], ["multi_document_qa"], out=tmp_path, **options)
-    section = Section((read_run(tmp_path),))
-    (found,) = depth_maps(section, section.subjects[0], styles(section.methods))
+    group = RunGroup((read_run(tmp_path),))
+    (found,) = depth_maps(group, group.tasks[0], method_styles(group.methods))
     by_depth = [cell.mean for cell in sorted(found.cells, key=lambda cell: cell.y)]
     assert by_depth[0] == by_depth[-1] == 1.0
     assert min(by_depth) == by_depth[len(by_depth) // 2] == 0.0
@@ -132,7 +131,7 @@ def test_files_and_folders_at_lengths_are_what_samples_are_made_of(tmp_path: Pat
     assert {record.target for record in read_lines(out / "records.jsonl", Record)} < {f"number {k}," for k in range(4)}
     # The command that the report prints asks for the same
     before = (out / "records.jsonl").read_bytes()
-    (again,) = commands(Section((read_run(out),)))
+    (again,) = commands(RunGroup((read_run(out),)))
     assert lengthwise(*shlex.split(again)[1:]).status == 0
     assert (out / "records.jsonl").read_bytes() == before
     assert lengthwise(*shlex.split(again)[1:-1], tmp_path / "again").status == 0

@@ -7,9 +7,9 @@ import math
 from lengthwise.analysis.page.figure import LAW, Figure
 from lengthwise.analysis.records import Analysis
 from lengthwise.common.laws import log_law
+from lengthwise.report.formatting import tokens_at
 from lengthwise.report.frame import Axis, Box, Chart, Curve, Point, line, nice_ticks
 from lengthwise.report.styles import CIRCLE, CROSS, Style
-from lengthwise.report.words import tokens_at
 
 BOX = Box(width=620, height=340, left=46, right=24, top=26, bottom=40)
 STEPS = 48  # straight pieces of the log law

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lengthwise.analysis.page.accounts import ACCOUNTS
 from lengthwise.analysis.records import Analysis, AtLength
-from lengthwise.report.words import listed
+from lengthwise.report.formatting import listed
 
 
 def findings(analysis: Analysis) -> list[str]:

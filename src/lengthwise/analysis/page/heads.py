@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from lengthwise.analysis.page.figure import Figure
 from lengthwise.analysis.records import Analysis
+from lengthwise.report.formatting import tokens_at
 from lengthwise.report.frame import Axis, Box, Chart, Curve, Point, line, nice_ticks
 from lengthwise.report.styles import CIRCLE, Style
-from lengthwise.report.words import tokens_at
 
 BOX = Box(width=220, height=170, left=36, right=20, top=10, bottom=24)
 MOST = 6  # heads that stand out

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from lengthwise.analysis.page.figure import Figure
 from lengthwise.analysis.records import Analysis, AtLength
+from lengthwise.report.formatting import tokens_at
 from lengthwise.report.frame import Axis, Box, Chart, Curve, Point, line, nice_ticks
 from lengthwise.report.styles import CIRCLE, Style
-from lengthwise.report.words import tokens_at
 
 BOX = Box(width=250, height=230, left=32, right=10, top=10, bottom=24)
 MARKED = 24  # points that can be pointed at

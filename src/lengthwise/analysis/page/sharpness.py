@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from lengthwise.analysis.page.figure import Figure
 from lengthwise.analysis.records import Analysis
+from lengthwise.report.formatting import tokens_at
 from lengthwise.report.frame import Box, Chart, Curve, Point, line, nice_ticks
+from lengthwise.report.runs.temperature_chart import end_labels
 from lengthwise.report.styles import CIRCLE, Style
-from lengthwise.report.temperature_chart import end_labels
-from lengthwise.report.words import tokens_at
 
 BOX = Box(width=360, height=270, left=46, right=24, top=26, bottom=40)
 STATISTICS = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from lengthwise.report.examples import example, shortened
-from lengthwise.report.read import read_run
-from lengthwise.report.section import Section
+from lengthwise.report.runs.examples import example
+from lengthwise.report.runs.group import read_run
+from lengthwise.report.runs.group import RunGroup
 from tests.report.conftest import config, record
 
 MakeRun = Callable[..., Path]
@@ -20,12 +20,7 @@ def test_it_is_the_first_at_the_longest_length_that_methods_differ_on(make_run: 
         for length in (512, 1024)
         for k in range(4)
     ]
-    section = Section((read_run(make_run(config(["none", "log"]), lines)),))
-    found = example(section, section.subjects[0])
+    group = RunGroup((read_run(make_run(config(["none", "log"]), lines)),))
+    found = example(group, group.tasks[0])
     assert (found.length, found.target) == (1024, "t2")
     assert [(answer.prediction, answer.score) for answer in found.answers] == [("none 2", 0.0), ("log 2", 1.0)]
-
-
-def test_long_answers_are_cut():
-    assert shortened("a\n b") == "a b"
-    assert len(shortened("word " * 100)) == 164

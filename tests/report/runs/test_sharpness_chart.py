@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from lengthwise.report.read import read_run
-from lengthwise.report.section import Section
-from lengthwise.report.sharpness_chart import sharpness_strips
-from lengthwise.report.styles import styles
+from lengthwise.report.runs.group import read_run
+from lengthwise.report.runs.group import RunGroup
+from lengthwise.report.runs.sharpness_chart import sharpness_strips
+from lengthwise.report.styles import method_styles
 from tests.report.conftest import config, records
 
 MakeRun = Callable[..., Path]
@@ -21,8 +21,8 @@ def entry(method: str, length: int, p_max: list[list[float]]) -> dict:
 def test_a_point_is_the_mean_over_heads_of_one_layer(make_run: MakeRun):
     lines = [entry("none", 512, [[0.1, 0.3], [0.5, 0.7]]), entry("none", 1024, [[0.1, 0.1], [0.2, 0.4]])]
     run = make_run(config(["none"]), records(["none"], ["line"], [512], samples=1), lines)
-    section = Section((read_run(run),))
-    p_max, entropy = sharpness_strips(section, styles(section.methods))
+    group = RunGroup((read_run(run),))
+    p_max, entropy = sharpness_strips(group, method_styles(group.methods))
     assert (p_max.title, entropy.title) == ("line: P_max", "line: entropy, in nats")
     assert [[point.say for point in panel.curves[0].points] for panel in p_max.panels] == [["0.2", "0.1"], ["0.6", "0.3"]]
     assert entropy.panels[1].curves[0].points[0].say == "3"
@@ -31,7 +31,7 @@ def test_a_point_is_the_mean_over_heads_of_one_layer(make_run: MakeRun):
 def test_the_level_is_the_plain_model_at_its_training_length(make_run: MakeRun):
     lines = [entry("none", 512, [[0.2, 0.2]] * 2), entry("log", 1024, [[0.1, 0.1]] * 2)]
     run = make_run(config(["none", "log"]), records(["none", "log"], ["line"], [512], samples=1), lines)
-    section = Section((read_run(run),))
-    panel = sharpness_strips(section, styles(section.methods))[0].panels[0]
+    group = RunGroup((read_run(run),))
+    panel = sharpness_strips(group, method_styles(group.methods))[0].panels[0]
     assert panel.level == panel.y.at(0.2)
     assert len(panel.curves) == 2

@@ -13,9 +13,9 @@ from typing import Any
 
 from lengthwise.common.laws import log_law
 from lengthwise.report.frame import Axis, Box, Chart, Curve, Point, band, line, nice_ticks
-from lengthwise.report.section import Section
+from lengthwise.report.runs.group import RunGroup
 from lengthwise.report.styles import Style
-from lengthwise.report.words import SCOPES, STATISTICS, tokens_at
+from lengthwise.report.formatting import SCOPES, STATISTICS, tokens_at
 
 BOX = Box(width=480, height=300, left=46, right=24, top=26, bottom=40)
 STEPS = 24  # straight pieces between two calibrated lengths
@@ -43,26 +43,26 @@ class Temperatures:
         return [(min(chain(*table)), max(chain(*table))) for table in self.taus]
 
 
-def temperature_charts(section: Section, looks: Mapping[str, Style]) -> list[Chart]:
-    tables = [Temperatures.of(document) for _, document in section.alignments]
-    lengths = {section.train_length, *(cell.length for cell in section.cells), *chain(*(table.lengths for table in tables))}
+def temperature_charts(group: RunGroup, styles: Mapping[str, Style]) -> list[Chart]:
+    tables = [Temperatures.of(document) for _, document in group.alignments]
+    lengths = {group.train_length, *(cell.length for cell in group.cells), *chain(*(table.lengths for table in tables))}
     x = BOX.lengths(lengths, most_ticks=10)
     taus = [tau for table in tables for tau in chain(*table.extremes())]
-    ticks = nice_ticks(min(*taus, log_law(section.train_length, max(lengths))), max(*taus, 1.0), 5)
+    ticks = nice_ticks(min(*taus, log_law(group.train_length, max(lengths))), max(*taus, 1.0), 5)
     y = BOX.values(ticks[0], ticks[-1], [(tick, f"{tick:g}") for tick in ticks])
     charts = []
-    for (spec, document), table in zip(section.alignments, tables, strict=True):
-        look = looks[spec]
+    for (spec, document), table in zip(group.alignments, tables, strict=True):
+        style = styles[spec]
         charts.append(
             Chart(
-                title=f"{look.name}: {SCOPES[document['scope']]}, {STATISTICS[document['statistic']]} kept",
-                describe=f"Calibrated temperature of {look.name} against length, beside the log law",
+                title=f"{style.name}: {SCOPES[document['scope']]}, {STATISTICS[document['statistic']]} kept",
+                describe=f"Calibrated temperature of {style.name} against length, beside the log law",
                 width=BOX.width,
                 height=BOX.height,
                 x=x,
                 y=y,
-                curves=(*_curves(spec, document["scope"], table, x, y, look), _law_curve(table, x, y)),
-                train_x=x.at(section.train_length),
+                curves=(*_curves(spec, document["scope"], table, x, y, style), _law_curve(table, x, y)),
+                train_x=x.at(group.train_length),
             )
         )
     return charts
@@ -80,21 +80,21 @@ def _point(length: int, tau: float, x: Axis, y: Axis) -> Point:
     return Point(x.at(length), y.at(tau), x.at(length), tokens_at(length), f"tau = {tau:.3f}")
 
 
-def _curves(spec: str, scope: str, table: Temperatures, x: Axis, y: Axis, look: Style) -> list[Curve]:
+def _curves(spec: str, scope: str, table: Temperatures, x: Axis, y: Axis, style: Style) -> list[Curve]:
     curves = []
     if scope == "head":
         low, high = (applied(table.lengths, list(edge), x) for edge in zip(*table.extremes(), strict=True))
         area = band([(x.at(n), y.at(a), y.at(b)) for (n, a), (_, b) in zip(low, high, strict=True)])
-        curves.append(Curve("all heads", (), "", method=spec, style=look, band=area))
+        curves.append(Curve("all heads", (), "", method=spec, style=style, band=area))
     layers = len(table.taus[0])
     labels = end_labels([y.at(table.of_layer(layer)[-1]) for layer in range(layers)])
     for layer, end_label in enumerate(labels):
         taus = table.of_layer(layer)
         points = tuple(_point(n, tau, x, y) for n, tau in zip(table.lengths[1:], taus[1:], strict=True))
         path = line((x.at(n), y.at(tau)) for n, tau in applied(table.lengths, taus, x))
-        name = look.name if scope == "model" else f"layer {layer + 1}"
+        name = style.name if scope == "model" else f"layer {layer + 1}"
         opacity = round(1 - 0.6 * (layers - 1 - layer) / max(layers - 1, 1), 2)
-        curves.append(Curve(name, points, path, method=spec, style=look, end_label=end_label, opacity=opacity))
+        curves.append(Curve(name, points, path, method=spec, style=style, end_label=end_label, opacity=opacity))
     return curves
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lengthwise.report.ink import BLACK, WHITE, Ramp, contrast, linear, ramps
+from lengthwise.report.contrast import BLACK, WHITE, Ramp, contrast, linear, ramps
 
 
 def test_contrast_is_that_of_the_standard() -> None:

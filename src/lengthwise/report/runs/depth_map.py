@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from lengthwise.records import Record
 from lengthwise.report.frame import Tick, length_label
-from lengthwise.report.ink import ramps
-from lengthwise.report.section import Section, Subject
+from lengthwise.report.contrast import ramps
+from lengthwise.report.runs.group import RunGroup, ReportedTask
 from lengthwise.report.styles import Style
-from lengthwise.report.words import percent, tokens_at
+from lengthwise.report.formatting import percent, tokens_at
 
 FEW, MANY = 5, 10  # bins of depth
 ENOUGH = 50  # samples a column for the finer bins
@@ -49,24 +49,24 @@ class DepthMap:
     train_x: float | None  # between the columns up to the training length and those beyond
 
 
-def depth_maps(section: Section, subject: Subject, looks: Mapping[str, Style]) -> list[DepthMap]:
-    """One map a method; all maps of a subject have the same columns and bins. Empty where no depth is known."""
-    known = [record for record in section.records if subject.covers(record) and record.depth is not None]
+def depth_maps(group: RunGroup, reported: ReportedTask, styles: Mapping[str, Style]) -> list[DepthMap]:
+    """One map a method; all maps of a reported have the same columns and bins. Empty where no depth is known."""
+    known = [record for record in group.records if reported.covers(record) and record.depth is not None]
     columns = sorted({(record.length, record.data) for record in known})
     per_column: dict[tuple[str, Column], int] = defaultdict(int)
     for record in known:
         per_column[record.method, (record.length, record.data)] += 1
     bins = MANY if known and min(per_column.values()) >= ENOUGH else FEW
     maps = []
-    for spec in section.methods:
+    for spec in group.methods:
         records = [record for record in known if record.method == spec]
         if records:
-            maps.append(_depth_map(records, columns, bins, subject, spec, looks[spec], section.train_length))
+            maps.append(_depth_map(records, columns, bins, reported, spec, styles[spec], group.train_length))
     return maps
 
 
 def _depth_map(
-    records: list[Record], columns: list[Column], bins: int, subject: Subject, spec: str, look: Style, train_length: int
+    records: list[Record], columns: list[Column], bins: int, reported: ReportedTask, spec: str, style: Style, train_length: int
 ) -> DepthMap:
     scores: dict[tuple[int, int], list[float]] = defaultdict(list)
     for record in records:
@@ -75,10 +75,10 @@ def _depth_map(
     cells = tuple(_cell(k, row, columns[k], bins, height, found) for (k, row), found in sorted(scores.items()))
     inside = sum(1 for length, _ in columns if length <= train_length)
     return DepthMap(
-        title=look.name,
-        describe=f"Score of {subject.name} with {look.name} by needle depth and length",
+        title=style.name,
+        describe=f"Score of {reported.title} with {style.name} by needle depth and length",
         method=spec,
-        style=look,
+        style=style,
         width=LEFT + CELL_WIDTH * len(columns) + RIGHT,
         height=TOP + height * bins + BOTTOM,
         cell_width=CELL_WIDTH,

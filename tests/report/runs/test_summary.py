@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lengthwise.report.read import read_run
-from lengthwise.report.section import Section
-from lengthwise.report.styles import styles
-from lengthwise.report.summary import Finding, findings
+from lengthwise.report.runs.group import read_run
+from lengthwise.report.runs.group import RunGroup
+from lengthwise.report.styles import method_styles
+from lengthwise.report.runs.summary import Finding, findings
 from tests.report.conftest import config, record
 
 MakeRun = Callable[..., Path]
@@ -28,8 +28,8 @@ def finding(make_run: MakeRun, scores: Scores, **changes: Any) -> Finding:
 
 
 def found_in(make_run: MakeRun, methods: list[str], lines: list[dict[str, Any]]) -> Finding:
-    section = Section((read_run(make_run(config(methods), lines)),))
-    (found,) = findings(section, styles(section.methods))
+    group = RunGroup((read_run(make_run(config(methods), lines)),))
+    (found,) = findings(group, method_styles(group.methods))
     return found
 
 

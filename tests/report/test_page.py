@@ -10,9 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from lengthwise.analysis.page.section import analysis_section
+from lengthwise.cli.report import write_report
 from lengthwise.errors import BadInput
 from lengthwise.records import Record, RunDirectory, Sharpness
-from lengthwise.report import report
+from lengthwise.report import Section, write_page
+from lengthwise.report.styles import Style
+from tests.analysed import analysis
 from tests.report.conftest import MODEL, alignment, config, record, records, sharpness
 
 MakeRun = Callable[..., Path]
@@ -54,7 +58,7 @@ def nasty_run(make_run: MakeRun) -> Path:
 
 def test_the_page_and_its_tables_stand_side_by_side(full_run: Path, tmp_path: Path):
     out = tmp_path / "deep" / "report.html"
-    assert report([full_run], out) == out
+    assert write_report([full_run], out) == out
     assert sorted(path.name for path in out.parent.iterdir()) == ["report.csv", "report.html", "report.md"]
 
 
@@ -63,19 +67,19 @@ def test_what_an_evaluation_writes_is_read(tmp_path: Path):
     run.records.append([Record(**line) for line in records(["none", "log"], ["line"], [512, 1024], samples=2)])
     run.sharpness.append([Sharpness(**line) for line in sharpness(["none", "log"], ["line"], [512, 1024])])
     before = {path.name: path.read_bytes() for path in run.path.iterdir()}
-    page = Tags(report([run.path], tmp_path / "report.html").read_text())
+    page = Tags(write_report([run.path], tmp_path / "report.html").read_text())
     assert "2 samples a cell" in page.text
     assert "line: P_max" in page.text
     assert {path.name: path.read_bytes() for path in run.path.iterdir()} == before
 
 
 def test_the_same_runs_make_the_same_page(full_run: Path, tmp_path: Path):
-    pages = [report([full_run], tmp_path / name).read_bytes() for name in ("a.html", "b.html")]
+    pages = [write_report([full_run], tmp_path / name).read_bytes() for name in ("a.html", "b.html")]
     assert pages[0] == pages[1]
 
 
 def test_the_page_asks_for_nothing_outside_itself(full_run: Path, tmp_path: Path):
-    html = report([full_run], tmp_path / "report.html").read_text()
+    html = write_report([full_run], tmp_path / "report.html").read_text()
     links = [value for _, attributes in Tags(html).tags for name, value in attributes.items() if name in ("src", "href")]
     assert links == ["data:,"]
     assert not re.search(r"url\(|@import|https?:", html)
@@ -83,7 +87,7 @@ def test_the_page_asks_for_nothing_outside_itself(full_run: Path, tmp_path: Path
 
 
 def test_text_from_records_stays_text(make_run: MakeRun, tmp_path: Path):
-    html = report([nasty_run(make_run)], tmp_path / "report.html").read_text()
+    html = write_report([nasty_run(make_run)], tmp_path / "report.html").read_text()
     page = Tags(html)
     assert page.count("script") == 1
     assert page.count("img") == 0
@@ -94,14 +98,14 @@ def test_text_from_records_stays_text(make_run: MakeRun, tmp_path: Path):
 def test_two_models_make_two_sections(full_run: Path, make_run: MakeRun, tmp_path: Path):
     other = {**config(["none"]), "model": {**MODEL, "weights": "other"}}
     second = make_run(other, [dict(line, model="/models/second") for line in records(["none"], samples=2)])
-    page = Tags(report([full_run, second], tmp_path / "report.html").read_text())
+    page = Tags(write_report([full_run, second], tmp_path / "report.html").read_text())
     assert page.count("article") == 2
     assert "How far does second reach?" in page.text
 
 
 def test_few_data_make_a_page_that_says_what_is_missing(make_run: MakeRun, tmp_path: Path):
     lines = [record("none", "line", 5210, 0, data="200.jsonl", depth=None)]
-    text = Tags(report([make_run(config(["none"]), lines)], tmp_path / "report.html").read_text()).text
+    text = Tags(write_report([make_run(config(["none"]), lines)], tmp_path / "report.html").read_text()).text
     assert "Left out: the depth of the answer is not known" in text
     assert "Left out: no method of this run is a calibrated alignment" in text
     assert "Left out: the run has no sharpness.jsonl" in text
@@ -112,7 +116,7 @@ def test_a_run_still_being_written_is_shown_as_far_as_it_is(make_run: MakeRun, t
     run = make_run(config(["none", "log"]), records(["none"], ["line"], [512], samples=2))
     with (run / "records.jsonl").open("a") as file:
         file.write('{"model": "embedded", "meth')
-    text = Tags(report([run], tmp_path / "report.html").read_text()).text
+    text = Tags(write_report([run], tmp_path / "report.html").read_text()).text
     assert "2 samples a cell" in text
 
 
@@ -138,16 +142,33 @@ def test_what_is_not_a_run_is_refused(files: dict[str, str] | None, tmp_path: Pa
         for name, text in files.items():
             (run / name).write_text(text)
     with pytest.raises(BadInput, match=re.escape(str(run))) as refusal:
-        report([run], tmp_path / "report.html")
+        write_report([run], tmp_path / "report.html")
     assert "\n" not in str(refusal.value)
     assert not (tmp_path / "report.html").exists()
 
 
 def test_a_bad_name_for_the_page_is_refused(full_run: Path, tmp_path: Path):
     with pytest.raises(BadInput, match=r"ends in \.html, not .*report\.md"):
-        report([full_run], tmp_path / "report.md")
+        write_report([full_run], tmp_path / "report.md")
     (tmp_path / "taken.html").mkdir()
     with pytest.raises(BadInput, match=r"cannot write .*taken\.html"):
-        report([full_run], tmp_path / "taken.html")
+        write_report([full_run], tmp_path / "taken.html")
     with pytest.raises(BadInput, match="no directory given"):
-        report([], tmp_path / "report.html")
+        write_report([], tmp_path / "report.html")
+
+
+def test_sections_of_any_caller_share_a_page_and_a_csv_file(tmp_path: Path):
+    template = "analysis.html"
+    content = analysis_section(analysis()).content
+    style = Style("mine", "c0", "")
+    sections = [
+        Section("<first>", "memory by length", template, content, "# First\n", [{"length": 1, "mean": 0.5}], {"mine": style}),
+        Section("second", "score by length", template, content, "# Second\n", [{"length": 2, "seconds": 3}]),
+    ]
+    write_page(sections, tmp_path / "page.html")
+    page = Tags((tmp_path / "page.html").read_text())
+    assert "<first>, second: memory by length" in page.text
+    assert [attributes["data-method"] for tag, attributes in page.tags if tag == "button"] == ["mine"]
+    assert page.count("article") == 2
+    assert (tmp_path / "page.md").read_text() == "# First\n\n# Second\n"
+    assert (tmp_path / "page.csv").read_text() == "length,mean,seconds\n1,0.5,\n2,,3\n"

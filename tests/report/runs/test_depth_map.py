@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from lengthwise.report.depth_map import bin_of, depth_maps
-from lengthwise.report.read import read_run
-from lengthwise.report.section import Section
-from lengthwise.report.styles import styles
+from lengthwise.report.runs.depth_map import bin_of, depth_maps
+from lengthwise.report.runs.group import read_run
+from lengthwise.report.runs.group import RunGroup
+from lengthwise.report.styles import method_styles
 from tests.report.conftest import config, record
 
 MakeRun = Callable[..., Path]
 
 
 def maps_of(run: Path) -> list:
-    section = Section((read_run(run),))
-    return depth_maps(section, section.subjects[0], styles(section.methods))
+    group = RunGroup((read_run(run),))
+    return depth_maps(group, group.tasks[0], method_styles(group.methods))
 
 
 def test_depth_one_belongs_to_the_last_bin():

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable
 from pathlib import Path
 
 from lengthwise.records import Cell
-from lengthwise.report.read import read_run
-from lengthwise.report.section import Section
-from lengthwise.report.styles import styles
-from lengthwise.report.tables import Row, csv_text, markdown
+from lengthwise.report.runs.group import read_run
+from lengthwise.report.runs.group import RunGroup
+from lengthwise.report.styles import method_styles
+from lengthwise.report.runs.tables import Row, csv_rows, markdown
 from tests.report.conftest import config, record
 
 MakeRun = Callable[..., Path]
 
 
-def section_of(run: Path) -> Section:
-    return Section((read_run(run),))
+def group_of(run: Path) -> RunGroup:
+    return RunGroup((read_run(run),))
 
 
 def test_markdown_has_a_table_a_task_with_lengths_as_rows(make_run: MakeRun):
     lines = [record("none", "line", n, k, score=float(k < 93)) for n in (512, 1024) for k in range(100)]
     lines += [record("log", "line", 1024, k, score=1.0) for k in range(100)]
-    section = section_of(make_run(config(["none", "log"]), lines))
-    text = markdown([section], styles(section.methods))
-    assert text.splitlines()[4:] == [
+    group = group_of(make_run(config(["none", "log"]), lines))
+    text = markdown(group, method_styles(group.methods))
+    assert text.splitlines() == [
         "## embedded, trained on 512 tokens",
         "",
         "### line",
@@ -39,15 +38,15 @@ def test_markdown_has_a_table_a_task_with_lengths_as_rows(make_run: MakeRun):
 
 def test_markdown_names_official_files_and_lets_no_markup_through(make_run: MakeRun):
     lines = [record("none", "line", 5210, 0, data="a|b<script>.jsonl", model="x\n# *y*")]
-    section = section_of(make_run(config(["none"]), lines))
-    text = markdown([section], styles(section.methods))
+    group = group_of(make_run(config(["none"]), lines))
+    text = markdown(group, method_styles(group.methods))
     assert "## x # \\*y\\*, trained" in text
     assert "| length | file | none |\n| --: | --- | --: |\n| 5,210 | a\\|b\\<script>.jsonl | " in text
 
 
 def test_csv_has_all_cells_and_where_they_came_from(full_run: Path):
-    section = section_of(full_run)
-    rows = list(csv.DictReader(csv_text([section]).splitlines()))
+    group = group_of(full_run)
+    rows = [{column: str(value) for column, value in row.items()} for row in csv_rows(group)]
     assert len(rows) == 5 * 2 * 7
     cell = next(row for row in rows if (row["method"], row["task"], row["length"]) == ("none", "passkey", "15000"))
     assert (cell["model"], cell["data"], cell["mean"], cell["low"], cell["n"]) == ("embedded", "", "0.0", "0.0", "24")

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lengthwise.records import Record
-from lengthwise.report.section import Section, Subject
-
-LONGEST_ANSWER = 160  # characters shown
+from lengthwise.report.runs.group import RunGroup, ReportedTask
 
 
 @dataclass(frozen=True)
@@ -19,9 +17,9 @@ class Example:
     answers: tuple[Record, ...]  # one a method
 
 
-def example(section: Section, subject: Subject) -> Example:
+def example(group: RunGroup, reported: ReportedTask) -> Example:
     """At the longest length: the first sample that the methods answered differently well, else the first of all."""
-    records = [record for record in section.records if subject.covers(record)]
+    records = [record for record in group.records if reported.covers(record)]
     length, data = max((record.length, record.data) for record in records)
     samples: dict[tuple[int, int], dict[str, Record]] = {}
     for record in records:
@@ -29,10 +27,5 @@ def example(section: Section, subject: Subject) -> Example:
             samples.setdefault((record.seed, record.index), {})[record.method] = record
     tell = [answers for answers in samples.values() if len({record.score for record in answers.values()}) > 1]
     chosen = (tell or list(samples.values()))[0]
-    answers = tuple(chosen[spec] for spec in section.methods if spec in chosen)
-    return Example(subject.name, length, data, answers[0].target, answers)
-
-
-def shortened(answer: str) -> str:
-    answer = " ".join(answer.split())
-    return answer if len(answer) <= LONGEST_ANSWER else f"{answer[:LONGEST_ANSWER]} ..."
+    answers = tuple(chosen[spec] for spec in group.methods if spec in chosen)
+    return Example(reported.title, length, data, answers[0].target, answers)

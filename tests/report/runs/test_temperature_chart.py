@@ -12,10 +12,10 @@ import torch
 from lengthwise.common.laws import log_law
 from lengthwise.methods.temperature.aligned import interpolate
 from lengthwise.report.frame import Chart, length_axis
-from lengthwise.report.read import read_run
-from lengthwise.report.section import Section
-from lengthwise.report.styles import styles
-from lengthwise.report.temperature_chart import applied, temperature_charts
+from lengthwise.report.runs.group import read_run
+from lengthwise.report.runs.group import RunGroup
+from lengthwise.report.styles import method_styles
+from lengthwise.report.runs.temperature_chart import applied, temperature_charts
 from tests.report.conftest import HEADS, LAYERS, alignment, config, records
 
 MakeRun = Callable[..., Path]
@@ -23,8 +23,8 @@ MakeRun = Callable[..., Path]
 
 def chart_of(make_run: MakeRun, scope: str) -> Chart:
     document = {**config(), "methods": {"@a.json": alignment(scope)}}
-    section = Section((read_run(make_run(document, records(["@a.json"], ["line"], [256, 15000], samples=1))),))
-    (chart,) = temperature_charts(section, styles(section.methods))
+    group = RunGroup((read_run(make_run(document, records(["@a.json"], ["line"], [256, 15000], samples=1))),))
+    (chart,) = temperature_charts(group, method_styles(group.methods))
     return chart
 
 

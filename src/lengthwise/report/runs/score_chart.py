@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from lengthwise.records import Cell
 from lengthwise.report.frame import Axis, Box, Chart, Curve, Point, line
-from lengthwise.report.section import Section, Subject
+from lengthwise.report.runs.group import RunGroup, ReportedTask
 from lengthwise.report.styles import Style
-from lengthwise.report.words import percent_of, tokens_at
+from lengthwise.report.formatting import percent_of, tokens_at
 
 BOX = Box(width=480, height=300, left=46, right=14, top=26, bottom=40)
 PERCENT = [(value / 100, f"{value}") for value in (0, 25, 50, 75)] + [(1.0, "100 %")]
@@ -16,29 +16,29 @@ PERCENT = [(value / 100, f"{value}") for value in (0, 25, 50, 75)] + [(1.0, "100
 APART, ALL_APART = 3.0, 15.0
 
 
-def score_chart(section: Section, subject: Subject, looks: Mapping[str, Style]) -> Chart:
-    cells = [cell for cell in section.cells if subject.covers(cell)]
-    x = BOX.lengths([section.train_length, *(cell.length for cell in cells)], most_ticks=10)
+def score_chart(group: RunGroup, reported: ReportedTask, styles: Mapping[str, Style]) -> Chart:
+    cells = [cell for cell in group.cells if reported.covers(cell)]
+    x = BOX.lengths([group.train_length, *(cell.length for cell in cells)], most_ticks=10)
     y = BOX.values(0, 1, PERCENT)
-    methods = [spec for spec in section.methods if section.cells_of(subject, spec)]
+    methods = [spec for spec in group.methods if group.cells_of(reported, spec)]
     apart = min(APART, ALL_APART / max(len(methods) - 1, 1))
     curves = tuple(
-        _curve(section.cells_of(subject, spec), x, y, looks[spec], spec, (k - (len(methods) - 1) / 2) * apart)
+        _curve(group.cells_of(reported, spec), x, y, styles[spec], spec, (k - (len(methods) - 1) / 2) * apart)
         for k, spec in enumerate(methods)
     )
     return Chart(
-        title=subject.name,
-        describe=f"Score of {subject.name} against length, one curve for each of {len(curves)} methods",
+        title=reported.title,
+        describe=f"Score of {reported.title} against length, one curve for each of {len(curves)} methods",
         width=BOX.width,
         height=BOX.height,
         x=x,
         y=y,
         curves=curves,
-        train_x=x.at(section.train_length),
+        train_x=x.at(group.train_length),
     )
 
 
-def _curve(cells: list[Cell], x: Axis, y: Axis, look: Style, spec: str, shift: float) -> Curve:
+def _curve(cells: list[Cell], x: Axis, y: Axis, style: Style, spec: str, shift: float) -> Curve:
     points = tuple(
         Point(
             x=round(x.at(cell.length) + shift, 2),
@@ -51,4 +51,4 @@ def _curve(cells: list[Cell], x: Axis, y: Axis, look: Style, spec: str, shift: f
         )
         for cell in cells
     )
-    return Curve(look.name, points, line((p.x, p.y) for p in points), method=spec, style=look)
+    return Curve(style.name, points, line((p.x, p.y) for p in points), method=spec, style=style)

@@ -1,9 +1,12 @@
-"""Numbers as the page says them."""
+"""Numbers and texts as pages write them, in HTML and in Markdown."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lengthwise.records import Cell
 
+LONGEST_ANSWER = 160  # characters shown
 STATISTICS = {"pmax": "P_max", "entropy": "entropy"}
 SCOPES = {"model": "one temperature for the model", "layer": "one a layer", "head": "one a layer and head"}
 
@@ -37,3 +40,20 @@ def times(length: int, train_length: int) -> str:
 def listed(words: list[str]) -> str:
     """a, b and c."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def shortened(answer: str) -> str:
+    answer = " ".join(answer.split())
+    return answer if len(answer) <= LONGEST_ANSWER else f"{answer[:LONGEST_ANSWER]} ..."
+
+
+def markdown_row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(map(plain, cells))} |"
+
+
+def plain(text: str) -> str:
+    """Text that Markdown takes as it is: one line, no cell borders, no HTML."""
+    text = " ".join(text.split())
+    for character in "\\|<`*_[":
+        text = text.replace(character, f"\\{character}")
+    return text

@@ -1,0 +1,39 @@
+"""`lengthwise report`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lengthwise.cli.options import say
+from lengthwise.errors import require
+
+
+def report(
+    run_dirs: Annotated[
+        list[Path], typer.Argument(metavar="RUN_DIR ...", help="Directories that `evaluate` or `analyse` wrote.")
+    ],
+    out: Annotated[Path, typer.Option(help="The page to write; tables lie beside it as .md and .csv.")],
+) -> None:
+    """Make one page of curves and tables from runs and analyses."""
+    say(f"written: {write_report(run_dirs, out)}")
+
+
+def write_report(directories: Sequence[Path], out: Path) -> Path:
+    """Write one page of run directories and of analyses; a directory that is both has a section of each."""
+    from lengthwise.analysis.page.section import analysis_section
+    from lengthwise.analysis.records import ANALYSIS, read_analysis
+    from lengthwise.records.directory import CONFIG
+    from lengthwise.report import write_page
+    from lengthwise.report.runs.group import read_run
+    from lengthwise.report.runs.section import run_sections
+
+    require(
+        len(directories) > 0, "no directory given; name at least one that `lengthwise evaluate` or `lengthwise analyse` wrote"
+    )
+    analyses = [read_analysis(path) for path in directories if (path / ANALYSIS).is_file()]
+    runs = [read_run(path) for path in directories if (path / CONFIG).exists() or not (path / ANALYSIS).is_file()]
+    return write_page([*run_sections(runs), *map(analysis_section, analyses)], out)

@@ -1,0 +1,134 @@
+"""How the numbers of a group were obtained, and the commands that obtain them again."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+from lengthwise.report.runs.group import RunGroup, ReportedTask, alignments_in
+from lengthwise.report.formatting import SCOPES, STATISTICS, listed
+
+# Settings that `lengthwise evaluate` takes as options of the same name
+OPTIONS = ("seed", "dtype", "train_length", "batch_tokens")
+# What `Task.of` says that samples are made of: a name and a digest
+TAKEN = re.compile(r"(.+) \([0-9a-f]{16}\)")
+
+
+def facts(group: RunGroup) -> list[tuple[str, str]]:
+    """Name and value, for reading."""
+    found = [("model", group.model)]
+    weights = [f"{_words(key)} {value}" for key, value in group.fingerprint.items() if key != "name"]
+    found.append(("fingerprint", ", ".join(weights)))
+    found += [(_words(key), _value(value)) for key, value in group.settings.items()]
+    counts = sorted({cell.n for cell in group.cells})
+    found.append(("samples a cell", str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"))
+    found.append(("time spent on answers", _duration(sum(record.seconds for record in group.records))))
+    files = {name: digest for run in group.runs for name, digest in run.config.get("data", {}).items()}
+    found += [(f"file {name}", str(digest)) for name, digest in files.items()]
+    materials = {name: made for name, made in group.materials.items() if made}
+    found += [(f"samples of {name}", _material(made, group)) for name, made in materials.items()]
+    made = {", ".join(f"{key} {value}" for key, value in run.config["made_with"].items()): None for run in group.runs}
+    found.append(("made with", "; ".join(made)))
+    found.append(("read from", ", ".join(str(run.path) for run in group.runs)))
+    return found
+
+
+def describe(spec: str, group: RunGroup) -> str:
+    """What a method is, in words; of methods other than alignments the spec itself says all there is to know here."""
+    if spec == "none":
+        return "the model as it is"
+    if spec == "truncate":
+        return f"the model as it is, given only the last {group.train_length:,} tokens and the question"
+    parts = [_alignment(document) for of, document in group.alignments if of == spec]
+    rule = "; ".join(parts) or "a rule that needs no calibration"
+    if group.reads.get(spec) == "both":
+        return (
+            f"two readings mixed by Bayes' rule, the last {group.train_length:,} tokens as they are and the whole with {rule}"
+        )
+    return rule
+
+
+def _alignment(document: Mapping[str, Any]) -> str:
+    lengths = listed([f"{entry['length']:,}" for entry in document["temperatures"]])
+    text = document.get("provenance", {}).get("text")
+    return (
+        f"temperature calibrated to keep {STATISTICS[document['statistic']]} as at training length, "
+        f"{SCOPES[document['scope']]}, at {lengths} tokens" + (f" of {text}" if text else "")
+    )
+
+
+def commands(group: RunGroup) -> list[str]:
+    """What makes these cells again; tasks that ran alike share a command, but those of a file or folder have their own."""
+    alike: dict[tuple[str, tuple[str, ...], tuple[str, ...], int], list[str]] = defaultdict(list)
+    for reported in _asked(group):
+        records = [record for record in group.records if reported.covers(record)]
+        for data in sorted({record.data for record in records}):
+            source = _source(group, reported.task, data)
+            if source is None:
+                continue
+            found = [record for record in records if record.data == data]
+            methods = tuple(spec for spec in group.methods if any(record.method == spec for record in found))
+            lengths = sorted({record.length for record in found})
+            inputs = [word for n in lengths if not data for word in ("--length", str(n))]
+            inputs += ["--data", source] if source else []
+            alone = reported.task if source else ""
+            alike[alone, methods, tuple(inputs), max(record.index for record in found) + 1].append(reported.task)
+    return [_command(group, tasks, methods, inputs, samples) for (_, methods, inputs, samples), tasks in alike.items()]
+
+
+def _asked(group: RunGroup) -> list[ReportedTask]:
+    """Without further scores of the same answers, which are named after their task."""
+    tasks = {reported.task for reported in group.tasks}
+    return [one for one in group.tasks if not any(one.task.startswith(f"{task}_") for task in tasks)]
+
+
+def _source(group: RunGroup, task: str, data: str) -> str | None:
+    """The file or folder to ask for; empty for the package's own samples, None for those that only Python can give."""
+    if data:
+        return group.given.get(data) or data
+    material = group.materials.get(task) or ""
+    if material in group.given:
+        return group.given[material]
+    # Runs of earlier versions tell its name only
+    named = TAKEN.fullmatch(material)
+    return named[1] if named else ""
+
+
+def _material(made: str, group: RunGroup) -> str:
+    return f"{made}, given in Python" if group.given.get(made, "") is None else made
+
+
+def _command(group: RunGroup, tasks: list[str], methods: tuple[str, ...], inputs: tuple[str, ...], samples: int) -> str:
+    words = ["lengthwise", "evaluate", group.model]
+    words += [word for spec in methods for word in ("--method", _argument(spec, group))]
+    words += [word for task in tasks for word in ("--task", task)]
+    words += [*inputs, "--samples", str(samples)]
+    for key in (key for key in OPTIONS if key in group.settings):
+        words += [f"--{key.replace('_', '-')}", str(group.settings[key])]
+    return shlex.join([*words, "--out", str(group.runs[0].path)])
+
+
+def named_in_python(group: RunGroup) -> list[str]:
+    """Alignments that were handed over as objects, under a name of their own: no command line can name them."""
+    return [spec for spec in group.methods if "@" not in spec and alignments_in(group.documents[spec])]
+
+
+def _argument(spec: str, group: RunGroup) -> str:
+    return f"@{spec}.json" if spec in named_in_python(group) else spec
+
+
+def _words(key: str) -> str:
+    return key.replace("_", " ")
+
+
+def _value(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,84 @@
+"""`lengthwise report`: one page of what `evaluate` and `analyse` wrote."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lengthwise.analysis.records import ANALYSIS, Analysis
+from lengthwise.cli.report import write_report
+from lengthwise.errors import BadInput
+from tests.analysed import analysis, at, taus
+from tests.report.conftest import config, records, sharpness, write_run
+from tests.report.test_page import NASTY, Tags
+
+
+@pytest.fixture
+def full_run(tmp_path: Path) -> Path:
+    return write_run(tmp_path / "run", config(), records(), sharpness())
+
+
+def written(folder: Path, of: Analysis) -> Path:
+    folder.mkdir(parents=True)
+    (folder / ANALYSIS).write_text(json.dumps(of.to_json()))
+    return folder
+
+
+def test_a_page_is_made_of_an_analysis_alone(tmp_path: Path) -> None:
+    out = write_report([written(tmp_path / "analysis", analysis())], tmp_path / "page.html")
+    page = Tags(out.read_text())
+    assert "How does made-up attend at length?" in page.text
+    assert page.count("article") == 1
+    assert page.count("header") == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"analysis", "page.html", "page.md"}
+    assert "Attention of made-up by length" in (tmp_path / "page.md").read_text()
+
+
+def test_a_run_and_an_analysis_share_a_page(full_run: Path, tmp_path: Path) -> None:
+    out = write_report([full_run, written(tmp_path / "analysis", analysis())], tmp_path / "out" / "page.html")
+    page = Tags(out.read_text())
+    assert page.count("article") == 2
+    assert "How far does embedded reach?" in page.text
+    assert "How does made-up attend at length?" in page.text
+    links = [value for _, attributes in page.tags for name, value in attributes.items() if name in ("src", "href")]
+    assert links == ["data:,"]
+    assert {path.name for path in out.parent.iterdir()} == {"page.html", "page.md", "page.csv"}
+
+
+def test_a_run_directory_that_holds_an_analysis_shows_both(full_run: Path, tmp_path: Path) -> None:
+    (full_run / ANALYSIS).write_text(json.dumps(analysis().to_json()))
+    assert Tags(write_report([full_run], tmp_path / "page.html").read_text()).count("article") == 2
+
+
+def test_what_a_rotary_model_lacks_is_said(tmp_path: Path) -> None:
+    page = Tags(write_report([written(tmp_path / "a", analysis(sights=()))], tmp_path / "page.html").read_text())
+    assert "This model has no learned bias over distances" in page.text
+
+
+def test_an_unfinished_analysis_is_shown_as_far_as_it_is(tmp_path: Path) -> None:
+    of = analysis(lengths=(at(256),), temperatures=(), heads=())
+    page = Tags(write_report([written(tmp_path / "a", of)], tmp_path / "page.html").read_text())
+    assert "has not come beyond the training length yet" in page.text
+    assert "Left out: the training length has not been measured yet" in page.text
+
+
+def test_text_from_an_analysis_stays_text(tmp_path: Path) -> None:
+    of = analysis(
+        model={**analysis().model, "name": NASTY},
+        settings={**analysis().settings, "text": NASTY},
+        temperatures=(taus(512, why={"pmax": NASTY}),),
+    )
+    page = Tags(write_report([written(tmp_path / "a", of)], tmp_path / "page.html").read_text())
+    assert page.count("script") == 1
+    assert page.count("img") == 0
+    assert page.text.count("<script>window.taken = 1</script>") >= 3
+
+
+def test_a_damaged_analysis_makes_no_page(tmp_path: Path) -> None:
+    folder = written(tmp_path / "a", analysis())
+    (folder / ANALYSIS).write_text('{"format": 3}')
+    with pytest.raises(BadInput, match="is not an analysis"):
+        write_report([folder], tmp_path / "page.html")
+    assert not (tmp_path / "page.html").exists()
