@@ -124,7 +124,7 @@ def test_the_score_is_the_benchmarks_rule_on_random_answers() -> None:
 
 def test_an_evaluation_scores_with_the_labels_of_each_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said = iter(["kitchen or office", "kitchen"])
-    monkeypatch.setattr("lengthwise.evaluation.sweep.cells.answers", lambda *_: [next(said)])
+    monkeypatch.setattr("lengthwise.evaluation.sweep.cells.greedy_answers", lambda *_: [next(said)])
     task = replace(TASKS["babilong_qa3"], samples=partial(babilong.samples, stories=[STORY], filler=BOOK), material="a test")
     arguments = (answering("t5"), TOKENIZER, ["none"], {"babilong_qa3": task}, [400])
     records = evaluate(*arguments, samples=2, out=tmp_path / "run", batch_tokens=400)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from lengthwise.errors import BadInput
 from lengthwise.methods.registry import CATALOGUE
 
-# What of a prompt is read: no methods (sweep/contenders.py)
+# What of a prompt is read: no methods (evaluation/sweep/named_methods.py)
 READINGS = ("truncate", "hedge")
 
 

@@ -43,7 +43,7 @@ def test_an_alignment_is_called_by_what_it_aligns_and_carries_its_document(tmp_p
     assert [plain.document, named.document, file.document, joined.document] == [ALIGNMENT.to_json()] * 4
     assert twice.document == [ALIGNMENT.to_json()] * 2
     assert other.document is None
-    assert joined.methods == (ALIGNMENT, InfoScale(64, 8))
+    assert joined.installs == (ALIGNMENT, InfoScale(64, 8))
 
 
 def test_what_a_method_has_learnt_is_part_of_its_document(tmp_path: Path) -> None:
