@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lengthwise.analysis.dispersal import dispersal
-from tests.analysed import at
+from tests.helpers.analysed import at
 
 
 def test_the_head_that_loses_most_comes_first() -> None:

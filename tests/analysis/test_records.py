@@ -10,7 +10,7 @@ import pytest
 
 from lengthwise.analysis.records import ANALYSIS, Analysis, read_analysis
 from lengthwise.errors import BadInput
-from tests.analysed import analysis, at, sighted, taus
+from tests.helpers.analysed import analysis, at, sighted, taus
 
 
 def written(folder: Path, of: Analysis, **changes: Any) -> Path:

@@ -13,7 +13,7 @@ from torch import Tensor
 from lengthwise.analysis.gaussian import top_probability
 from lengthwise.analysis.records import Aligned, AtLength, Temperatures
 from lengthwise.analysis.temperatures import temperatures
-from tests.analysed import at
+from tests.helpers.analysed import at
 
 TRAIN_LENGTH = 512
 NUMBERS = 2**19  # in the rows of one length

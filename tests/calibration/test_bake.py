@@ -18,7 +18,6 @@ from lengthwise.methods.temperature.aligned import Calibrated
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.fingerprint import fingerprint_of
 from lengthwise.models.small_decoder import SmallDecoderConfig, SmallDecoderForCausalLM
-from tests import gau
 from tests.conftest import (
     BERT_SIZES,
     DECODER_SIZES,
@@ -31,6 +30,7 @@ from tests.conftest import (
     make,
     tokens,
 )
+from tests.helpers import gau
 
 LONG = 4 * TRAIN_LENGTH
 TAU = 0.6

@@ -17,8 +17,8 @@ from lengthwise.evaluation.sweep import cells, in_process
 from lengthwise.methods.temperature.aligned import Alignment, Calibrated
 from lengthwise.records import Cell, Record, read_lines
 from lengthwise.tasks import TASKS
-from tests.answering import answering, saved
 from tests.conftest import Said
+from tests.helpers.answering import answering, saved
 
 LONG = 300
 

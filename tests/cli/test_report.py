@@ -10,7 +10,7 @@ import pytest
 from lengthwise.analysis.records import ANALYSIS, Analysis
 from lengthwise.cli.report import write_report
 from lengthwise.errors import BadInput
-from tests.analysed import analysis, at, taus
+from tests.helpers.analysed import analysis, at, taus
 from tests.report.conftest import config, records, sharpness, write_run
 from tests.report.test_page import NASTY, Tags
 

@@ -29,7 +29,7 @@ from lengthwise.models.fingerprint import fingerprint_of
 from lengthwise.records import Record, Sharpness, read_lines
 from lengthwise.tasks import TASKS, Task
 from lengthwise.tasks.line import samples as line_samples
-from tests.answering import TRAIN_LENGTH, answering, saved
+from tests.helpers.answering import TRAIN_LENGTH, answering, saved
 
 TOKENIZER = ByT5Tokenizer()
 SHORT, LONG = 240, 300
@@ -490,7 +490,7 @@ def test_progress_names_the_cells_and_counts_down_to_nothing(
 def test_kills_and_company_change_nothing(tmp_path: Path) -> None:
     """Ten kills at random moments; two processes at once; two of which one is killed."""
     model = saved(answering("t5"), tmp_path / "model")
-    command = [sys.executable, "-m", "tests.killing", model, tmp_path]
+    command = [sys.executable, "-m", "tests.helpers.killing", model, tmp_path]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=Path(__file__).parents[2])
     assert done.returncode == 0, done.stderr

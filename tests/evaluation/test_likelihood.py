@@ -176,7 +176,8 @@ def told_one_by_one(model: Any, inputs: torch.Tensor, targets: torch.Tensor) -> 
 def test_a_continuation_is_told_as_token_by_token(name: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Two cases at a time, which does not divide them evenly
     monkeypatch.setattr(likelihood, "TOKENS_AT_ONCE", 2 * 66)
-    model, inputs, targets = make(name), tokens(60, batch=3), tokens(6, batch=3, seed=1)
+    # In float64: the rounding of float32 logits differs from CPU to CPU
+    model, inputs, targets = make(name).double(), tokens(60, batch=3), tokens(6, batch=3, seed=1)
     nll = continuation_nll(model, inputs, targets, skipped=1, method=method)
     assert nll.shape == (3, 5)
     with lw.extend(model, method):

@@ -22,8 +22,8 @@ from lengthwise.methods.temperature.aligned import Calibrated
 from lengthwise.records import Record, read_lines
 from lengthwise.records.intervals import wilson
 from lengthwise.tasks import TASKS
-from tests.answering import TRAIN_LENGTH, answering
 from tests.conftest import make
+from tests.helpers.answering import TRAIN_LENGTH, answering
 
 MODULE = importlib.import_module("lengthwise.evaluation.reach")
 FOREIGN = lw.Alignment("pmax", "model", 256, 0.5, (Calibrated(300, 0.3, 0.5, 3),), {"weights": "abc"})

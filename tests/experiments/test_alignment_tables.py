@@ -40,7 +40,7 @@ from experiments.attention_alignment.results import Results
 from lengthwise.analysis.records import ANALYSIS, read_analysis
 from lengthwise.evaluation.hedge import mixed_nll
 from lengthwise.records import Record
-from tests.answering import answering, saved
+from tests.helpers.answering import answering, saved
 
 TRAIN, SOLVED = 512, (700, 2600)
 METHODS = ("none", "truncate", "pmax-model", "hedge-pmax-model")

@@ -30,7 +30,7 @@ from lengthwise.common.text import shipped_prose
 from lengthwise.records import Record
 from lengthwise.records.locks import claim
 from lengthwise.tasks import TASKS
-from tests.answering import answering, saved
+from tests.helpers.answering import answering, saved
 
 TOKENIZER = ByT5Tokenizer()
 TRAIN, LONG = 512, 700

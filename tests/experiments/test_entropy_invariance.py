@@ -46,7 +46,7 @@ from lengthwise.methods.positions import pose
 from lengthwise.models.load import load
 from lengthwise.records.append_only import AppendOnly, read_lines
 from lengthwise.tasks.masked_tokens import places
-from tests.gau import ids, tiny
+from tests.helpers.gau import ids, tiny
 
 SIGNS = [chr(0x4E00 + at) for at in range(100)]
 NUMBERS = "一二三四五六七八九"

@@ -31,7 +31,7 @@ from experiments.output_alignment.fine_tuning_records import Answers, Found, Rec
 from experiments.output_alignment.fine_tuning_subject import Settings
 from experiments.output_alignment.fine_tuning_training import Recipe, Snapshot, trained
 from lengthwise.models.load import load
-from tests.answering import answering, saved
+from tests.helpers.answering import answering, saved
 
 # Four steps need no second file
 pytestmark = pytest.mark.filterwarnings("ignore:the steps end before they reach")

@@ -11,7 +11,7 @@ import pytest
 
 from experiments.attention_alignment import language_modelling
 from lengthwise.common.text import shipped_prose
-from tests.answering import TRAIN_LENGTH, answering, saved
+from tests.helpers.answering import TRAIN_LENGTH, answering, saved
 
 
 @pytest.mark.parametrize("family", ["t5", "llama"])

@@ -23,7 +23,7 @@ from experiments.output_alignment.correlation_rows import Row, measured_in
 from experiments.output_alignment.correlation_strength import Coefficient, Strength, strength
 from experiments.output_alignment.correlation_subject import Settings
 from lengthwise.training.output_alignment.views import drawn_extra
-from tests.answering import answering, saved
+from tests.helpers.answering import answering, saved
 
 TRAIN, LONG, STREAMS, PAIRS = 32, 96, 2, 4
 NTK = "ntk:factor={factor}"

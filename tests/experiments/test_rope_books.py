@@ -16,7 +16,7 @@ from experiments._lib.likelihood_cells import read_cells, read_nll
 from experiments.rope_methods import books, comparison, contenders, gold
 from experiments.rope_methods.gold import Reencoding
 from lengthwise.evaluation.likelihood import token_nll
-from tests.answering import answering, saved
+from tests.helpers.answering import answering, saved
 
 TRAIN, LONG, STREAMS, STRIDE = 32, 80, 2, 8
 PARAGRAPHS = 60

@@ -24,7 +24,7 @@ from experiments.rope_methods.results import GOLD, Results
 from lengthwise.evaluation.likelihood import reencoded_nll, token_nll
 from lengthwise.methods.spec import methods_of
 from lengthwise.models.anatomy import anatomy_of
-from tests.answering import answering, saved
+from tests.helpers.answering import answering, saved
 
 TRAIN, LONG, STREAMS = 32, 80, 2
 MADE = streams.Made("digest", "float32", TRAIN, 0, STREAMS)

@@ -19,7 +19,7 @@ from lengthwise.methods.spec import methods_of
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.records import Record, read_lines
 from lengthwise.tasks import passkey as task
-from tests.answering import TRAIN_LENGTH, answering, saved
+from tests.helpers.answering import TRAIN_LENGTH, answering, saved
 
 SHORT, LONG, SAMPLES = TRAIN_LENGTH, 320, 6
 METHODS = ("none", "streaming_llm", "yarn:factor={factor},temperature=false+{pmax-layer}", "truncate", "no_such_method")

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from lengthwise.attention import DistanceBias, Equation, RowStatistics, Visible, attention, blocks, reference, scan
 from lengthwise.attention.dispatch import _chosen
-from tests.kernels import (
+from tests.helpers.kernels import (
     BF16,
     FP16,
     FP32,

@@ -16,7 +16,7 @@ from lengthwise.methods.registry import CATALOGUE
 from lengthwise.methods.slots import Slots
 from lengthwise.methods.spec import methods_of, one_line
 from lengthwise.methods.temperature import aligned
-from tests.rows import Case, distances_of, keys_of
+from tests.helpers.rows import Case, distances_of, keys_of
 
 TRAIN_LENGTH, LONGEST, HEADS = 64, 4096, 3
 FACTS = {"train_length": TRAIN_LENGTH, "key_size": 16, "rotary_size": 16, "heads": 4}

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from lengthwise.methods.runs import within
-from tests.rows import CASES, keys_of
+from tests.helpers.rows import CASES, keys_of
 
 
 @pytest.mark.parametrize("name", CASES)

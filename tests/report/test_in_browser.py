@@ -20,7 +20,7 @@ from selenium.webdriver.remote.webelement import WebElement
 
 from lengthwise.analysis.records import ANALYSIS
 from lengthwise.cli.report import write_report
-from tests.analysed import analysis
+from tests.helpers.analysed import analysis
 from tests.report.conftest import LAYERS, LENGTHS, METHODS, TASKS, config, record, records, sharpness, write_run
 from tests.report.test_page import nasty_run
 

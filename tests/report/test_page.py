@@ -16,7 +16,7 @@ from lengthwise.errors import BadInput
 from lengthwise.records import Record, RunDirectory, Sharpness
 from lengthwise.report import Section, write_page
 from lengthwise.report.styles import Style
-from tests.analysed import analysis
+from tests.helpers.analysed import analysis
 from tests.report.conftest import MODEL, alignment, config, record, records, sharpness
 
 MakeRun = Callable[..., Path]

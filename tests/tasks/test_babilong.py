@@ -17,7 +17,7 @@ from lengthwise.evaluation.evaluate import evaluate
 from lengthwise.tasks import TASKS, babilong
 from lengthwise.tasks.material.babi import Story
 from lengthwise.tasks.material.stories import KINDS, story
-from tests.answering import answering
+from tests.helpers.answering import answering
 
 TOKENIZER = ByT5Tokenizer()
 LABELS = ("garden", "kitchen", "office")

@@ -16,7 +16,7 @@ from lengthwise.analysis.page.qq import qq, standardised
 from lengthwise.analysis.page.sharpness import sharpness
 from lengthwise.analysis.page.svg import svg
 from lengthwise.analysis.records import Analysis
-from tests.analysed import HEADS, LAYERS, LENGTHS, analysis, at, sighted, taus
+from tests.helpers.analysed import HEADS, LAYERS, LENGTHS, analysis, at, sighted, taus
 
 NAMES = ["sharpness", "heads", "qq", "temperatures", "bias"]
 

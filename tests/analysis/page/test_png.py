@@ -10,7 +10,7 @@ pytest.importorskip("matplotlib")
 
 from lengthwise.analysis.page.figures import figures
 from lengthwise.analysis.page.png import SHARPER, png
-from tests.analysed import analysis
+from tests.helpers.analysed import analysis
 
 
 def test_a_picture_has_the_shape_of_its_figure_and_is_the_same_twice() -> None:

@@ -19,7 +19,7 @@ from lengthwise.analysis.page.markdown import markdown
 from lengthwise.analysis.page.provenance import command
 from lengthwise.analysis.records import ANALYSIS, Analysis, read_analysis
 from lengthwise.cli import app
-from tests.analysed import HEADS, LAYERS, LENGTHS, analysis, at, taus
+from tests.helpers.analysed import HEADS, LAYERS, LENGTHS, analysis, at, taus
 
 
 def written(folder: Path, of: Analysis) -> Path:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from lengthwise.attention import Equation, attention
-from tests.kernels import FP16, Case, assert_gradients, leaves_of
+from tests.helpers.kernels import FP16, Case, assert_gradients, leaves_of
 
 pytest.importorskip("triton")
 from lengthwise.attention.triton import backward, key_bounds

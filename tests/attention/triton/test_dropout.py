@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from lengthwise.attention import Equation, RowStatistics, attention, reference
-from tests.kernels import FP16, Case, assert_gradients, assert_right, dropped, gone, leaves_of, with_dropout
+from tests.helpers.kernels import FP16, Case, assert_gradients, assert_right, dropped, gone, leaves_of, with_dropout
 
 pytest.importorskip("triton")
 from lengthwise.attention.triton import backward, launch

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from lengthwise.attention import DistanceBias, Equation, RowStatistics, Visible, attention, reference
-from tests.kernels import FP16, Case, assert_right, poison
+from tests.helpers.kernels import FP16, Case, assert_right, poison
 
 pytest.importorskip("triton")
 

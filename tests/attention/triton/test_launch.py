@@ -19,7 +19,7 @@ from lengthwise.attention.triton import launch
 from lengthwise.attention.triton.launch import why_no_scan, why_not_triton
 from lengthwise.errors import BadInput
 from tests.conftest import DECODER_SIZES, logits, make, tokens
-from tests.kernels import Case
+from tests.helpers.kernels import Case
 
 pytest.importorskip("triton")
 from lengthwise.attention.triton import tiles

@@ -10,7 +10,7 @@ import torch
 from lengthwise.attention import RowStatistics, reference, scan
 from lengthwise.attention.triton.launch import scan as gpu_scan
 from lengthwise.errors import BadInput
-from tests.kernels import FP16, Case, assert_rows, exact, poison
+from tests.helpers.kernels import FP16, Case, assert_rows, exact, poison
 
 pytest.importorskip("triton")
 from lengthwise.attention.triton import launch, tiles

@@ -15,8 +15,8 @@ import pytest
 import lengthwise.evaluation.harness as harness_module
 from lengthwise.errors import BadInput
 from lengthwise.evaluation.harness import harness
-from tests.answering import answering, saved
 from tests.conftest import Said
+from tests.helpers.answering import answering, saved
 
 pytest.importorskip("lm_eval", reason="lm-eval is not installed; pip install 'lengthwise[lm-eval]'")
 import datasets

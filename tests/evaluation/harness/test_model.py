@@ -11,8 +11,8 @@ from transformers import ByT5Tokenizer
 
 import lengthwise as lw
 from lengthwise.errors import BadInput
-from tests.answering import TRAIN_LENGTH, answering, saved
 from tests.conftest import make
+from tests.helpers.answering import TRAIN_LENGTH, answering, saved
 
 pytest.importorskip("lm_eval", reason="lm-eval is not installed; pip install 'lengthwise[lm-eval]'")
 from lm_eval.api.instance import Instance

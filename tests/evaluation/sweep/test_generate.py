@@ -13,8 +13,8 @@ from lengthwise.errors import BadInput
 from lengthwise.evaluation.hedge import Hedge
 from lengthwise.evaluation.sweep.generate import check_can_answer, greedy_answers, pad_rows, truncated_prompt
 from lengthwise.tasks import Sample
-from tests.answering import answering
 from tests.conftest import make, tokens
+from tests.helpers.answering import answering
 
 
 def by_hand(model: Any, prompt: list[int], most: int) -> str:

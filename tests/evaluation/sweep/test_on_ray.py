@@ -17,7 +17,7 @@ import lengthwise as lw
 from lengthwise.evaluation.sweep import on_ray
 from lengthwise.evaluation.sweep.run_config import parameters_digest
 from lengthwise.records import Record, Sharpness, read_lines
-from tests.answering import answering, saved
+from tests.helpers.answering import answering, saved
 
 ray = pytest.importorskip("ray")
 

@@ -20,8 +20,8 @@ from lengthwise.report.runs.group import RunGroup, read_run
 from lengthwise.report.runs.provenance import commands
 from lengthwise.report.styles import method_styles
 from lengthwise.tasks import TASKS, Sample
-from tests.answering import answering, saved
 from tests.conftest import Said
+from tests.helpers.answering import answering, saved
 
 TOKENIZER = ByT5Tokenizer()
 NEW = ["code_completion", "code_key_retrieval", "multi_document_qa"]

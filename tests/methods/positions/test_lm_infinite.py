@@ -7,7 +7,7 @@ import pytest
 from lengthwise.errors import BadInput
 from lengthwise.methods.base import SinksAndWindow
 from lengthwise.methods.positions.lm_infinite import LMInfinite
-from tests.rows import CASES, distances_of
+from tests.helpers.rows import CASES, distances_of
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -10,7 +10,7 @@ import torch
 
 from lengthwise.errors import BadInput
 from lengthwise.methods.positions.rerope import ReRoPE
-from tests.rows import CASES, distances_of
+from tests.helpers.rows import CASES, distances_of
 
 
 @pytest.mark.parametrize("name", CASES)

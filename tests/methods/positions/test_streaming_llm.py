@@ -8,7 +8,7 @@ from lengthwise.attention.parts import Part
 from lengthwise.errors import BadInput
 from lengthwise.methods.base import SinksAndWindow
 from lengthwise.methods.positions.streaming_llm import StreamingLLM
-from tests.rows import CASES, Case, distances_of
+from tests.helpers.rows import CASES, Case, distances_of
 
 
 def parts_of(method: StreamingLLM, case: Case) -> list[Part]:

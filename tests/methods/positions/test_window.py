@@ -6,7 +6,7 @@ import pytest
 
 from lengthwise.errors import BadInput
 from lengthwise.methods.positions.window import Window
-from tests.rows import CASES, keys_of
+from tests.helpers.rows import CASES, keys_of
 
 
 @pytest.mark.parametrize("name", CASES)

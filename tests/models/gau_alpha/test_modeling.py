@@ -18,7 +18,7 @@ from lengthwise.methods.spec import methods_of
 from lengthwise.models.gau_alpha import GAUAlphaForMaskedLM, GAUAlphaModel, attention
 from lengthwise.models.gau_alpha.attention import inverse_temperature
 from lengthwise.models.load import load
-from tests.gau import TRAIN_LENGTH, by_hand, ids, tiny
+from tests.helpers.gau import TRAIN_LENGTH, by_hand, ids, tiny
 
 LONG = TRAIN_LENGTH + 13
 CLOSE = {"atol": 2e-4, "rtol": 1e-4}

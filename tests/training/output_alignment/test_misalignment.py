@@ -16,8 +16,8 @@ from transformers import ByT5Tokenizer
 import lengthwise as lw
 from lengthwise.training.output_alignment import misalignment as misalignment_module
 from lengthwise.training.output_alignment.views import drawn_extra
-from tests.answering import saved
 from tests.conftest import TRAIN_LENGTH, Said, make, tokens
+from tests.helpers.answering import saved
 
 PAIR = TRAIN_LENGTH + TRAIN_LENGTH // 2
 

@@ -1,7 +1,7 @@
 """A process that evaluates in forked children and kills them; run by tests/test_evaluate.py, because a fork needs a process
 whose arithmetic has started no threads, and each start of torch costs seconds.
 
-    python -m tests.killing MODEL FOLDER
+    python -m tests.helpers.killing MODEL FOLDER
 
 Leaves run directories under FOLDER: `whole` undisturbed, `killed` after ten kills, `shared` by two processes at once,
 `orphaned` by two of which one was killed. Prints how many children were really killed, and how many cells each of the two
