@@ -6,8 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lengthwise.report.runs.depth_map import bin_of, depth_maps
-from lengthwise.report.runs.group import read_run
-from lengthwise.report.runs.group import RunGroup
+from lengthwise.report.runs.group import RunGroup, read_run
 from lengthwise.report.styles import method_styles
 from tests.report.conftest import config, record
 

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lengthwise.report.runs.examples import example
-from lengthwise.report.runs.group import read_run
-from lengthwise.report.runs.group import RunGroup
+from lengthwise.report.runs.group import RunGroup, read_run
 from tests.report.conftest import config, record
 
 MakeRun = Callable[..., Path]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from lengthwise.report.runs.group import read_run
-from lengthwise.report.runs.group import RunGroup, ReportedTask, group_runs
+from lengthwise.report.runs.group import ReportedTask, RunGroup, group_runs, read_run
 from tests.report.conftest import MODEL, alignment, config, record, records
 
 MakeRun = Callable[..., Path]

@@ -11,9 +11,8 @@ import pytest
 import typer
 
 from lengthwise.cli import app
+from lengthwise.report.runs.group import RunGroup, read_run
 from lengthwise.report.runs.provenance import commands, describe, facts, named_in_python
-from lengthwise.report.runs.group import read_run
-from lengthwise.report.runs.group import RunGroup
 from lengthwise.tasks import TASKS
 from tests.report.conftest import alignment, config, record, records
 

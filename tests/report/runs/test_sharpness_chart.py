@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from lengthwise.report.runs.group import read_run
-from lengthwise.report.runs.group import RunGroup
+from lengthwise.report.runs.group import RunGroup, read_run
 from lengthwise.report.runs.sharpness_chart import sharpness_strips
 from lengthwise.report.styles import method_styles
 from tests.report.conftest import config, records

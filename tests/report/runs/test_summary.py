@@ -6,10 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lengthwise.report.runs.group import read_run
-from lengthwise.report.runs.group import RunGroup
-from lengthwise.report.styles import method_styles
+from lengthwise.report.runs.group import RunGroup, read_run
 from lengthwise.report.runs.summary import Finding, findings
+from lengthwise.report.styles import method_styles
 from tests.report.conftest import config, record
 
 MakeRun = Callable[..., Path]

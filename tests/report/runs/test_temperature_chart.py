@@ -12,10 +12,9 @@ import torch
 from lengthwise.common.laws import log_law
 from lengthwise.methods.temperature.aligned import interpolate
 from lengthwise.report.frame import Chart, length_axis
-from lengthwise.report.runs.group import read_run
-from lengthwise.report.runs.group import RunGroup
-from lengthwise.report.styles import method_styles
+from lengthwise.report.runs.group import RunGroup, read_run
 from lengthwise.report.runs.temperature_chart import applied, temperature_charts
+from lengthwise.report.styles import method_styles
 from tests.report.conftest import HEADS, LAYERS, alignment, config, records
 
 MakeRun = Callable[..., Path]

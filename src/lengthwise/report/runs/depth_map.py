@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lengthwise.records import Record
-from lengthwise.report.frame import Tick, length_label
 from lengthwise.report.contrast import ramps
-from lengthwise.report.runs.group import RunGroup, ReportedTask
-from lengthwise.report.styles import Style
 from lengthwise.report.formatting import percent, tokens_at
+from lengthwise.report.frame import Tick, length_label
+from lengthwise.report.runs.group import ReportedTask, RunGroup
+from lengthwise.report.styles import Style
 
 FEW, MANY = 5, 10  # bins of depth
 ENOUGH = 50  # samples a column for the finer bins

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lengthwise.records import Record
-from lengthwise.report.runs.group import RunGroup, ReportedTask
+from lengthwise.report.runs.group import ReportedTask, RunGroup
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from lengthwise.report.runs.group import RunGroup, ReportedTask, alignments_in
 from lengthwise.report.formatting import SCOPES, STATISTICS, listed
+from lengthwise.report.runs.group import ReportedTask, RunGroup, alignments_in
 
 # Settings that `lengthwise evaluate` takes as options of the same name
 OPTIONS = ("seed", "dtype", "train_length", "batch_tokens")

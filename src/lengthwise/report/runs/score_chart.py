@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lengthwise.records import Cell
-from lengthwise.report.frame import Axis, Box, Chart, Curve, Point, line
-from lengthwise.report.runs.group import RunGroup, ReportedTask
-from lengthwise.report.styles import Style
 from lengthwise.report.formatting import percent_of, tokens_at
+from lengthwise.report.frame import Axis, Box, Chart, Curve, Point, line
+from lengthwise.report.runs.group import ReportedTask, RunGroup
+from lengthwise.report.styles import Style
 
 BOX = Box(width=480, height=300, left=46, right=14, top=26, bottom=40)
 PERCENT = [(value / 100, f"{value}") for value in (0, 25, 50, 75)] + [(1.0, "100 %")]

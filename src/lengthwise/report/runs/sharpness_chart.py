@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from lengthwise.records import Sharpness
+from lengthwise.report.formatting import tokens_at
 from lengthwise.report.frame import Axis, Box, Chart, Curve, Point, line, nice_ticks
 from lengthwise.report.runs.group import RunGroup
 from lengthwise.report.styles import Style
-from lengthwise.report.formatting import tokens_at
 
 BOX = Box(width=200, height=150, left=34, right=8, top=8, bottom=22)
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lengthwise.report.runs.group import RunGroup, ReportedTask
-from lengthwise.report.styles import Style
 from lengthwise.report.formatting import listed, percent, times, tokens_at
+from lengthwise.report.runs.group import ReportedTask, RunGroup
+from lengthwise.report.styles import Style
 
 WORKS = 0.85  # a mean score below this means that the task is no longer done
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from lengthwise.records import Cell
-from lengthwise.report.runs.group import RunGroup, ReportedTask
-from lengthwise.report.styles import Style
 from lengthwise.report.formatting import interval, markdown_row, plain
+from lengthwise.report.runs.group import ReportedTask, RunGroup
+from lengthwise.report.styles import Style
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from itertools import chain, pairwise
 from typing import Any
 
 from lengthwise.common.laws import log_law
+from lengthwise.report.formatting import SCOPES, STATISTICS, tokens_at
 from lengthwise.report.frame import Axis, Box, Chart, Curve, Point, band, line, nice_ticks
 from lengthwise.report.runs.group import RunGroup
 from lengthwise.report.styles import Style
-from lengthwise.report.formatting import SCOPES, STATISTICS, tokens_at
 
 BOX = Box(width=480, height=300, left=46, right=24, top=26, bottom=40)
 STEPS = 24  # straight pieces between two calibrated lengths
