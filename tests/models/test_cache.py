@@ -73,12 +73,14 @@ def test_a_cache_that_was_emptied_is_the_plain_models_again() -> None:
     model, ids = make("llama"), tokens(LONG)
     cache = StaticCache(config=model.config, max_cache_len=2 * LONG)
     with torch.no_grad():
+        before = set(vars(cache))
         with lw.extend(model, "rerope"):
             model(ids, past_key_values=cache)
+            assert type(cache) is StaticCache
         with pytest.raises(BadInput, match="no longer in force"):
             model(ids, past_key_values=cache)
         cache.reset()
         torch.testing.assert_close(model(ids, past_key_values=cache).logits, model(ids).logits, atol=2e-5, rtol=0)
-        assert type(cache) is StaticCache
+        assert set(vars(cache)) == before
         with pytest.raises(BadInput, match="filled without"), lw.extend(model, "rerope"):
             model(ids, past_key_values=cache)

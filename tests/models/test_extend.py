@@ -23,9 +23,10 @@ from lengthwise.methods.registry import CATALOGUE
 from lengthwise.methods.spec import methods_of
 from lengthwise.models import masks
 from lengthwise.models.anatomy import anatomy_of
-from lengthwise.models.attention_interface import LAYER, NAME, registered
+from lengthwise.models.attention_interface import NAME, registered
 from lengthwise.models.patches import suspended
-from lengthwise.models.rotary import Rotary, unmoved
+from lengthwise.models.rotary import Rotary, no_rotation
+from lengthwise.models.state import LAYER
 from tests.conftest import (
     BIDIRECTIONAL,
     DECODER_SIZES,
@@ -457,7 +458,7 @@ def test_a_model_that_sees_is_extended_where_it_reads() -> None:
 def test_positions_of_several_axes_are_refused_where_a_method_knows_one() -> None:
     """Qwen-VL's rotary embedding is handed time, height and width, which are one and the same in text."""
     module = make("llama").model.rotary_emb
-    forward, states = unmoved(Rotary(module, module.inv_freq)), torch.zeros(1, LONG, 32)
+    forward, states = no_rotation(Rotary(module, module.inv_freq)), torch.zeros(1, LONG, 32)
     flat = torch.arange(LONG)[None]
     cos, sin = forward(states, position_ids=flat)
     assert bool((cos == 1).all())
@@ -567,7 +568,8 @@ def test_a_callers_mask_is_read_once_a_forward_and_keeps_nothing(monkeypatch: py
         assert not torch.allclose(after, before, atol=1e-3)
         for _ in range(2):
             model(ids, attention_mask=mask, labels=ids, use_cache=False).loss.backward()
-        layer = model.model.layers[0].self_attn.__dict__["_lengthwise_layer"]
+        layer = LAYER.on(model.model.layers[0].self_attn)
+        assert layer is not None
         assert not layer.read
     assert not vars(mask)
 
@@ -768,7 +770,7 @@ def test_an_extend_that_is_never_entered_says_so() -> None:
     with pytest.warns(UserWarning, match="does nothing by itself") as said:
         lw.extend(model, "log")
     assert [str(one.message) for one in said] == ["extend(...) does nothing by itself: write `with lengthwise.extend(...):`"]
-    assert not any(LAYER in module.__dict__ for module in model.modules())
+    assert not any(LAYER.on(module) for module in model.modules())
 
 
 def test_an_extend_may_be_entered_again_and_within_itself() -> None:

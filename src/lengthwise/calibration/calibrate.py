@@ -25,9 +25,9 @@ from lengthwise.common.text import long_sequences, pad_rows, parse_lengths, shor
 from lengthwise.errors import BadInput, require
 from lengthwise.methods.temperature.aligned import SCOPES, STATISTICS, Alignment, Calibrated
 from lengthwise.models.anatomy import Anatomy, anatomy_of
-from lengthwise.models.attention_interface import LAYER
 from lengthwise.models.extend import Method, extend, refuse_past_the_table
 from lengthwise.models.fingerprint import fingerprint_of, versions
+from lengthwise.models.layer import active_slots
 from lengthwise.tasks import TASKS
 
 SEARCHES = ("solve", "grid")
@@ -60,7 +60,7 @@ def calibrate(
     lengths = sorted(set(parse_lengths(length)))
     anatomy = anatomy_of(model, train_length)
     _check_lengths(lengths, anatomy.train_length, sequences)
-    fingerprint, outer = fingerprint_of(anatomy), anatomy.layers[0].__dict__.get(LAYER)
+    fingerprint, outer = fingerprint_of(anatomy), active_slots(anatomy)
     source, text = _source(text, files, task)
     batches = {n: _batches(tokenizer, text, task, n, anatomy.train_length, sequences, seed) for n in lengths}
     # Before shorter lengths are read
@@ -71,7 +71,8 @@ def calibrate(
     results: list[_Result] = []
     with extend(model, method, train_length=train_length), progress("calibrating", total, show_progress) as tick:
         # All slots together, whoever filled them
-        anatomy.layers[0].__dict__[LAYER].slots.refuse_adaptive()
+        if (slots := active_slots(anatomy)) is not None:
+            slots.refuse_adaptive()
         for n, (short, long) in batches.items():
             shorter = _shorter([result.entry for result in results])
             run = _Run(model, anatomy, statistic, n, short, long, shorter, tick)
@@ -86,7 +87,7 @@ def calibrate(
         "method": method if isinstance(method, str) else repr(method),
     }
     if outer is not None:
-        told["extended_with"] = outer.slots.names
+        told["extended_with"] = outer.names
     return _alignment(anatomy, fingerprint, statistic, scope, results, told)
 
 

@@ -59,6 +59,12 @@ class Anatomy:
         return [_window(layer, getattr(layer, "config", self.stack.config)) for layer in self.layers]
 
     @property
+    def configs(self) -> list[Any]:
+        """The configs that tell the layers which attention function to take, each once."""
+        holders = (self.stack, *self.layers)
+        return list({id(holder.config): holder.config for holder in holders if hasattr(holder, "config")}.values())
+
+    @property
     def position_table(self) -> nn.Embedding | None:
         """The embedding of absolute positions, of families that have one: no input can be longer."""
         named = ((name.rsplit(".", 1)[-1], module) for name, module in self.stack.named_modules())

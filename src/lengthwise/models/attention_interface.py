@@ -12,74 +12,27 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any, Protocol
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from lengthwise.attention import DistanceBias, Equation, Part, Rest, RowStatistics, Visible, as_they_stand, attention, scan
+from lengthwise.attention import DistanceBias, Equation, Part, Rest, Visible, as_they_stand, attention, scan
 from lengthwise.attention.segments import within_segments
 from lengthwise.errors import BadInput
 from lengthwise.methods.base import FrequencyRotation, bias_radius, follows_length, method_name
-from lengthwise.methods.slots import Slots
+from lengthwise.models.layer import Layer
 from lengthwise.models.masks import ForwardMask, build_mask, decode
-from lengthwise.models.position_ids import Places, places_of
+from lengthwise.models.position_ids import GivenPositions, given_positions
 from lengthwise.models.rotary import Rotary, rotated
+from lengthwise.models.state import LAYER
 
 # Must not contain "sdpa", "flex" or "flash": transformers reads meaning into those
 NAME = "lengthwise"
-LAYER = "_lengthwise_layer"
-
-
-class Observer(Protocol):
-    """Watches the layers of a running forward; calibration and measurement are observers."""
-
-    def before(self, layer: int, equation: Equation) -> Equation:
-        """May replace the equation that the layer is about to solve."""
-        ...
-
-    def after(self, layer: int, equation: Equation, rows: RowStatistics) -> None: ...
-
-
-@dataclass
-class Layer:
-    """What one attention module knows while its model is extended."""
-
-    index: int
-    slots: Slots
-    stock: str  # the implementation the model came with
-    train_length: int
-    bias_owner: nn.Module | None
-    implementation: str = "auto"
-    observer: Observer | None = None
-    rotary: Rotary | None = None  # set where queries and keys arrive unrotated
-    read: dict[Any, ForwardMask] = field(default_factory=dict)  # the callers' masks of one forward, for all layers
-    visits: int = 0
-    _short: dict[int, bool] = field(default_factory=dict)
-
-    def is_stock(self, keys: int) -> bool:
-        """Whether inputs of this many keys are the old model's, bit for bit."""
-        if self.observer is not None or self.implementation != "auto" or keys > self.train_length:
-            return False
-        if self._spares_all_short:
-            return True
-        if keys not in self._short:
-            self._short[keys] = self.slots.leaves_alone(keys, self.index)
-        return self._short[keys]
-
-    @cached_property
-    def _spares_all_short(self) -> bool:
-        """Whether inputs of every number of keys up to the training length are the old model's: asked once, not at each."""
-        if not self.slots.leaves_alone(self.train_length, self.index):
-            return False
-        # Every length as a sequence of its own: a law may go by the widest row
-        lengths = torch.arange(1, self.train_length + 1)[:, None, None]
-        g = replace(self.slots, temperature=self.slots.laws).inverse_temperature(lengths, self.index)
-        return g is None or bool((g == 1).all())
 
 
 def attention_forward(
@@ -94,7 +47,7 @@ def attention_forward(
     **kwargs: Any,
 ) -> tuple[Tensor, Any]:
     """The entry for transformers' AttentionInterface."""
-    layer: Layer | None = module.__dict__.get(LAYER)
+    layer = LAYER.on(module)
     if layer is None:
         raise BadInput(f"{type(module).__name__} shares a config with an extended stack but is not part of it")
     layer.visits += 1
@@ -129,11 +82,11 @@ def attention_forward(
     return output.transpose(1, 2).contiguous(), None
 
 
-def _places(layer: Layer, mask: ForwardMask, position_ids: Tensor | None) -> Places | None:
+def _places(layer: Layer, mask: ForwardMask, position_ids: Tensor | None) -> GivenPositions | None:
     """The caller's positions, where queries and keys arrive unrotated and some row sees them leap."""
     if layer.rotary is None or position_ids is None:
         return None
-    places: Places | None = mask.once("places", lambda: places_of(mask.visible, position_ids))
+    places: GivenPositions | None = mask.once("places", lambda: given_positions(mask.visible, position_ids))
     if places is not None and layer.slots.parts is not None:
         raise BadInput(
             f"{method_name(layer.slots.parts)} counts distances in tokens, and these position_ids leap, up to {places.reach} "
@@ -143,7 +96,7 @@ def _places(layer: Layer, mask: ForwardMask, position_ids: Tensor | None) -> Pla
 
 
 def _runs(
-    module: nn.Module, layer: Layer, mask: ForwardMask, query: Tensor, key: Tensor, places: Places | None
+    module: nn.Module, layer: Layer, mask: ForwardMask, query: Tensor, key: Tensor, places: GivenPositions | None
 ) -> list[tuple[Tensor, Tensor, Visible]]:
     """Queries, keys and mask of every part of the rows; the tables of their positions are made once a forward."""
     narrowed, frequencies, in_parts, rotary = layer.slots.narrowed, layer.slots.frequencies, layer.slots.parts, layer.rotary
@@ -164,7 +117,8 @@ def _runs(
         return [(part, q, k) for part, (q, k) in zip(parts, tables, strict=True)]
 
     parts = mask.once(("placed", id(layer.slots.rotation), id(seen)), placed)
-    return [(rotated(module, query, at_q), rotated(module, key, at_k), part.visible) for part, at_q, at_k in parts]
+    turn = partial(rotated, module, layer.rotated_part)
+    return [(turn(query, at_q), turn(key, at_k), part.visible) for part, at_q, at_k in parts]
 
 
 def _refuse_packed(rotation: FrequencyRotation, own: Tensor, visible: Visible) -> None:
@@ -218,7 +172,8 @@ def _rotated_as_trained(
         return rotary.tables(query, position_ids), rotary.tables(query, at_key)
 
     at_query, at_key = mask.once(("as trained", id(rotary.module)), tables)
-    return rotated(module, query, at_query), rotated(module, key, at_key)
+    turn = partial(rotated, module, layer.rotated_part)
+    return turn(query, at_query), turn(key, at_key)
 
 
 def _bias(layer: Layer, mask: ForwardMask, heads: int) -> DistanceBias | None:

@@ -7,7 +7,9 @@ a few sinks and a window: keys between the two are dropped, and a generation of 
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from dataclasses import dataclass
+from functools import partial
+from types import MethodType
 from typing import Any
 
 import torch
@@ -16,10 +18,9 @@ from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingW
 
 from lengthwise.errors import BadInput, require
 from lengthwise.methods.slots import Slots
-from lengthwise.models.patches import Force
+from lengthwise.models.patches import ActivePatches
+from lengthwise.models.state import FILLED
 
-MARK = "_lengthwise_method"
-IN_FORCE = "_lengthwise_in_force"
 PLAIN = (DynamicLayer, DynamicSlidingWindowLayer)
 
 
@@ -69,27 +70,43 @@ class RollingLayer(DynamicLayer):  # type: ignore[misc]
         raise BadInput("a rolling cache has dropped what it would have to go back to; use another way of decoding")
 
 
-def admitted(cache: Any, slots: Slots, mask: Any) -> None:
-    """Lets a fresh cache in and makes it roll if it can; refuses one that was filled under another method."""
-    method = " and ".join(repr(one) for one in (slots.rotation, slots.similarity) if one is not None)
-    filled, rolling = getattr(cache, MARK, ""), slots.rolling
+@dataclass
+class FilledWith:
+    """Which method placed the keys of a cache, and whether it is still on the model."""
+
+    method: str
+    patches: ActivePatches
+
+
+def admit(cache: Any, slots: Slots, mask: Any, patches: ActivePatches) -> None:
+    """Let a fresh cache in, and make it roll if it can; refuse one that was filled under another method."""
+    # Bert's kind of decoder keeps the keys of cross-attention beside its own
+    cache = getattr(cache, "self_attention_cache", cache)
+    method = " and ".join(repr(filled) for filled in (slots.rotation, slots.similarity) if filled is not None)
+    earlier, rolling = FILLED.on(cache), slots.rolling
+    filled = "" if earlier is None else earlier.method
     # Before the length is asked for, which a static cache keeps on the GPU
-    if filled == method and rolling is None:
-        return
+    if filled != method or rolling is not None:
+        _check(cache, filled, method, rolling, mask)
+    if method:
+        _refuse_keys_without_method(cache, FilledWith(method, patches))
+    elif earlier is not None:
+        _accept_all_keys(cache)
+
+
+def _check(cache: Any, filled: str, method: str, rolling: Any, mask: Any) -> None:
     # Rows of a padded batch have their sinks at different places: there all keys are kept
     padded = rolling is not None and isinstance(mask, Tensor) and not bool(mask.bool().all())
-    rolls = any(isinstance(layer, RollingLayer) for layer in getattr(cache, "layers", ()))
     if cache.get_seq_length() > 0:
         if filled != method:
             how = f"without {method}" if method else f"with {filled}"
             raise BadInput(f"this cache was filled {how}, so its keys stand elsewhere; begin one inside `extend`")
         pushed = "this cache drops its oldest keys, and padding would push out real ones"
-        require(not (rolls and padded), f"{pushed}; begin a new one, or pad before its first token")
+        require(not (_rolls(cache) and padded), f"{pushed}; begin a new one, or pad before its first token")
         return
-    if rolls:
+    if _rolls(cache):
         # Emptied it may begin again, but goes on rolling
         require(filled == method and not padded, f"this cache was made to drop keys by {filled}; begin a new one")
-    setattr(cache, MARK, method)
     if rolling is not None and type(cache) is DynamicCache and not padded:
         make = partial(RollingLayer, rolling.sinks, rolling.window)
         # Linear attention and convolutions keep states of their own
@@ -98,33 +115,32 @@ def admitted(cache: Any, slots: Slots, mask: Any) -> None:
             cache.layer_class_to_replicate = make
 
 
-def guard(cache: Any, force: Force) -> None:
-    """Once the method is out of force, a cache that was filled with it takes no more keys, which would be the plain model's."""
-    if not getattr(cache, MARK, ""):
-        return
-    setattr(cache, IN_FORCE, force)
-    if not hasattr(cache, "_guarded"):
-        cache.__class__ = _guarded(type(cache))  # type: ignore[arg-type]  # mypy takes no type for hashable
+def _rolls(cache: Any) -> bool:
+    return any(isinstance(layer, RollingLayer) for layer in getattr(cache, "layers", ()))
 
 
-@lru_cache
-def _guarded(kind: type[Any]) -> type[Any]:
-    class Guarded(kind):  # type: ignore[misc]
-        _guarded = True
+def _refuse_keys_without_method(cache: Any, filled: FilledWith) -> None:
+    """After its method has ended, make the cache refuse the keys that the plain model would add.
 
-        def update(self, *args: Any, **kwargs: Any) -> Any:
-            if getattr(self, IN_FORCE).out and _as_new(self):
-                self.__class__ = kind
-                setattr(self, MARK, "")
-                return self.update(*args, **kwargs)
-            filled = f"this cache was filled with {getattr(self, MARK)}, which is no longer in force"
-            require(not getattr(self, IN_FORCE).out, f"{filled}; go on inside `extend`, or begin a new one")
-            return super().update(*args, **kwargs)
-
-    Guarded.__name__, Guarded.__qualname__ = kind.__name__, kind.__qualname__
-    return Guarded
+    transformers asks nobody before a cache takes keys, and the layers that a cache is made of cannot ask instead: they are of a
+    dozen classes, and a dynamic cache makes them while it is filled. So `update` is covered on this one object. It stays of its
+    class, and a method bound to the cache is bound to the copy in a deep copy, as for assisted decoding.
+    """
+    FILLED.put(cache, filled)
+    cache.__dict__["update"] = MethodType(_update, cache)
 
 
-def _as_new(cache: Any) -> bool:
-    """Emptied, and of no layers that drop keys."""
-    return cache.get_seq_length() == 0 and not any(isinstance(layer, RollingLayer) for layer in getattr(cache, "layers", ()))
+def _accept_all_keys(cache: Any) -> None:
+    FILLED.remove(cache)
+    cache.__dict__.pop("update", None)
+
+
+def _update(cache: Any, *args: Any, **kwargs: Any) -> Any:
+    filled = FILLED.on(cache)
+    assert filled is not None
+    if not filled.patches.active:
+        emptied = cache.get_seq_length() == 0 and not _rolls(cache)
+        ended = f"this cache was filled with {filled.method}, which is no longer in force"
+        require(emptied, f"{ended}; go on inside `extend`, or begin a new one")
+        _accept_all_keys(cache)
+    return type(cache).update(cache, *args, **kwargs)

@@ -21,18 +21,18 @@ from lengthwise.methods.base import check_fits, fingerprint_of, follows_length, 
 from lengthwise.methods.slots import Slots
 from lengthwise.methods.spec import methods_of
 from lengthwise.models.anatomy import Anatomy, anatomy_of, attention_layers, unwrapped
-from lengthwise.models.attention_interface import LAYER, NAME, Layer, Observer, no_dense_bias, registered
-from lengthwise.models.cache import admitted, guard
+from lengthwise.models.attention_interface import NAME, no_dense_bias, registered
+from lengthwise.models.cache import admit
 from lengthwise.models.fingerprint import check_fingerprint
+from lengthwise.models.layer import Layer, Observer, active_slots
 from lengthwise.models.masks import ForwardMask, real_tokens
-from lengthwise.models.patches import Changes, as_found, suspended
+from lengthwise.models.patches import IMPLEMENTATION, Patches, suspended, value_before_patches
 from lengthwise.models.position_ids import IN_A_CACHE, leaps
-from lengthwise.models.rotary import BUFFER, WAY, Rotary, kept_by_moving, rotary_of, unmoved
-from lengthwise.models.rotary_proof import ways_of
+from lengthwise.models.rotary import FREQUENCIES, Rotary, length_dependent_state, no_rotation, rotary_of
+from lengthwise.models.rotary_proof import rotated_parts
+from lengthwise.models.state import LAYER
 
 Method = str | object | Sequence[object]
-# The private attribute: the public setter would also write into sub-configs
-IMPLEMENTATION = "_attn_implementation_internal"
 
 
 class Extension(ContextDecorator):
@@ -88,15 +88,16 @@ def _extended(
     _refuse_unreachable(anatomy)
     _refuse_one_config_for_two(model, anatomy)
     rotary = _rotary(anatomy, slots)
-    changes = Changes()
-    with registered(), changes.in_force(model):
-        for owner, key in kept_by_moving(anatomy):
-            changes.set(owner, key, owner[key])
-        unrotated = _install_rotation(changes, model, anatomy, slots, rotary)
-        _install(changes, anatomy, slots, implementation, observer, rotary if unrotated else None)
-        _prove_reached(changes, anatomy)
-        _watch_caches(changes, anatomy, unrotated)
-        _watch_lengths(changes, anatomy, slots)
+    patches = Patches()
+    with registered(), patches.on(model):
+        for owner, key in length_dependent_state(anatomy):
+            patches.set(owner, key, owner[key])
+        parts = _install_rotation(patches, model, anatomy, slots, rotary)
+        unrotated = parts is not None
+        _install(patches, anatomy, slots, implementation, observer, rotary if unrotated else None, parts or {})
+        _prove_reached(patches, anatomy)
+        _watch_caches(patches, anatomy, unrotated)
+        _watch_lengths(patches, anatomy, slots)
         yield model
 
 
@@ -129,47 +130,49 @@ def _rotary(anatomy: Anatomy, slots: Slots) -> Rotary | None:
     if slots.rotation is not None:
         return rotary_of(anatomy, method_name(slots.rotation))
     if slots.similarity is not None and hasattr(anatomy.stack, "rotary_emb"):
-        outer: Layer | None = anatomy.layers[0].__dict__.get(LAYER)
-        if outer is not None and outer.slots.rotation is not None:
-            both = f"{method_name(outer.slots.rotation)} and {method_name(slots.similarity)}"
+        outer = active_slots(anatomy)
+        if outer is not None and outer.rotation is not None:
+            both = f"{method_name(outer.rotation)} and {method_name(slots.similarity)}"
             raise BadInput(f"{both} must meet in one spec, joined by +: the keys of the first are rotated already")
         return rotary_of(anatomy, method_name(slots.similarity))
     return None
 
 
-def _install_rotation(changes: Changes, model: nn.Module, anatomy: Anatomy, slots: Slots, rotary: Rotary | None) -> bool:
-    """Puts other frequencies in the place of the model's own; True where queries and keys must stay unrotated instead."""
+def _install_rotation(
+    patches: Patches, model: nn.Module, anatomy: Anatomy, slots: Slots, rotary: Rotary | None
+) -> dict[nn.Module, str] | None:
+    """Puts other frequencies in the place of the model's own; where queries and keys must stay unrotated instead, what of them
+    each layer rotates."""
     method = slots.rotation
     if rotary is None:
-        return False
+        return None
     if slots.similarity is not None or slots.frequencies is None or slots.parts is not None or follows_length(method):
         with suspended(model):
-            ways = ways_of(anatomy, rotary, method_name(slots.similarity if method is None else method))
-        for module, way in ways.items():
-            changes.set(module.__dict__, WAY, way)
-        changes.set(rotary.module.__dict__, "forward", unmoved(rotary))
-        return True
-    changes.set(rotary.module._buffers, BUFFER, slots.frequencies.frequencies(rotary.own, anatomy.train_length))
-    return False
+            parts = rotated_parts(anatomy, rotary, method_name(slots.similarity if method is None else method))
+        patches.set(rotary.module.__dict__, "forward", no_rotation(rotary))
+        return parts
+    patches.set(rotary.module._buffers, FREQUENCIES, slots.frequencies.frequencies(rotary.own, anatomy.train_length))
+    return None
 
 
-def _watch_caches(changes: Changes, anatomy: Anatomy, unrotated: bool) -> None:
+def _watch_caches(patches: Patches, anatomy: Anatomy, unrotated: bool) -> None:
     """Keys of a cache stand where the method put them: one filled under another method is refused."""
 
     def check(_: nn.Module, __: Any, kwargs: dict[str, Any]) -> None:
         cache, places, mask = (kwargs.get(name) for name in ("past_key_values", "position_ids", "attention_mask"))
-        if changes.out or cache is None:
+        if not patches.active or cache is None:
             return
         # Read at every forward: an outer or an inner `extend` fills slots too
-        admitted(cache, anatomy.layers[0].__dict__[LAYER].slots, mask)
-        guard(cache, changes.force)
+        slots = active_slots(anatomy)
+        assert slots is not None
+        admit(cache, slots, mask, patches.status)
         if unrotated and isinstance(places, Tensor):
             require(not leaps(places, real_tokens(mask, places.shape[-1])), IN_A_CACHE)
 
-    changes.hook(anatomy.stack.register_forward_pre_hook(check, with_kwargs=True))
+    patches.hook(anatomy.stack.register_forward_pre_hook(check, with_kwargs=True))
 
 
-def _watch_lengths(changes: Changes, anatomy: Anatomy, slots: Slots) -> None:
+def _watch_lengths(patches: Patches, anatomy: Anatomy, slots: Slots) -> None:
     """Inputs that the model's own positions or its own window cannot hold are refused before they are read."""
     keys = sinks_and_window(slots.visible)
     wide = [window for window in anatomy.windows if window is not None and keys is not None and window > keys.window]
@@ -180,7 +183,7 @@ def _watch_lengths(changes: Changes, anatomy: Anatomy, slots: Slots) -> None:
     def check(_: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
         given = [kwargs.get("input_ids"), kwargs.get("inputs_embeds"), *args]
         read = next((one for one in given if isinstance(one, Tensor)), None)
-        if changes.out or read is None:
+        if not patches.active or read is None:
             return
         cache = kwargs.get("past_key_values")
         tokens = read.shape[1] + (0 if cache is None else cache.get_seq_length())
@@ -191,7 +194,7 @@ def _watch_lengths(changes: Changes, anatomy: Anatomy, slots: Slots) -> None:
                 f"window of its own of {sliding} tokens, which has left them behind at {tokens}; leave it out, or take window"
             )
 
-    changes.hook(anatomy.stack.register_forward_pre_hook(check, with_kwargs=True))
+    patches.hook(anatomy.stack.register_forward_pre_hook(check, with_kwargs=True))
 
 
 def refuse_past_the_table(anatomy: Anatomy, tokens: int, positions: Any = None) -> None:
@@ -236,44 +239,40 @@ def _refuse_unreachable(anatomy: Anatomy) -> None:
 
 
 def _install(
-    changes: Changes,
+    patches: Patches,
     anatomy: Anatomy,
     slots: Slots,
     implementation: str,
     observer: Observer | None,
     rotary: Rotary | None,
+    parts: dict[nn.Module, str],
 ) -> None:
     read: dict[Any, ForwardMask] = {}
     for index, (module, owner) in enumerate(zip(anatomy.layers, anatomy.bias_owners, strict=True)):
-        outer: Layer | None = module.__dict__.get(LAYER)
+        outer = LAYER.on(module)
         config: Any = getattr(module, "config", anatomy.stack.config)
         layer = Layer(
             index=index,
             slots=slots if outer is None else outer.slots.joined_with(slots),
-            stock=outer.stock if outer is not None else as_found(config.__dict__, IMPLEMENTATION) or "eager",
+            stock=outer.stock if outer is not None else value_before_patches(config.__dict__, IMPLEMENTATION) or "eager",
             train_length=anatomy.train_length,
             bias_owner=owner,
             implementation=implementation,
             observer=observer if observer is not None or outer is None else outer.observer,
             rotary=rotary if rotary is not None or outer is None else outer.rotary,
+            rotated_part=parts.get(module, outer.rotated_part if outer is not None else "all of it"),
             read=read,
         )
-        changes.set(module.__dict__, LAYER, layer)
+        patches.set(module.__dict__, LAYER.key, layer)
         if owner is module and "compute_bias" not in module.__dict__:
-            changes.set(module.__dict__, "compute_bias", no_dense_bias(module))
-    for config in _configs(anatomy):
-        changes.share(config.__dict__, IMPLEMENTATION, NAME)
-
-
-def _configs(anatomy: Anatomy) -> list[Any]:
-    """Those that tell the layers which attention function to take."""
-    found: dict[int, Any] = {id(m.config): m.config for m in (anatomy.stack, *anatomy.layers) if hasattr(m, "config")}
-    return list(found.values())
+            patches.set(module.__dict__, "compute_bias", no_dense_bias(module))
+    for config in anatomy.configs:
+        patches.set_shared(config.__dict__, IMPLEMENTATION, NAME)
 
 
 def _refuse_one_config_for_two(model: nn.Module, anatomy: Anatomy) -> None:
     """BART's decoder reads the config of its encoder, and would be handed our function with it."""
-    own, configs = set(anatomy.layers), {id(config) for config in _configs(anatomy)}
+    own, configs = set(anatomy.layers), {id(config) for config in anatomy.configs}
     for module in attention_layers(unwrapped(model), cross=True):
         if module not in own and id(getattr(module, "config", None)) in configs:
             raise BadInput(
@@ -282,30 +281,33 @@ def _refuse_one_config_for_two(model: nn.Module, anatomy: Anatomy) -> None:
             )
 
 
-def _prove_reached(changes: Changes, anatomy: Anatomy) -> None:
+def _prove_reached(patches: Patches, anatomy: Anatomy) -> None:
     """Every forward of the stack must have gone through our function in every layer, or its result is withheld."""
     running: set[int] = set()
+
+    def layers() -> list[Layer]:
+        return [layer for module in anatomy.layers if (layer := LAYER.on(module)) is not None]
 
     def start(stack: nn.Module, *_: Any) -> None:
         replica = getattr(stack, "_is_replica", False)
         if stack is not anatomy.stack and not replica:
             raise BadInput(f"this {type(stack).__name__} is a copy made while its model was extended; copy it outside `extend`")
-        if changes.out:
+        if not patches.active:
             return
         require(
             replica or running <= {threading.get_ident()},
             "two threads run this extended model at once; hold a lock around its forwards, or extend a copy for each",
         )
         running.add(threading.get_ident())
-        anatomy.layers[0].__dict__[LAYER].read.clear()
-        for module in anatomy.layers:
-            module.__dict__[LAYER].visits = 0
+        layers()[0].read.clear()
+        for layer in layers():
+            layer.visits = 0
 
     def finish(*_: Any) -> None:
-        if changes.out:
+        if not patches.active:
             return
-        anatomy.layers[0].__dict__[LAYER].read.clear()
-        missed = [i for i, module in enumerate(anatomy.layers) if module.__dict__[LAYER].visits == 0]
+        layers()[0].read.clear()
+        missed = [layer.index for layer in layers() if layer.visits == 0]
         if missed:
             name = type(anatomy.layers[missed[0]]).__name__
             raise BadInput(
@@ -317,7 +319,7 @@ def _prove_reached(changes: Changes, anatomy: Anatomy) -> None:
     def release(*_: Any) -> None:
         running.discard(threading.get_ident())
 
-    changes.hook(anatomy.stack.register_forward_pre_hook(start))
-    changes.hook(anatomy.stack.register_forward_hook(finish))
+    patches.hook(anatomy.stack.register_forward_pre_hook(start))
+    patches.hook(anatomy.stack.register_forward_hook(finish))
     # After a failed forward, too
-    changes.hook(anatomy.stack.register_forward_hook(release, always_call=True))
+    patches.hook(anatomy.stack.register_forward_hook(release, always_call=True))

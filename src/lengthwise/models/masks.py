@@ -21,6 +21,7 @@ from transformers.masking_utils import (
 
 from lengthwise.attention import DistanceBias, Visible
 from lengthwise.errors import BadInput
+from lengthwise.models.state import MASK
 
 
 @dataclass
@@ -100,7 +101,7 @@ def encode(mask: ForwardMask, batch_size: int) -> Tensor:  # [batch, 1, queries,
     if visible.hidden is not None:
         # Holes do not fit into runs: the plain mask of transformers says all
         tensor = visible.mask()[:, None].expand(batch_size, -1, -1, -1)
-    tensor.lengthwise = mask  # type: ignore[attr-defined]
+    MASK.put(tensor, mask)
     return tensor
 
 
@@ -111,8 +112,8 @@ def real_tokens(mask: Any, queries: int) -> Tensor | None:  # [batch or 1, queri
         return None
     if mask.dim() == 2:
         return mask[:, -queries:].bool()
-    carried = getattr(mask, "lengthwise", None)
-    return carried.visible.count > 0 if isinstance(carried, ForwardMask) else None
+    known = MASK.on(mask)
+    return None if known is None else known.visible.count > 0
 
 
 def decode(
@@ -129,9 +130,9 @@ def decode(
     """
     if tensor is None:
         return ForwardMask(Visible.build(queries, keys, causal=causal, device=device))
-    carried = getattr(tensor, "lengthwise", None)
-    if isinstance(carried, ForwardMask) and carried.visible.keys == keys and carried.visible.start.device == device:
-        return carried
+    known = MASK.on(tensor)
+    if known is not None and known.visible.keys == keys and known.visible.start.device == device:
+        return known
     if tensor.dtype == torch.int64 and tensor.shape[-1] == 3:
         start, stop, position = tensor[:, 0].unbind(-1)
         return ForwardMask(Visible(start, stop, position[0], keys))

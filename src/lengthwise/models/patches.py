@@ -1,4 +1,8 @@
-"""What was put into a model, kept so that it can be taken out again: for good, or while something is read as before."""
+"""Entries of a model's modules and configs that are given other values for a while, and put back exactly.
+
+`Patches` remembers what it replaced, so that it can be undone for good at the end of `extend`, or `suspended` while something
+is computed with the model as it was.
+"""
 
 from __future__ import annotations
 
@@ -13,46 +17,48 @@ from torch.utils.hooks import RemovableHandle
 
 from lengthwise.errors import BadInput, require
 from lengthwise.models.anatomy import stack_of
+from lengthwise.models.state import PATCHES
 
-IN_FORCE = "_lengthwise_changes"
+# The private attribute of a config: the public setter would also write into sub-configs
+IMPLEMENTATION = "_attn_implementation_internal"
 ABSENT = object()
 
-Entry = tuple[dict[str, Any], str, Any]  # whose, which, and a value of it
+Entry = tuple[dict[str, Any], str, Any]  # a dictionary, a key of it, and a value for that key
 
-# Entries of what several models may share, as a config: what was there before the first of its users, and how many there are
+# Patched entries of objects that several models may share, as a config: the value before the first patch, and how many patch it
 _shared: dict[tuple[int, str], tuple[Any, int]] = {}
 _sharing = threading.Lock()
 
 
-class Force:
-    """Whether changes are in force; what outlives them may keep it, and a copy of that keeps the same."""
+class ActivePatches:
+    """Whether some patches are in their model now. A cache that outlives them holds it, and so do the cache's copies."""
 
     def __init__(self) -> None:
-        self.out = False
+        self.active = True
 
-    def __deepcopy__(self, _: Any) -> Force:
+    def __deepcopy__(self, _: Any) -> ActivePatches:
         return self
 
 
 @dataclass(eq=False)
-class Changes:
-    """Entries of modules and configs that were given other values, and hooks, which rest while the changes are `out`."""
+class Patches:
+    """Replaced entries with their former values, and hooks, which must do nothing while the patches are not `active`."""
 
-    before: list[Entry] = field(default_factory=list)
+    former: list[Entry] = field(default_factory=list)
     shared: list[Entry] = field(default_factory=list)
     hooks: list[RemovableHandle] = field(default_factory=list)
-    force: Force = field(default_factory=Force)
+    status: ActivePatches = field(default_factory=ActivePatches)
 
     @property
-    def out(self) -> bool:
-        return self.force.out
+    def active(self) -> bool:
+        return self.status.active
 
     def set(self, owner: dict[str, Any], key: str, value: Any) -> None:
-        self.before.append((owner, key, owner.get(key, ABSENT)))
+        self.former.append((owner, key, owner.get(key, ABSENT)))
         owner[key] = value
 
-    def share(self, owner: dict[str, Any], key: str, value: Any) -> None:
-        """As `set`, where others may set the same: the last one to end puts back what the first one found."""
+    def set_shared(self, owner: dict[str, Any], key: str, value: Any) -> None:
+        """`set` for an entry that other models patch too: the last to end puts back what was there before the first."""
         with _sharing:
             first, users = _shared.get((id(owner), key), (owner.get(key, ABSENT), 0))
             _shared[id(owner), key] = first, users + 1
@@ -63,86 +69,87 @@ class Changes:
         self.hooks.append(handle)
 
     @contextmanager
-    def in_force(self, model: nn.Module) -> Iterator[None]:
-        """Known to `suspended` until its end, and undone then."""
-        home = stack_of(model).__dict__
-        known: list[Changes] = home.setdefault(IN_FORCE, [])
-        known.append(self)
+    def on(self, model: nn.Module) -> Iterator[None]:
+        """Undo everything at the end; until then `suspended` knows of these patches."""
+        stack = stack_of(model)
+        if (nested := PATCHES.on(stack)) is None:
+            PATCHES.put(stack, nested := [])
+        nested.append(self)
         try:
             yield
         finally:
-            # Later ones found what this one had set: they cannot stay without it
-            ended = known[known.index(self) :] if self in known else []
-            for one in reversed(ended):
-                one._undo()
-                known.remove(one)
-            if not known:
-                home.pop(IN_FORCE, None)
+            # Later patches replaced values of these: they cannot stay without them
+            ended = nested[nested.index(self) :] if self in nested else []
+            for patches in reversed(ended):
+                patches._undo()
+                nested.remove(patches)
+            if not nested:
+                PATCHES.remove(stack)
             if len(ended) > 1:
                 raise BadInput("this model was extended again and the outer `extend` was left first; both are undone now")
 
     def _undo(self) -> None:
-        self.force.out = True
+        self.status.active = False
         for handle in reversed(self.hooks):
             handle.remove()
-        _put(reversed(self.before))
+        _write(reversed(self.former))
         with _sharing:
             for owner, key, first in self.shared:
                 users = _shared.pop((id(owner), key))[1] - 1
                 if users:
                     _shared[id(owner), key] = first, users
                 else:
-                    _put([(owner, key, first)])
+                    _write([(owner, key, first)])
 
 
-def as_found(owner: dict[str, Any], key: str) -> Any:
-    """What `owner` holds, or held before anybody began to share it."""
+def value_before_patches(owner: dict[str, Any], key: str) -> Any:
+    """The entry's value, or the one it had before the first model that shares it patched it."""
     return _shared.get((id(owner), key), (owner.get(key), 0))[0]
 
 
 def refuse_extended(model: nn.Module, verb: str) -> None:
-    """Where methods are named by their results: what is in force already would come on top of them unnamed."""
-    free = IN_FORCE not in stack_of(model).__dict__
+    """Raise for a model that is extended already: `verb` names the methods of its results, and this one would be left out."""
+    free = PATCHES.on(stack_of(model)) is None
     require(free, f"this model is extended already, and {verb} extends it itself; leave `extend` first")
 
 
 @contextmanager
 def suspended(model: nn.Module) -> Iterator[None]:
     """The model as it was before it was extended, however many times it was."""
-    known: list[Changes] = [one for one in stack_of(model).__dict__.get(IN_FORCE, []) if not one.out]
-    before = [entry for one in known for entry in (*one.before, *one.shared)]
-    # One entry may have been set by several: each puts back what it found, the first one last
-    after = [(owner, key, owner.get(key, ABSENT)) for owner, key, _ in before]
-    _put(reversed(before))
-    for one in known:
-        one.force.out = True
+    resting = [patches for patches in PATCHES.on(stack_of(model)) or [] if patches.active]
+    former = [entry for patches in resting for entry in (*patches.former, *patches.shared)]
+    # Several may have patched one entry: each puts back what it replaced, the first one last
+    patched = [(owner, key, owner.get(key, ABSENT)) for owner, key, _ in former]
+    _write(reversed(former))
+    for patches in resting:
+        patches.status.active = False
     try:
         yield
     finally:
-        for one in known:
-            one.force.out = False
-        _put(after)
+        for patches in resting:
+            patches.status.active = True
+        _write(patched)
 
 
 @contextmanager
 def in_mode(model: nn.Module, training: bool) -> Iterator[None]:
-    """All modules training, or none; afterwards just those that did."""
-    before = [(module, module.training) for module in model.modules()]
+    """All modules in training mode, or none of them; afterwards each in the mode it had."""
+    modes = [(module, module.training) for module in model.modules()]
     try:
-        for module, _ in before:
+        for module, _ in modes:
             module.training = training
         yield
     finally:
-        for module, did in before:
-            module.training = did
+        for module, mode in modes:
+            module.training = mode
 
 
 def evaluating(model: nn.Module) -> AbstractContextManager[None]:
-    """No dropout while it lasts."""
+    """All modules in evaluation mode for a while: no dropout."""
     return in_mode(model, training=False)
 
 
-def _put(entries: Iterator[Entry] | list[Entry]) -> None:
+def _write(entries: Iterator[Entry] | list[Entry]) -> None:
     for owner, key, value in entries:
         if value is ABSENT:
             owner.pop(key, None)

@@ -2,7 +2,7 @@
 
 A rotation sees differences alone: positions that count one by one through all that a row sees are as good as the keys' indices,
 wherever they begin. So padding and packed sequences ask for nothing. Positions that leap, as PoSE's and RandomPos' do, must be
-kept: `Places` holds them, and how far the widest row reaches.
+kept: `GivenPositions` holds them, and how far the widest row reaches.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ BETWEEN = "this batch has padding between tokens, and a cache keeps no positions
 
 
 @dataclass(frozen=True)
-class Places:
+class GivenPositions:
     """Positions of a whole sequence, some of them left out."""
 
     at: Tensor  # [batch or 1, tokens]
     reach: int  # positions from the first to the last key of the widest row
 
 
-def places_of(visible: Visible, given: Tensor) -> Places | None:  # [batch or 1, queries]
+def given_positions(visible: Visible, given: Tensor) -> GivenPositions | None:  # [batch or 1, queries]
     """None where no row sees a leap."""
     if visible.queries != visible.keys:
         require(not leaps(given, visible.count > 0, visible.position), IN_A_CACHE)
@@ -46,7 +46,7 @@ def places_of(visible: Visible, given: Tensor) -> Places | None:  # [batch or 1,
     if not bool((real & (breaks.gather(-1, last) > breaks.gather(-1, first))).any()):
         return None
     widest = torch.where(real, given.gather(-1, last) - given.gather(-1, first) + 1, 0).amax()
-    return Places(given, max(math.ceil(widest), int(visible.count.amax())))
+    return GivenPositions(given, max(math.ceil(widest), int(visible.count.amax())))
 
 
 def _counts_past_holes(visible: Visible, given: Tensor) -> bool:

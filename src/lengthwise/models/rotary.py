@@ -20,11 +20,9 @@ from torch import Tensor, nn
 from lengthwise.errors import BadInput
 from lengthwise.models.anatomy import Anatomy
 
-BUFFER = "inv_freq"
+FREQUENCIES = "inv_freq"  # the name of the buffer
 # Rope types that recompute their frequencies in every forward
-MOVING = ("dynamic", "longrope")
-# What an attention module carries while its queries and keys arrive unrotated: one of WAYS
-WAY = "_lengthwise_way"
+FOLLOWS_LENGTH = ("dynamic", "longrope")
 
 Formula = Callable[..., Any]
 
@@ -57,47 +55,47 @@ class Rotary:
         return cos, sin
 
 
-def rotated(module: nn.Module, states: Tensor, tables: tuple[Tensor, Tensor]) -> Tensor:
-    """`states` [batch, heads, tokens, key_size] by the attention module's own formula, in the way that was proven of it."""
-    return WAYS[module.__dict__.get(WAY, "all of it")](formula_of(module), states, tables)
+def rotated(module: nn.Module, part: str, states: Tensor, tables: tuple[Tensor, Tensor]) -> Tensor:
+    """`states` [batch, heads, tokens, key_size] with this `part` of each turned by the attention module's own formula."""
+    return PARTS[part](formula_of(module), states, tables)
 
 
-def _all_of_it(formula: Formula, states: Tensor, tables: tuple[Tensor, Tensor]) -> Tensor:
+def _rotate_all(formula: Formula, states: Tensor, tables: tuple[Tensor, Tensor]) -> Tensor:
     # The formula takes queries and keys together: no heads of the second are asked for
     return formula(states, states[:, :0], *tables)[0]  # type: ignore[no-any-return]
 
 
-def _its_first_part(formula: Formula, states: Tensor, tables: tuple[Tensor, Tensor]) -> Tensor:
+def _rotate_first(formula: Formula, states: Tensor, tables: tuple[Tensor, Tensor]) -> Tensor:
     size = tables[0].shape[-1]
-    return torch.cat((_all_of_it(formula, states[..., :size], tables), states[..., size:]), -1)
+    return torch.cat((_rotate_all(formula, states[..., :size], tables), states[..., size:]), -1)
 
 
-def _its_last_part(formula: Formula, states: Tensor, tables: tuple[Tensor, Tensor]) -> Tensor:
+def _rotate_last(formula: Formula, states: Tensor, tables: tuple[Tensor, Tensor]) -> Tensor:
     size = states.shape[-1] - tables[0].shape[-1]
-    return torch.cat((states[..., :size], _all_of_it(formula, states[..., size:], tables)), -1)
+    return torch.cat((states[..., :size], _rotate_all(formula, states[..., size:], tables)), -1)
 
 
-def _nothing(formula: Formula, states: Tensor, tables: tuple[Tensor, Tensor]) -> Tensor:
+def _rotate_nothing(formula: Formula, states: Tensor, tables: tuple[Tensor, Tensor]) -> Tensor:
     return states
 
 
 # What of a query or key a layer rotates, in the order in which it is tried: the formulas of GPT-NeoX and GLM pass over the
 # rest themselves, Phi cuts the first part out before, DeepSeek the last; SmolLM3, Cohere2 and EXAONE-4 have layers that rotate
 # nothing
-WAYS: dict[str, Callable[[Formula, Tensor, tuple[Tensor, Tensor]], Tensor]] = {
-    "all of it": _all_of_it,
-    "its first part": _its_first_part,
-    "its last part": _its_last_part,
-    "nothing": _nothing,
+PARTS: dict[str, Callable[[Formula, Tensor, tuple[Tensor, Tensor]], Tensor]] = {
+    "all of it": _rotate_all,
+    "its first part": _rotate_first,
+    "its last part": _rotate_last,
+    "nothing": _rotate_nothing,
 }
 
 
-def unmoved(rotary: Rotary) -> Callable[..., tuple[Tensor, Tensor]]:
-    """Takes the place of the rotary embedding's forward: leaves queries and keys exactly as they are."""
+def no_rotation(rotary: Rotary) -> Callable[..., tuple[Tensor, Tensor]]:
+    """A forward for the rotary embedding that leaves queries and keys exactly as they are: cos 1, sin 0."""
 
     def forward(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        places = kwargs.get("position_ids", args[1] if len(args) > 1 else None)
-        if isinstance(places, Tensor) and places.dim() == 3 and bool((places != places[:1]).any()):
+        positions = kwargs.get("position_ids", args[1] if len(args) > 1 else None)
+        if isinstance(positions, Tensor) and positions.dim() == 3 and bool((positions != positions[:1]).any()):
             raise BadInput("these positions have several axes, as pictures do, and this method knows one; leave it out")
         cos, sin = type(rotary.module).forward(rotary.module, *args, **kwargs)
         return torch.ones_like(cos), torch.zeros_like(sin)
@@ -105,14 +103,14 @@ def unmoved(rotary: Rotary) -> Callable[..., tuple[Tensor, Tensor]]:
     return forward
 
 
-def kept_by_moving(anatomy: Anatomy) -> list[tuple[dict[str, Any], str]]:
-    """What a rotary embedding whose frequencies change with length still has of the longest input: whose, and which entry."""
+def length_dependent_state(anatomy: Anatomy) -> list[tuple[dict[str, Any], str]]:
+    """The entries, as dictionary and key, in which a rotary embedding that follows the length remembers its longest input."""
     module: Any = getattr(anatomy.stack, "rotary_emb", None)
     kinds = getattr(module, "rope_type", "default")
-    if not any(kind in MOVING for kind in (kinds.values() if isinstance(kinds, dict) else [kinds])):
+    if not any(kind in FOLLOWS_LENGTH for kind in (kinds.values() if isinstance(kinds, dict) else [kinds])):
         return []
     owners = (module._buffers, module.__dict__)
-    return [(owner, key) for owner in owners for key in owner if key.endswith((BUFFER, "max_seq_len_cached"))]
+    return [(owner, key) for owner in owners for key in owner if key.endswith((FREQUENCIES, "max_seq_len_cached"))]
 
 
 def rotary_of(anatomy: Anatomy, method: str) -> Rotary:
@@ -120,10 +118,10 @@ def rotary_of(anatomy: Anatomy, method: str) -> Rotary:
     name, module = type(anatomy.stack).__name__, getattr(anatomy.stack, "rotary_emb", None)
     if module is None:
         raise BadInput(f"{method} changes rotary positions, and {name} has none: this {anatomy.family} model cannot use it")
-    own = module._buffers.get(BUFFER)
+    own = module._buffers.get(FREQUENCIES)
     if own is None:
         raise BadInput(f"{name} has frequencies of its own for each type of layer; {method} cannot be used on it")
-    if (kind := str(getattr(module, "rope_type", "default"))) in MOVING:
+    if (kind := str(getattr(module, "rope_type", "default"))) in FOLLOWS_LENGTH:
         raise BadInput(f"the frequencies of this {anatomy.family} model change with length ({kind}); leave out {method}")
     formula_of(anatomy.layers[0])
     return Rotary(module, own)
@@ -138,9 +136,9 @@ def formula_of(module: nn.Module) -> Formula:
 
 @contextmanager
 def _frequencies(module: nn.Module, frequencies: Tensor) -> Iterator[None]:
-    before = module._buffers[BUFFER]
-    module._buffers[BUFFER] = frequencies
+    before = module._buffers[FREQUENCIES]
+    module._buffers[FREQUENCIES] = frequencies
     try:
         yield
     finally:
-        module._buffers[BUFFER] = before
+        module._buffers[FREQUENCIES] = before

@@ -19,8 +19,8 @@ from lengthwise.evaluation.harness import MODEL
 from lengthwise.evaluation.sweep.generate import check_can_answer
 from lengthwise.methods.base import follows_length, method_name
 from lengthwise.models.anatomy import anatomy_of
-from lengthwise.models.attention_interface import LAYER
 from lengthwise.models.extend import extend
+from lengthwise.models.layer import active_slots
 from lengthwise.models.load import load
 
 # More tokens than any input has: nothing is cut
@@ -92,7 +92,8 @@ class LengthwiseLM(HFLM):  # type: ignore[misc]
 
 def _check_batches(model: nn.Module, batch_size: int | str) -> None:
     """The harness pads without a mask, so that a row would be as long as the longest beside it."""
-    rotation = anatomy_of(model).layers[0].__dict__[LAYER].slots.rotation
+    slots = active_slots(anatomy_of(model))
+    rotation = None if slots is None else slots.rotation
     require(
         str(batch_size) == "1" or not follows_length(rotation),
         f"{method_name(rotation)} has frequencies for the length of its input, which the harness does not tell of inputs that "

@@ -1,0 +1,71 @@
+"""What one attention module knows while its model is extended, and who may watch it compute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+
+from lengthwise.attention import Equation, RowStatistics
+from lengthwise.methods.slots import Slots
+from lengthwise.models.anatomy import Anatomy
+from lengthwise.models.masks import ForwardMask
+from lengthwise.models.rotary import Rotary
+from lengthwise.models.state import LAYER
+
+
+class Observer(Protocol):
+    """Watches the layers of a running forward; calibration and measurement are observers."""
+
+    def before(self, layer: int, equation: Equation) -> Equation:
+        """May replace the equation that the layer is about to solve."""
+        ...
+
+    def after(self, layer: int, equation: Equation, rows: RowStatistics) -> None: ...
+
+
+@dataclass
+class Layer:
+    """One attention module's part in an extended model."""
+
+    index: int
+    slots: Slots
+    stock: str  # the name of the implementation that the model came with
+    train_length: int
+    bias_owner: nn.Module | None
+    implementation: str = "auto"
+    observer: Observer | None = None
+    rotary: Rotary | None = None  # set where queries and keys arrive unrotated
+    rotated_part: str = "all of it"  # of a query or key: one of `rotary.PARTS`
+    read: dict[Any, ForwardMask] = field(default_factory=dict)  # the callers' masks of one forward, for all layers
+    visits: int = 0
+    _short: dict[int, bool] = field(default_factory=dict)
+
+    def is_stock(self, keys: int) -> bool:
+        """Whether inputs of this many keys run on the model's own implementation, bit for bit as before."""
+        if self.observer is not None or self.implementation != "auto" or keys > self.train_length:
+            return False
+        if self._spares_all_short:
+            return True
+        if keys not in self._short:
+            self._short[keys] = self.slots.leaves_alone(keys, self.index)
+        return self._short[keys]
+
+    @cached_property
+    def _spares_all_short(self) -> bool:
+        """Whether the method changes no input up to the training length: asked once, not at each length."""
+        if not self.slots.leaves_alone(self.train_length, self.index):
+            return False
+        # Every length as a sequence of its own: a law may go by the widest row
+        lengths = torch.arange(1, self.train_length + 1)[:, None, None]
+        g = replace(self.slots, temperature=self.slots.laws).inverse_temperature(lengths, self.index)
+        return g is None or bool((g == 1).all())
+
+
+def active_slots(anatomy: Anatomy) -> Slots | None:
+    """The slots that all `extend`s of this model fill together; None for a model that is not extended."""
+    layer = LAYER.on(anatomy.layers[0])
+    return None if layer is None else layer.slots
