@@ -37,14 +37,26 @@ def test_means_are_over_layers_and_heads() -> None:
 DAMAGED: dict[str, tuple[dict[str, Any], str]] = {
     "another format": ({"format": "lengthwise.run/1"}, "its format is 'lengthwise.run/1'"),
     "no model": ({"model": None}, "does not tell of which model"),
-    "no training length": ({"settings": {}}, "is damaged: 'train_length'"),
-    "a training length that is none": ({"settings": {"train_length": 0}}, "tells no training length"),
-    "no lengths": ({"lengths": None}, "is damaged"),
-    "a length with a field too few": ({"lengths": [{"length": 512}]}, "it has no 'sequences'"),
-    "text for numbers": ({"lengths": [at(512).__dict__, {**at(1024).__dict__, "p_max": "x"}]}, "lengths 2: its 'p_max' is 'x'"),
-    "a number for a reason": ({"temperatures": [{**taus(512).__dict__, "why": {"pmax": 5}}]}, "temperatures 1: its 'why' is"),
-    "text for a layer": ({"sights": [{**sighted(1, 4.0).__dict__, "layer": "1"}]}, "sights 1: its 'layer' is '1', not int"),
-    "a word for a training length": ({"settings": {"train_length": [2]}}, "is damaged"),
+    "no training length": ({"settings": {}}, "its 'settings' is {}, not settings with a train_length above 1"),
+    "a training length that is none": (
+        {"settings": {"train_length": 0}},
+        "its 'settings' is {\"train_length\": 0}, not settings with a train_length above 1",
+    ),
+    "no lengths": ({"lengths": None}, "its 'lengths' is null, not a list"),
+    "a length with a field too few": ({"lengths": [{"length": 512}]}, "entry 1 of its 'lengths' has no 'sequences'"),
+    "text for numbers": (
+        {"lengths": [at(512).__dict__, {**at(1024).__dict__, "p_max": "x"}]},
+        "the 'p_max' in entry 2 of its 'lengths' is \"x\"",
+    ),
+    "a number for a reason": (
+        {"temperatures": [{**taus(512).__dict__, "why": {"pmax": 5}}]},
+        "the 'pmax' in the 'why' in entry 1 of its 'temperatures' is 5",
+    ),
+    "text for a layer": (
+        {"sights": [{**sighted(1, 4.0).__dict__, "layer": "1"}]},
+        "the 'layer' in entry 1 of its 'sights' is \"1\"",
+    ),
+    "a word for a training length": ({"settings": {"train_length": [2]}}, "not settings with a train_length above 1"),
     "nothing yet": ({"lengths": []}, "holds no finished length yet"),
 }
 

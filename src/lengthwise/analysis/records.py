@@ -1,32 +1,34 @@
 """What an analysis leaves behind: two files of append-only lines, and analysis.json, which holds all there is to know.
 
-    {"format", "model": {fingerprint}, "settings": {...}, "made_with": {...},
-     "lengths": [AtLength], "temperatures": [Temperatures], "heads": [Dispersal], "sights": [Sight], "files": [path]}
-
 Layers and heads are counted from 0 in lists, and from 1 where a field or a table names one.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any
 
+from lengthwise.common.formats import Declared, Listed, Such, checked, parse_json
 from lengthwise.errors import BadInput, require
-from lengthwise.records.record import from_json
 
 FORMAT = "lengthwise.analysis/1"
 ANALYSIS, LENGTHS, ALIGNED = "analysis.json", "lengths.jsonl", "aligned.jsonl"
 MAKE_ONE = "make one with `lengthwise analyse MODEL --length N ... --out DIR`"
-Entry = TypeVar("Entry")
 Heads = list[list[float]]  # [layers][heads]
 
 
+def _tells_train_length(value: Any) -> bool:
+    return isinstance(value, dict) and type(length := value.get("train_length")) is int and length > 1
+
+
+def _tells_name(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("name"), str)
+
+
 @dataclass(frozen=True)
-class AtLength:
+class AtLength(Declared):
     """What one forward at one length told."""
 
     length: int  # tokens of a sequence
@@ -53,13 +55,13 @@ class AtLength:
         return self.length
 
     def mean(self, statistic: str) -> float:
-        """Over layers and heads."""
+        """The mean of a statistic over layers and heads."""
         layers: Heads = getattr(self, statistic)
         return sum(map(sum, layers)) / sum(map(len, layers))
 
 
 @dataclass(frozen=True)
-class Aligned:
+class Aligned(Declared):
     """What Algorithm 1 found at one length."""
 
     length: int
@@ -73,7 +75,7 @@ class Aligned:
 
 
 @dataclass(frozen=True)
-class Temperatures:
+class Temperatures(Declared):
     """Every account of the temperature at one length; None where an account has none, and `why` says so."""
 
     length: int
@@ -86,7 +88,7 @@ class Temperatures:
 
 
 @dataclass(frozen=True)
-class Dispersal:
+class Dispersal(Declared):
     """How far the attention of one head spreads from the training length to the longest."""
 
     layer: int  # from 1
@@ -98,12 +100,12 @@ class Dispersal:
 
     @property
     def fall(self) -> float:
-        """Of P_max. Not the ratio, in which a head that never looked anywhere in particular would come first."""
+        """The fall of P_max. Not the ratio, in which a head that never looked anywhere in particular would come first."""
         return self.p_max_train - self.p_max_longest
 
 
 @dataclass(frozen=True)
-class Sight:
+class Sight(Declared):
     """The learned bias of one head, and how far it alone would make the head look."""
 
     layer: int  # from 1: the layer that owns the bias; T5's others share it
@@ -118,16 +120,18 @@ class Sight:
 
 
 @dataclass(frozen=True)
-class Analysis:
-    """All of it."""
+class Analysis(Declared):
+    """All that analysis.json holds, beside its `format`; keys of later versions are passed over."""
 
-    model: dict[str, Any]  # fingerprint
-    settings: dict[str, Any]
+    __pydantic_config__ = {**Declared.__pydantic_config__, "extra": "ignore"}
+
+    model: Annotated[dict[str, Any], Such("the fingerprint of a named model", _tells_name)]
+    settings: Annotated[dict[str, Any], Such("settings with a train_length above 1", _tells_train_length)]
     made_with: dict[str, str]
-    lengths: tuple[AtLength, ...]  # by length, the training length among them
-    temperatures: tuple[Temperatures, ...]  # from the training length on
-    heads: tuple[Dispersal, ...]  # those that disperse most first
-    sights: tuple[Sight, ...]  # near-sighted heads first; none where a model has no learned bias
+    lengths: Annotated[tuple[AtLength, ...], Listed]  # by length, the training length among them
+    temperatures: Annotated[tuple[Temperatures, ...], Listed]  # from the training length on
+    heads: Annotated[tuple[Dispersal, ...], Listed]  # those that disperse most first
+    sights: Annotated[tuple[Sight, ...], Listed]  # near-sighted heads first; none where a model has no learned bias
     files: list[str] | None = None  # the texts that were read, as they were named; None in analyses of earlier versions
 
     @property
@@ -136,46 +140,32 @@ class Analysis:
 
     @cached_property
     def trained(self) -> AtLength | None:
-        """At the training length; None while that has not been measured yet."""
-        return next((one for one in self.lengths if one.length == self.train_length), None)
+        """What was measured at the training length; None while that has not been measured yet."""
+        return next((at for at in self.lengths if at.length == self.train_length), None)
 
     def to_json(self) -> dict[str, Any]:
         return {"format": FORMAT, **asdict(self)}
 
 
 def read_analysis(path: Path) -> Analysis:
-    """From the directory that holds it."""
+    """The analysis of a directory, with at least one length in it."""
     document = read_document(path)
-    lists: dict[str, Any] = {"lengths": AtLength, "temperatures": Temperatures, "heads": Dispersal, "sights": Sight}
     try:
-        found: dict[str, Any] = {name: tuple(_entries(kind, name, document[name])) for name, kind in lists.items()}
-        files = document.get("files")
-        found["files"] = None if files is None else [str(file) for file in files]
-        analysis = Analysis(document["model"], document["settings"], document["made_with"], **found)
-        whole = analysis.train_length > 1 and isinstance(analysis.model["name"], str)
-    except (KeyError, TypeError, ValueError) as error:
+        analysis = checked(Analysis, document)
+    except ValueError as error:
         raise BadInput(f"{path / ANALYSIS} is damaged: {error}; {MAKE_ONE}") from None
-    require(whole, f"{path / ANALYSIS} is damaged: it tells no training length; {MAKE_ONE}")
     require(len(analysis.lengths) > 0, f"{path} holds no finished length yet; let `lengthwise analyse ... --out {path}` run")
     return analysis
-
-
-def _entries(kind: type[Entry], name: str, entries: list[Any]) -> Iterator[Entry]:
-    for number, entry in enumerate(entries, 1):
-        try:
-            yield from_json(kind, entry)
-        except ValueError as error:
-            raise ValueError(f"{name} {number}: {error}") from None
 
 
 def read_document(path: Path) -> dict[str, Any]:
     """analysis.json of a directory as it stands there, its format checked."""
     try:
-        document = json.loads((path / ANALYSIS).read_text())
+        document = parse_json((path / ANALYSIS).read_bytes())
     except (OSError, ValueError) as error:
         raise BadInput(f"{path / ANALYSIS} is not an analysis: {error}; {MAKE_ONE}") from None
-    found = document.get("format") if isinstance(document, dict) else None
-    require(found == FORMAT, f"{path / ANALYSIS} is not an analysis: its format is {found!r}, not {FORMAT!r}; {MAKE_ONE}")
-    whole = all(isinstance(document.get(key), dict) for key in ("model", "settings", "made_with"))
+    other = document.get("format") if isinstance(document, dict) else None
+    require(other == FORMAT, f"{path / ANALYSIS} is not an analysis: its format is {other!r}, not {FORMAT!r}; {MAKE_ONE}")
+    whole = all(isinstance(document.get(key), dict) for key in ("model", "settings"))
     require(whole, f"{path / ANALYSIS} is damaged: it does not tell of which model it is; {MAKE_ONE}")
     return dict(document)

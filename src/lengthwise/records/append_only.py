@@ -11,12 +11,13 @@ import json
 import os
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
+from lengthwise.common.formats import NOT_JSON, checked, parse_json
 from lengthwise.errors import BadInput
 from lengthwise.records.locks import exclusive
-from lengthwise.records.record import from_json, to_json
 
 
 class Keyed(Protocol):
@@ -49,7 +50,7 @@ class AppendOnly(Generic[Line]):
             new = {line.key: line for line in lines if line.key not in self.lines}
             if not new:
                 return
-            text = "".join(json.dumps(to_json(line), allow_nan=False) + "\n" for line in new.values()).encode()
+            text = "".join(self._text(line) for line in new.values()).encode()
             if (written := os.write(descriptor, text)) != len(text):
                 os.ftruncate(descriptor, self._read)
                 raise OSError(f"only {written} of {len(text)} bytes could be written to {self.path}: is the disk full?")
@@ -68,6 +69,15 @@ class AppendOnly(Generic[Line]):
                 yield descriptor
         finally:
             os.close(descriptor)
+
+    def _text(self, line: Line) -> str:
+        text = json.dumps(asdict(line), allow_nan=False)  # type: ignore[call-overload]
+        try:
+            checked(self.kind, parse_json(text))
+        except ValueError as error:
+            # Nothing is written that could not be read again
+            raise ValueError(f"a line for {self.path.name} is wrong: {error}") from None
+        return text + "\n"
 
     def _catch_up(self, descriptor: int) -> None:
         size = os.fstat(descriptor).st_size
@@ -94,9 +104,9 @@ def parsed(text: bytes, path: Path, kind: type[Line], before: int = 0) -> Iterat
     """The lines in `text`, which stands in `path` after `before` other lines."""
     for number, line in enumerate(text.split(b"\n")[:-1], before + 1):
         try:
-            yield from_json(kind, json.loads(line.decode()))
-        except (ValueError, TypeError) as error:
-            reason = "it is not JSON" if isinstance(error, json.JSONDecodeError | UnicodeDecodeError) else str(error)
+            yield checked(kind, parse_json(line))
+        except ValueError as error:
+            reason = NOT_JSON if str(error).startswith(NOT_JSON) else str(error)
             raise BadInput(
                 f"line {number} of {path} is damaged: {reason}; take the line out, and what it held will be done again"
             ) from None

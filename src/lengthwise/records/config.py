@@ -1,50 +1,57 @@
-"""What must not change within one run directory, and what may grow.
-
-    {"format", "model": {fingerprint}, "settings": {...}, "methods": {spec: alignment or null},
-     "reads": {spec: whole, end or both}, "tasks": {name: material or null}, "data": {name: digest},
-     "given": {material or name of data: path, or null for Python}, "made_with": {...}}
+"""The config of a run directory: what must not change within it, and what may grow.
 
 The model and the settings must stay; methods, tasks and files of data may be added; a spec, a task or a file name keeps its
 content.
-`made_with` tells how the run began.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NotRequired
 
+from typing_extensions import TypedDict
+
+from lengthwise.common.formats import Such, checked
 from lengthwise.errors import BadInput
-from lengthwise.records.record import check_kinds
 
 FORMAT = "lengthwise.run/1"
 Config = dict[str, Any]
 # The name is for people: the same model may stand in another directory today
 COMPARED = ("family", "layers", "heads", "key_size", "weights")
-KINDS = {
-    "model": dict[str, Any],
-    "settings": dict[str, Any],
-    "methods": dict[str, dict[str, Any] | list[Any] | None],
-    "reads": dict[str, str],
-    "tasks": dict[str, str | None],
-    "data": dict[str, str],
-    "given": dict[str, str | None],
-}
 ANOTHER = "give another --out"
 USUAL = "what the package brings"
+# What a file of a method holds; a list where a spec names several
+Document = Annotated[
+    dict[str, Any] | list[Any] | None, Such("an object, a list or null", lambda value: isinstance(value, dict | list | None))
+]
+
+
+class RunConfig(TypedDict):
+    """config.json; a key that is not required is missing from runs of earlier versions."""
+
+    format: str
+    model: dict[str, Any]  # fingerprint
+    settings: dict[str, Any]
+    methods: dict[str, Document]  # by spec
+    reads: NotRequired[dict[str, str]]  # spec -> whole, end or both: what of a prompt the method reads
+    tasks: NotRequired[dict[str, str | None]]  # name -> other material than the package's
+    data: NotRequired[dict[str, str]]  # name of a file -> digest
+    given: NotRequired[dict[str, str | None]]  # material or name of a file -> path, or null for Python
+    made_with: NotRequired[Any]  # versions of the packages that the run began with
 
 
 def check_format(config: Config, path: Path) -> None:
-    found = config.get("format")
-    if found != FORMAT:
-        raise BadInput(f"{path} is not a run directory of this version: its format is {found!r}, not {FORMAT!r}; {ANOTHER}")
+    """Refuse the config of another format, and values that no evaluation writes."""
+    if (other := config.get("format")) != FORMAT:
+        raise BadInput(f"{path} is not a run directory of this version: its format is {other!r}, not {FORMAT!r}; {ANOTHER}")
     check_whole(config, path)
 
 
 def check_whole(config: Config, path: Path) -> None:
-    """Refuse values that no evaluation writes; older configs may lack a key."""
+    """Refuse values that no evaluation writes."""
     try:
-        check_kinds(config, KINDS)
+        checked(RunConfig, config)
     except ValueError as error:
         damaged = f"{path / 'config.json'} is damaged: {error}"
         raise BadInput(f"{damaged}; put it right, or evaluate into another directory") from None
@@ -69,7 +76,7 @@ def grown(old: Config, new: Config, path: Path) -> Config:
     }
 
 
-def check_same(old: Config, new: Config, path: Path) -> None:
+def check_same(old: Mapping[str, Any], new: Mapping[str, Any], path: Path) -> None:
     """Refuse another model, or other settings, than those a directory was begun with."""
     if other := another_model(old["model"], new["model"]):
         raise BadInput(f"{path} holds records of another model: {other}; {ANOTHER}")

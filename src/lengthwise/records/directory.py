@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from lengthwise.common.files import PART, write_whole
+from lengthwise.common.formats import parse_json
 from lengthwise.errors import BadInput
 from lengthwise.records.append_only import AppendOnly
-from lengthwise.records.config import Config, check_format, grown
+from lengthwise.records.config import ANOTHER, Config, check_format, grown
 from lengthwise.records.locks import claim
 from lengthwise.records.record import CellKey, Record, Sharpness
 from lengthwise.records.summary import csv_text, summarise
@@ -67,13 +68,12 @@ class RunDirectory:
 
 
 def read_config(path: Path) -> Config:
-    try:
-        config = json.loads(path.read_text())
-        if not all(isinstance(config[key], dict) for key in ("model", "settings", "methods")):
-            raise TypeError
-    except (OSError, ValueError, KeyError, TypeError):
-        raise BadInput(f"{path} is not the config of a run directory; give another --out") from None
-    return dict(config)
+    """A config as it stands in its file, which is one of some format."""
+    with suppress(OSError, ValueError):
+        config = parse_json(path.read_bytes())
+        if isinstance(config, dict) and "format" in config:
+            return config
+    raise BadInput(f"{path} is not the config of a run directory; {ANOTHER}")
 
 
 def _make(path: Path) -> None:

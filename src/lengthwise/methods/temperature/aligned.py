@@ -13,36 +13,52 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
+from typing_extensions import TypedDict
 
 from lengthwise.common.files import cannot_write, write_whole
+from lengthwise.common.formats import Declared, Such, Whole, checked, parse_json
 from lengthwise.errors import BadInput, require
 
 FORMAT = "lengthwise.alignment/1"
 STATISTICS = ("pmax", "entropy")
 FINGERPRINT = "the model of an alignment must be its fingerprint"
 SCOPES = ("model", "layer", "head")
-TABLE = "a number from 0 on, or lists of such numbers"
 ROUNDING = 1e-3  # nats
 # A number for the model, one a layer, or one a layer and head
 Table = float | list[float] | list[list[float]]
 
 
+def _is_table(value: Any, least: float = -math.inf) -> bool:
+    if isinstance(value, list):
+        return len(value) > 0 and all(_is_table(entry, least) for entry in value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and least <= value < math.inf
+
+
+def _is_statistic(value: Any) -> bool:
+    """P_max and entropy are not below 0, but for the rounding of an entropy of next to nothing."""
+    return _is_table(value, -ROUNDING)
+
+
+TauTable = Annotated[Table, Such("a number, or lists of numbers", _is_table)]
+StatisticTable = Annotated[Table, Such("a number from 0 on, or lists of such numbers", _is_statistic)]
+
+
 @dataclass(frozen=True)
-class Calibrated:
+class Calibrated(Declared):
     """What calibration found at one length."""
 
     length: int  # keys visible to a row
-    tau: Table  # the temperature, shaped as the scope says
-    statistic: Table  # the statistic at that temperature, measured in the last forward
+    tau: TauTable  # the temperature, shaped as the scope says
+    statistic: StatisticTable  # the statistic at that temperature, measured in the last forward
     forwards: int  # long forwards it took
-    target: Table | None = None  # what it was solved for: the statistic at the training length on the same text
+    target: StatisticTable | None = None  # what it was solved for: the statistic at the training length on the same text
 
 
 @dataclass(frozen=True)
@@ -123,6 +139,7 @@ class Alignment:
         )
 
     def to_json(self) -> dict[str, Any]:
+        """What the file holds, its keys in their order."""
         return {
             "format": FORMAT,
             "model": self.model,
@@ -144,18 +161,32 @@ class Alignment:
     @classmethod
     def load(cls, path: str | Path) -> Alignment:
         try:
-            document = json.loads(Path(path).read_text())
+            document = parse_json(Path(path).read_bytes())
         except FileNotFoundError:
             raise BadInput(f"no alignment file {path}; make one with `lengthwise calibrate`") from None
-        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        except (OSError, ValueError) as error:
             raise BadInput(f"{path} is not an alignment file: {error}") from None
-        found = document.get("format") if isinstance(document, dict) else None
-        if found != FORMAT:
-            raise BadInput(f"{path} is not an alignment file: its format is {found!r}, not {FORMAT!r}")
+        other = document.get("format") if isinstance(document, dict) else None
+        if other != FORMAT:
+            raise BadInput(f"{path} is not an alignment file: its format is {other!r}, not {FORMAT!r}")
         try:
-            return cls(**_read(document))
-        except (TypeError, ValueError) as error:
+            content: dict[str, Any] = {**checked(AlignmentFile, document)}
+            require(bool(content["model"]), f"{FINGERPRINT}, not {content['model']!r}")
+            return cls(**{**content, "temperatures": tuple(content["temperatures"])})
+        except ValueError as error:
             raise BadInput(f"{path} is damaged: {error}") from None
+
+
+class AlignmentFile(TypedDict):
+    """An alignment's file, beside its `format`; keys of later versions are passed over."""
+
+    model: dict[str, Any]
+    statistic: str
+    scope: str
+    train_length: Whole
+    target: StatisticTable
+    temperatures: list[Calibrated]
+    provenance: dict[str, Any]
 
 
 def _tensor(entry: Calibrated) -> Tensor:
@@ -164,44 +195,6 @@ def _tensor(entry: Calibrated) -> Tensor:
     except (TypeError, ValueError, OverflowError, RuntimeError):
         what = "a number, or lists of numbers of one length"
         raise BadInput(f"the tau at length {entry.length} is {repr(entry.tau)[:40]}, not {what}") from None
-
-
-def _read(document: dict[str, Any]) -> dict[str, Any]:
-    """What a file says, as `Alignment` takes it; the rest is checked there."""
-    names = [one.name for one in fields(Alignment) if one.init]
-    for name in names:
-        require(name in document, f"it has no {name!r}")
-    found = {name: document[name] for name in names}
-    require(bool(found["model"]), f"{FINGERPRINT}, not {found['model']!r}")
-    _check(isinstance(found["provenance"], dict), "its 'provenance'", found["provenance"], "an object")
-    _check(_is_table(found["target"]), "its 'target'", found["target"], TABLE)
-    _check(isinstance(found["temperatures"], list), "its 'temperatures'", found["temperatures"], "a list")
-    return {**found, "temperatures": tuple(_entry(entry, k) for k, entry in enumerate(found["temperatures"], 1))}
-
-
-def _entry(entry: Any, number: int) -> Calibrated:
-    where = f"entry {number} of its 'temperatures'"
-    _check(isinstance(entry, dict), where, entry, "an object")
-    for one in fields(Calibrated):
-        require(one.name in entry or one.default is not MISSING, f"{where} has no {one.name!r}")
-    for name in entry:
-        require(name in Calibrated.__dataclass_fields__, f"{where} has an unknown key {name!r}")
-    found = Calibrated(**entry)
-    _check(_is_table(found.statistic), f"the 'statistic' in {where}", found.statistic, TABLE)
-    _check(found.target is None or _is_table(found.target), f"the 'target' in {where}", found.target, TABLE)
-    _check(type(found.forwards) is int, f"the 'forwards' in {where}", found.forwards, "a whole number")
-    return found
-
-
-def _check(holds: bool, what: str, value: Any, kind: str) -> None:
-    require(holds, f"{what} is {json.dumps(value)[:40]}, not {kind}")
-
-
-def _is_table(value: Any) -> bool:
-    """P_max and entropy are not below 0, but for the rounding of an entropy of next to nothing."""
-    if isinstance(value, list):
-        return len(value) > 0 and all(map(_is_table, value))
-    return isinstance(value, int | float) and not isinstance(value, bool) and -ROUNDING <= value < math.inf
 
 
 def interpolate(n: Tensor, train_length: int, lengths: list[int], values: Tensor) -> Tensor:
