@@ -1,6 +1,6 @@
 """CLEX: frequencies follow a trainable differential equation in the length, which starts out as NTK.
 
-    d ln theta / dt = prior'(t) + W_down silu(W_up (ln theta + prior(t)))       Chen et al. 2024
+    d ln theta / dt = prior'(t) + W_down silu(W_up (ln theta + prior(t)))       Chen et al. 2024, arXiv 2310.16450
     prior_i(t)      = ln theta_i(1) - 2i/(d-2) ln(2t - 1)                       NTK with factor 2t - 1
     g               = ln N / ln n_train,   N keys of the sequence's widest row
 

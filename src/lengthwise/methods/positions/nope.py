@@ -1,6 +1,6 @@
 """NoPE: no rotation at all, so that keys have no place.
 
-    theta_i = 0                                                     Kazemnejad et al. 2023
+    theta_i = 0                                                     Kazemnejad et al. 2023, arXiv 2305.19466
 
 A causal model can still tell positions from how many keys a row sees, if it was trained so.
 """

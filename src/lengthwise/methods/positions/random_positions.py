@@ -1,6 +1,6 @@
 """RandomPos: train on short inputs whose positions are a sorted random sample of a longer range.
 
-    p_1 < ... < p_n  drawn without replacement from 0 ... target - 1                 Ruoss et al. 2023
+    p_1 < ... < p_n  drawn without replacement from 0 ... target - 1                 Ruoss et al. 2023, arXiv 2305.16843
 
 It changes training data and not the attention, so it is no method for a loaded model and not in the catalogue: give the
 collator to a trainer.

@@ -1,6 +1,6 @@
 """Shifted sparse attention: train long inputs in groups, which half of the heads see moved by half a group.
 
-    j in visible(i)   when   j <= i  and  floor((j + s) / G) = floor((i + s) / G)            Chen et al. 2024 (LongLoRA)
+    j in visible(i)   when   j <= i  and  floor((j + s) / G) = floor((i + s) / G)  Chen et al. 2024, arXiv 2309.12307 (LongLoRA)
     G = ceil(L / groups),   s = 0 in the first half of the heads,  G - floor(G/2) in the second
 
 A token sees its group only, and the moved heads carry what is learnt from one group to the next. The released code rolls the

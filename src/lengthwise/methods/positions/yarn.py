@@ -2,7 +2,7 @@
 
     dim(r)   = d ln(n_train / (2 pi r)) / (2 ln base)               the pair that turns r times within the training length
     ramp_i   = (i - low) / (high - low) within 0 ... 1,   low = floor(dim(beta_fast)),  high = ceil(dim(beta_slow))
-    theta'_i = ramp_i theta_i / s + (1 - ramp_i) theta_i            Peng et al. 2023
+    theta'_i = ramp_i theta_i / s + (1 - ramp_i) theta_i            Peng et al. 2023, arXiv 2309.00071
     g        = (0.1 ln s + 1)^2
 
 g is the same for every length, short inputs included; `temperature=false` leaves it out and keeps the frequencies, for a

@@ -1,6 +1,6 @@
 """Proposition 1: the temperature that keeps P_max, for Gaussian logits whose largest entry does not grow.
 
-    A t^2 - B t + C = 0, larger root                                Chi et al., section 6.2 and appendix A.2
+    A t^2 - B t + C = 0, larger root                                Chi et al., arXiv 2311.00684, section 6.2 and appendix A.2
     A = ln n + ln P,  B = ln n_train + ln P + s_train^2 / 2,  C = s^2 / 2
 
 P and s_train belong to the sorted, then averaged logit vector of layer 0 at the training length, s to the same at the
