@@ -26,6 +26,7 @@ check: $(VENV)/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m scripts.check_numbers
 
 bench: $(VENV)/installed
 	$(BIN)/python benchmarks/attention_cpu.py --out benchmarks/results/attention_cpu.json

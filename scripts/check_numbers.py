@@ -1,0 +1,151 @@
+"""Hold the numbers of README.md and docs/ against the result files they come from; `make check` runs it.
+
+A measured number is followed by a comment that names a file and a key in it:
+
+    <!--files cells=experiments/retrieval/results/retrieval.json -->
+    It finds 99 %<!--= cells#cells[task=line&length=15000]/mean % --> of the lines.
+
+The printed number must be the file's value rounded to the digits that are printed; `%` after the key multiplies the value by
+100, and `A / B` and `A - B` are the ratio and the difference of two values. A key goes down by `/`; an entry of a list is
+chosen by its place or by `[field=value&...]`. `<!--= given -->` marks a number that is a setting, a definition or a paper's. A
+decimal number or a percentage in prose or a table without a mark is an error as well.
+
+What stands between `<!--generated NAME -->` and `<!--/generated -->` is written by scripts/generated_tables.py:
+`python -m scripts.check_numbers --write` brings it up to date.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from scripts.generated_tables import TABLES
+
+ROOT = Path(__file__).parents[1]
+# A dated log keeps the figures of its day; equations and how-to pages hold definitions, not results
+WITHOUT_MARKS = {"log.md", "equations.md", "adding_a_method.md", "evaluating.md"}
+
+FILES = re.compile(r"<!--files (.*?)-->", re.DOTALL)
+MARK = re.compile(r"(?P<number>[-+]?[\d,]*\.?\d+)(?P<unit>[ ]?%)?[*_]*<!--=\s*(?P<source>.*?)\s*-->", re.DOTALL)
+ANY_MARK = re.compile(r"<!--=")
+GENERATED = re.compile(r"(<!--generated (\S+) -->\n)(.*?)(<!--/generated -->)", re.DOTALL)
+CODE = re.compile(r"^```.*?^```|^(?: {4}|\t)[^\n]*$|`[^`\n]+`", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"\]\([^)]*\)|https?://\S+")
+UNMARKED = re.compile(r"(?<![\w.])[\d,]*\d(?:\.\d+(?![.\d])|(?= %))(?! ?%?[*_]*<!--=)(?: %)?")
+CHOICE = re.compile(r"(?P<name>[^\[]*)\[(?P<choice>.*)\]")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--write", action="store_true", help="write the generated tables anew before checking")
+    options = parser.parse_args(arguments)
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    if options.write:
+        for page in pages:
+            page.write_text(with_tables(page.read_text()))
+    errors = [error for page in pages for error in check(page)]
+    print("\n".join(errors) or f"{sum(len(MARK.findall(page.read_text())) for page in pages)} numbers are those of their files")
+    return 1 if errors else 0
+
+
+def check(page: Path, root: Path = ROOT) -> Iterator[str]:
+    """Yield one line for every number of a page that is not the number of its file, or that names none."""
+    text = page.read_text()
+    files = dict(pair.split("=", 1) for found in FILES.findall(text) for pair in found.split())
+    where = page.relative_to(root) if page.is_relative_to(root) else page
+
+    def at(position: int) -> str:
+        return f"{where}:{text.count(chr(10), 0, position) + 1}"
+
+    for mark in MARK.finditer(text):
+        if error := _wrong(mark, files, root):
+            yield f"{at(mark.start())}: {error}"
+    marked = {mark.end() for mark in MARK.finditer(text)}
+    for start in (found.start() for found in ANY_MARK.finditer(text)):
+        if text.find("-->", start) + 3 not in marked:
+            yield f"{at(start)}: a mark that follows no number"
+    for block in GENERATED.finditer(text):
+        if block[3].strip() != TABLES[block[2]]().strip():
+            yield f"{at(block.start())}: the table {block[2]} is out of date; run python -m scripts.check_numbers --write"
+    if page.name not in WITHOUT_MARKS:
+        for number in UNMARKED.finditer(_prose(text)):
+            if number[0] != "95 %":
+                yield f"{at(number.start())}: {number[0]} names no result file; add <!--= FILE#KEY --> or <!--= given -->"
+
+
+def _wrong(mark: re.Match[str], files: dict[str, str], root: Path) -> str:
+    """What is wrong with a marked number, or nothing."""
+    if mark["source"] == "given":
+        return ""
+    printed = mark["number"].replace(",", "")
+    digits = len(printed.partition(".")[2])
+    try:
+        value = _value(mark["source"], files, root)
+    except (OSError, KeyError, IndexError, TypeError, ValueError) as error:
+        return f"{mark['number']} cannot be looked up: {type(error).__name__}: {error}"
+    if abs(float(printed) - value) > 0.5 * 10**-digits + 1e-9 * abs(value):
+        return f"{mark['number']} is printed, {value:,.{digits + 2}f} is in {mark['source']}"
+    return ""
+
+
+def _value(source: str, files: dict[str, str], root: Path) -> float:
+    words = source.split()
+    scale = 100 if words[-1] == "%" else 1
+    words = words[:-1] if words[-1] == "%" else words
+    value = _look_up(words[0], files, root)
+    if words[1:]:
+        if len(words) != 3 or words[1] not in "/-":
+            raise ValueError(f"{source!r} is not `FILE#KEY`, `FILE#KEY / FILE#KEY` or `FILE#KEY - FILE#KEY`")
+        other = _look_up(words[2], files, root)
+        value = value / other if words[1] == "/" else value - other
+    return scale * value
+
+
+def _look_up(source: str, files: dict[str, str], root: Path) -> float:
+    file, _, key = source.partition("#")
+    node = _load(root / files.get(file, file))
+    for step in re.split(r"/(?![^\[]*\])", key):
+        chosen = CHOICE.fullmatch(step)
+        node = _entry(node, chosen["name"] if chosen else step)
+        if chosen:
+            node = _only(node, dict(pair.split("=", 1) for pair in chosen["choice"].split("&")))
+    return float(node)
+
+
+def _entry(node: Any, name: str) -> Any:
+    if name == "":
+        return node
+    return node[int(name)] if isinstance(node, list) else node[name]
+
+
+def _only(entries: list[dict[str, Any]], fields: dict[str, str]) -> dict[str, Any]:
+    fitting = [entry for entry in entries if all(str(entry.get(name, "")) == value for name, value in fields.items())]
+    if len(fitting) != 1:
+        raise KeyError(f"{len(fitting)} entries have {fields}, not 1")
+    return fitting[0]
+
+
+@functools.cache
+def _load(path: Path) -> Any:
+    return json.loads(path.read_text())
+
+
+def _prose(text: str) -> str:
+    """The text with code, links and generated tables blanked out, every character in its place."""
+    for pattern in (GENERATED, CODE, LINK):
+        text = pattern.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+    return text
+
+
+def with_tables(text: str) -> str:
+    """A page with its generated tables written anew."""
+    return GENERATED.sub(lambda block: f"{block[1]}{TABLES[block[2]]().strip()}\n{block[4]}", text)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

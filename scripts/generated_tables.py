@@ -1,0 +1,261 @@
+"""Tables of README.md and docs/ that are written from result files and from the methods' own files, never by hand."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+EXPERIMENTS = ROOT / "experiments"
+LOSS = "output_alignment/results/fine_tuning/fine_tuning.json"
+NAMES = {
+    "none": "as it is",
+    "truncate": "last 512 tokens",
+    "log": "log law",
+    "pmax-model": "P_max aligned",
+    "entropy-model": "entropy aligned",
+    "hedge-pmax-model": "P_max, hedged",
+}
+
+
+def retrieval() -> str:
+    """Percent right of the embedded model by task and length."""
+    cells = _read("retrieval/results/embedded.json")["cells"]
+    methods = ["none", "truncate", "log", "pmax-model", "entropy-model"]
+    tasks = {"passkey-novels": "a number in a novel", "line": "a line of a record", "topic": "the first topic"}
+    rows = [
+        [words, f"{length:,}", *(_percent(_cell(cells, task=task, length=length, method=method)) for method in methods)]
+        for task, words in tasks.items()
+        for length in (512, 4096, 15000)
+    ]
+    return _table(["asked for", "tokens", *(NAMES[method] for method in methods)], rows, left=1)
+
+
+def larger() -> str:
+    """Percent right of the 44 M model: questions over 30 documents at every place of the answer, and a key in code."""
+    methods = ["none", "truncate", "log", "pmax-model", "entropy-model", "hedge-pmax-model"]
+    rows = []
+    for words, file in (("made-up questions", "larger-made_up"), ("Natural Questions", "larger-natural_questions")):
+        cells = _read(f"questions/results/{file}.json")["cells"]
+        places = sorted({cell["task"] for cell in cells if cell["task"].startswith("30-")})
+        rows.append([f"{words} over 30 documents", *(_percent_of_means(cells, places, method) for method in methods)])
+    code = _read("code/results/larger.json")["cells"]
+    for words, task in (("a key in 16,000 tokens of code", "code_key_retrieval"),):
+        at = [_cell(code, task=task, length=_longest(code, task), method=method) for method in methods]
+        rows.append([words, *(_percent(cell) for cell in at)])
+    return _table(["", *(NAMES[method] for method in methods)], rows, left=1)
+
+
+def going_on() -> str:
+    """Perplexity of continuations over truncation's, by method and length, for both T5s."""
+    methods = ["none", "log", "pmax-model", "hedge-pmax-model"]
+    rows = []
+    for model in ("embedded", "larger"):
+        cells = _read(f"language_modelling/results/{model}.json")["cells"]
+        for length in (2048, 8192, 15000):
+            ratios = [_cell(cells, method=method, length=length) for method in methods]
+            rows.append([f"`{model}`", f"{length:,}", *("-" if r is None else _with_interval(r["ratio"]) for r in ratios)])
+    return _table(["model", "tokens", *(NAMES[method] for method in methods)], rows, left=1)
+
+
+def against_truncation() -> str:
+    """What hedging gains over truncation in each task of the 44 M model, all lengths together."""
+    verdicts = [v for v in _read("against_truncation/results/larger.json")["verdicts"] if v["length"] is None]
+    names = {"passkey-novels": "passkey in novels", "passkey": "passkey in our prose"}
+    rows = [[_task_words(names.get(v["task"], v["task"])), v["difference"], v["said"]] for v in verdicts]
+    return _table(["task", "hedged less truncation [95 % interval]", "verdict"], rows, left=3)
+
+
+def misalignment_loss() -> str:
+    """What the misalignment loss does in fine-tuning: the findings of the experiment, word for word."""
+    return "\n".join(f"- {finding}" for finding in _read(LOSS)["findings"][:2])
+
+
+def decoders() -> str:
+    """Perplexity over re-encoding's of two rotary models past their training length."""
+    stories = _read("rope_methods/results/stories15M/rope_methods.json")["rows"]
+    smol = _read("rope_methods/results/SmolLM2-135M/rope_methods.json")["rows"]
+    methods = {
+        "none": ("plain", ""),
+        "streaming_llm": ("`streaming_llm`", "the recent past"),
+        "lm_infinite": ("`lm_infinite`", "the recent past"),
+        "window": ("`window`", "the recent past, no sinks"),
+        "rerope:window={half},leak={leak}": ("`rerope:window=W/2,leak=2F-1`", "all of it"),
+        "yarn:factor={factor}": ("`yarn:factor=F`", "all of it"),
+        "interpolation:factor={factor}": ("`interpolation:factor=F`", "all of it, and tuning"),
+    }
+    rows = [
+        [name, needs, *(_ratio(rows, method, length) for rows, length in ((stories, 2048), (stories, 8192), (smol, 16384)))]
+        for method, (name, needs) in methods.items()
+    ]
+    return _table(["", "needs", "stories15M, 8 x", "stories15M, 32 x", "SmolLM2-135M, 2 x"], rows, left=2)
+
+
+def sharpness() -> str:
+    """Mean P_max, entropy and largest logit of the embedded model by length."""
+    lengths = _read("dispersion/results/embedded-analysis/analysis.json")["lengths"]
+    rows = [
+        [f"{at['length']:,}", f"{_mean(at['p_max']):.3f}", f"{_mean(at['entropy']):.2f}", f"{_mean(at['l_max']):.2f}"]
+        for at in lengths
+    ]
+    return _table(["tokens", "P_max", "entropy, nats", "largest logit"], rows)
+
+
+def temperatures() -> str:
+    """Temperature of the embedded model by length, by five accounts."""
+    by_length = _read("dispersion/results/embedded-analysis/analysis.json")["temperatures"]
+    fields = {
+        "proposition_1": "Proposition 1 (P_max)",
+        "proposition_2": "Proposition 2 (entropy)",
+        "pmax": "Algorithm 1 (P_max)",
+        "entropy": "Algorithm 1 (entropy)",
+        "log_law": "log law",
+    }
+    rows = [[f"{at['length']:,}", *(f"{at[field]:.3f}" for field in fields)] for at in by_length]
+    return _table(["tokens", *fields.values()], rows)
+
+
+def encoders() -> str:
+    """Seconds and memory of a T5 encoder of XL's shape on a GPU."""
+    records = [r for r in _benchmark("attention_gpu") if r["what"] == "encoder" and r["shape"] == "flan-t5-xl"]
+    names = ["lengthwise", "transformers_eager", "transformers_sdpa"]
+    rows = []
+    for length in sorted({r["length"] for r in records}):
+        found = [next((r for r in records if r["length"] == length and r["implementation"] == name), None) for name in names]
+        rows.append([f"{length:,}", *(_seconds_and_memory(record) for record in found)])
+    return _table(["tokens", "lengthwise", "transformers, eager", "transformers, sdpa"], rows)
+
+
+def encoder_cpu() -> str:
+    """Time and memory of a T5 encoder of t5-small's shape on a CPU."""
+    records = _benchmark("attention_cpu")
+    rows = []
+    for r in records:
+        sdpa = next(o for o in records if o["length"] == r["length"] and o["implementation"] == "transformers_sdpa")
+        time, memory = (r[field] / sdpa[field] for field in ("cpu_seconds", "extra_gb"))
+        times = [f"{r['seconds']:.2f}", f"{r['cpu_seconds']:.2f}", f"{time:.2f}"]
+        rows.append([f"{r['length']:,}", r["implementation"], *times, f"{r['extra_gb']:.2f}", f"{memory:.3f}"])
+    head = ["tokens", "implementation", "seconds", "cpu-seconds", "of sdpa's", "extra memory, GB", "of sdpa's"]
+    return _table(head, rows)
+
+
+def attention_gpu() -> str:
+    """Attention, encoders, training steps and calibration on a GPU."""
+    from benchmarks.gpu.page import page
+
+    return page(_benchmark("attention_gpu"))
+
+
+def training() -> str:
+    """Time of a training step with and without the misalignment loss."""
+    rows = []
+    for r in _benchmark("training"):
+        plain, twice, loss = (r["seconds"][name] for name in ("plain", "two readings", "with the loss"))
+        sizes = [f"{r['parameters'] / 1e6:.0f} M", 2 * r["shape"]["rows"]]
+        rows.append([*sizes, f"{plain:.2f}", f"{twice:.2f}", f"{loss:.2f}", f"{loss / plain:.3f}", f"{loss / twice:.3f}"])
+    return _table(["parameters", "2 B", "plain", "two readings", "with the loss", "of plain", "of two readings"], rows)
+
+
+def methods() -> str:
+    """Every method with what it does, its file and its paper, read from the files themselves."""
+    rows = [
+        [f"[`{name}`]({source.relative_to(ROOT)})", about(source).removesuffix("."), papers(source)]
+        for name, source in method_files().items()
+    ]
+    return _table(["method", "what it does", "from"], rows, left=3)
+
+
+def method_files() -> dict[str, Path]:
+    """The file of each method by its name on the command line."""
+    from lengthwise.methods.registry import CATALOGUE
+
+    return {name: Path(inspect.getfile(inspect.unwrap(method))) for name, method in sorted(CATALOGUE.items())}
+
+
+def papers(source: Path) -> str:
+    """The papers that a method's docstring names by their arXiv numbers, as links; else whom it names with a year."""
+    text = docstring(source)
+    named = re.findall(r"((?:Entropy Invariance|[A-Z]\w+(?: et al\.| and [A-Z]\w+)?)(?: \d{4})?), arXiv (\d{4}\.\d{5})", text)
+    links = [f"[{who}](https://arxiv.org/abs/{number})" for who, number in dict(named).items()]
+    return ", ".join(links or dict.fromkeys(re.findall(r"(?:Su|bloc97) \d{4}", text)))
+
+
+def about(source: Path) -> str:
+    """What a method does: the first sentence of its file, without the name."""
+    return docstring(source).partition("\n")[0].partition(": ")[2]
+
+
+def docstring(source: Path) -> str:
+    text = source.read_text()
+    return text[3 : text.index('"""', 3)]
+
+
+def _read(path: str) -> Any:
+    return json.loads((EXPERIMENTS / path).read_text())
+
+
+def _benchmark(name: str) -> Any:
+    return json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text())
+
+
+def _cell(cells: Sequence[dict[str, Any]], **fields: Any) -> dict[str, Any] | None:
+    return next((cell for cell in cells if all(cell[name] == value for name, value in fields.items())), None)
+
+
+def _longest(cells: Sequence[dict[str, Any]], task: str) -> int:
+    return max(cell["length"] for cell in cells if cell["task"] == task)
+
+
+def _percent(cell: dict[str, Any] | None) -> str:
+    return "-" if cell is None else f"{100 * cell['mean']:.0f}"
+
+
+def _percent_of_means(cells: Sequence[dict[str, Any]], tasks: Sequence[str], method: str) -> str:
+    means = [cell["mean"] for cell in cells if cell["task"] in tasks and cell["method"] == method]
+    return "-" if not means else f"{100 * sum(means) / len(means):.0f}"
+
+
+def _with_interval(ratio: dict[str, float]) -> str:
+    return f"{ratio['ratio']:.3f} [{ratio['low']:.3f}, {ratio['high']:.3f}]"
+
+
+def _task_words(task: str) -> str:
+    words = task.replace("questions-held_out", "Natural Questions over").replace("questions", "made-up questions over")
+    return words.replace("code_completion_es", "next line of code, edit similarity").replace("_", " ")
+
+
+def _ratio(rows: Sequence[dict[str, Any]], method: str, length: int) -> str:
+    row = next((row for row in rows if row["method"] == method and row["length"] == length), None)
+    if row is None:
+        return "-"
+    ratio = row["against"]["ratio"]
+    return f"{ratio:.3g}" if ratio >= 2 else f"{ratio:.3f}"
+
+
+def _seconds_and_memory(record: dict[str, Any] | None) -> str:
+    if record is None:
+        return "not tried"
+    return "out of memory" if record["seconds"] is None else f"{record['seconds']:.3g} s, {record['extra_gb']:.2g} GB"
+
+
+def _mean(values: Any) -> float:
+    flat = [number for row in values for number in row]
+    return sum(flat) / len(flat)
+
+
+def _table(head: Sequence[object], rows: Sequence[Sequence[object]], left: int = 0) -> str:
+    rule = ["---" if at < left else "--:" for at in range(len(head))]
+    return "\n".join("| " + " | ".join(map(str, cells)) + " |" for cells in (head, rule, *rows))
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    table.__name__: table
+    for table in (
+        *(retrieval, larger, going_on, against_truncation, decoders, misalignment_loss),
+        *(sharpness, temperatures, encoders, encoder_cpu, attention_gpu, training, methods),
+    )
+}
