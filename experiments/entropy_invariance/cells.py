@@ -22,7 +22,7 @@ from lengthwise.models.fingerprint import fingerprint_of
 from lengthwise.models.load import load
 from lengthwise.records.append_only import AppendOnly, read_lines
 from lengthwise.records.intervals import mean_interval
-from lengthwise.tasks.masked_tokens import Score, score
+from lengthwise.tasks.masked_tokens import MaskedTokenScore, score
 
 CELLS, EXAM = "cells.jsonl", "exam.json"
 
@@ -52,7 +52,7 @@ class Cell:
         return self.row, self.length
 
     @cached_property
-    def score(self) -> Score:
+    def score(self) -> MaskedTokenScore:
         return score(self.nll, self.right, mean_interval)
 
 
@@ -166,5 +166,5 @@ def _refuse_another(name: str, weights: str, cells: Sequence[Cell]) -> None:
         raise BadInput(f"{name} was trained again since it was measured; give another --name for the new tables")
 
 
-def _said(score: Score) -> str:
+def _said(score: MaskedTokenScore) -> str:
     return f"PPL {score.perplexity:.3g}, ACC {score.accuracy:.3f}"

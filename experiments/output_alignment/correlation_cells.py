@@ -23,7 +23,7 @@ import lengthwise as lw
 from experiments._lib.processes import Once
 from lengthwise.evaluation.likelihood import token_nll, windowed_nll
 from lengthwise.records.append_only import AppendOnly, read_lines
-from lengthwise.tasks.perplexity import Bucket, Windows, by_bucket
+from lengthwise.tasks.perplexity import Bucket, SlidingWindows, by_bucket
 
 CELLS = "cells.jsonl"
 SHORT, LONG = ("l_train", "l_misalign", "kl"), ("log_ppl", "beyond")
@@ -72,7 +72,7 @@ class Reader:
         """On readings of at most the training length."""
         length, text = self.train_length, self.ids[:, : text_tokens(self.train_length, self.pairs, len(self.ids))]
         whole = (text.shape[1] - 1) // length * length
-        windows = Windows(length + 1, length)
+        windows = SlidingWindows(length + 1, length)
         nll = windowed_nll(self.model, text[:, : whole + 1], windows, method=method, train_length=length)
         apart = lw.misalignment(
             self.model,

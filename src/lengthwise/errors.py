@@ -1,15 +1,15 @@
-"""The one exception for input that a user can put right, and the one kind of it that a search goes on from."""
+"""The exception for input that a user can put right; nearly everything that lengthwise refuses raises it."""
 
 
 class BadInput(ValueError):
-    """One line: what is wrong, with the value, and what to do. The command line turns it into exit status 2."""
+    """Bad input, in one line: what is wrong, with the value, and what to do. The command line exits with status 2."""
 
 
 class NoRoom(BadInput):
-    """A question is longer than the prompt it should stand in; a larger length has room for it."""
+    """A length too short for a task's question; `reach` stops its search there."""
 
 
 def require(holds: bool, otherwise: str) -> None:
-    """Refuse input for which `holds` is false (comparisons with NaN are)."""
+    """Raise `BadInput` unless `holds`; comparisons with NaN do not."""
     if not holds:
         raise BadInput(otherwise)

@@ -58,7 +58,7 @@ def test_a_folder_gives_way_when_it_is_empty_or_when_told_to(tmp_path: Path) -> 
     with pytest.raises(BadInput, match=r"^cannot write .*model: Directory not empty; give another place$"):
         save_whole(out, [Part("other", "new")])
     assert [file.read_text() for file in out.iterdir()] == ["old"]
-    save_whole(out, [Part("other", "new")], over=True)
+    save_whole(out, [Part("other", "new")], overwrite=True)
     assert [file.read_text() for file in out.iterdir()] == ["new"]
     assert list(tmp_path.iterdir()) == [out]
 
@@ -67,7 +67,7 @@ def test_a_part_that_fails_leaves_the_old_folder_and_nothing_else(tmp_path: Path
     out = tmp_path / "model"
     save_whole(out, [Part("model", "old")])
     with pytest.raises(BadInput, match=r"^cannot write .*model: no space left; give another place$"):
-        save_whole(out, [Part("model", "new"), Part("tokenizer", None)], over=True)
+        save_whole(out, [Part("model", "new"), Part("tokenizer", None)], overwrite=True)
     assert [file.read_text() for file in out.iterdir()] == ["old"]
     assert list(tmp_path.iterdir()) == [out]
 

@@ -13,7 +13,7 @@ from lengthwise.common.text import shipped_prose
 from lengthwise.evaluation import likelihood
 from lengthwise.evaluation.likelihood import continuation_nll, language_modelling, reencoded_nll, token_nll, windowed_nll
 from lengthwise.tasks.language_modelling import passages
-from lengthwise.tasks.perplexity import Windows
+from lengthwise.tasks.perplexity import SlidingWindows
 from tests.conftest import DECODER_SIZES, DECODERS, TRAIN_LENGTH, make, tokens
 
 
@@ -92,7 +92,7 @@ def test_a_part_of_a_stream_is_reencoded_like_the_whole() -> None:
 
 def test_windows_are_read_by_themselves() -> None:
     model, ids = make("llama"), tokens(75, batch=2)
-    plan = Windows(length=24, stride=10)
+    plan = SlidingWindows(length=24, stride=10)
     expected = torch.full((2, 74), torch.nan)
     for window in plan.over(75):
         inside = from_logits(model, ids[:, window.start : window.stop])
@@ -100,7 +100,7 @@ def test_windows_are_read_by_themselves() -> None:
     assert torch.allclose(windowed_nll(model, ids, plan), expected, atol=1e-5)
     # Positions start again in every window, so a law of the length sees windows, not the stream
     assert torch.equal(windowed_nll(model, ids, plan, method="log"), windowed_nll(model, ids, plan))
-    longer = Windows(length=60, stride=10)
+    longer = SlidingWindows(length=60, stride=10)
     assert not torch.allclose(windowed_nll(model, ids, longer, method="log"), windowed_nll(model, ids, longer), atol=1e-3)
 
 

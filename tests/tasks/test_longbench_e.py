@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lengthwise.errors import BadInput
-from lengthwise.tasks.longbench_e import TASKS, Scored, bucket, read_scored, summarise
+from lengthwise.tasks.longbench_e import TASKS, ScoredAnswer, bucket, read_scored, summarise
 
 
 def test_there_are_thirteen_tasks_and_three_lengths_in_words() -> None:
@@ -18,8 +18,13 @@ def test_there_are_thirteen_tasks_and_three_lengths_in_words() -> None:
 
 
 def test_every_task_counts_once_whatever_its_samples() -> None:
-    lcc = [Scored("lcc", 100, 1.0), Scored("lcc", 200, 0.5), Scored("lcc", 300, 0.0), Scored("lcc", 9000, 0.1)]
-    summary = summarise([*lcc, Scored("trec", 100, 0.2)])
+    lcc = [
+        ScoredAnswer("lcc", 100, 1.0),
+        ScoredAnswer("lcc", 200, 0.5),
+        ScoredAnswer("lcc", 300, 0.0),
+        ScoredAnswer("lcc", 9000, 0.1),
+    ]
+    summary = summarise([*lcc, ScoredAnswer("trec", 100, 0.2)])
     assert summary.tasks == {
         "trec": pytest.approx({"0-4k": 20.0, "all": 20.0}),
         "lcc": pytest.approx({"0-4k": 50.0, "8k+": 10.0, "all": 40.0}),
@@ -31,7 +36,7 @@ def test_every_task_counts_once_whatever_its_samples() -> None:
 
 def test_another_benchmarks_task_is_refused() -> None:
     with pytest.raises(BadInput, match="'musique' is no task of LongBench-E"):
-        summarise([Scored("musique", 100, 1.0)])
+        summarise([ScoredAnswer("musique", 100, 1.0)])
 
 
 def left(folder: Path, task: str, stamp: str, *lines: Any, method: str = "none") -> None:
@@ -51,7 +56,11 @@ def test_the_newest_run_of_each_task_is_read(tmp_path: Path) -> None:
     left(tmp_path / "x", "lcc", "2026-01-01T10-00-00.5", line(100, 0.9))
     left(tmp_path / "x", "lcc", "2026-01-02T10-00-00.5", line(100, 0.25), line(5000, 1))
     left(tmp_path / "x", "repobench-p", "2026-01-01T11-00-00.5", line(9000, 0.5))
-    assert read_scored(tmp_path) == [Scored("lcc", 100, 0.25), Scored("lcc", 5000, 1.0), Scored("repobench-p", 9000, 0.5)]
+    assert read_scored(tmp_path) == [
+        ScoredAnswer("lcc", 100, 0.25),
+        ScoredAnswer("lcc", 5000, 1.0),
+        ScoredAnswer("repobench-p", 9000, 0.5),
+    ]
 
 
 def test_answers_of_two_methods_are_not_mixed(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lengthwise.errors import BadInput
-from lengthwise.tasks.perplexity import Window, Windows, by_bucket, compared, doubling, weighted
+from lengthwise.tasks.perplexity import SlidingWindow, SlidingWindows, by_bucket, compared, doubling, weighted
 
 
 def test_buckets_are_exponentials_of_means() -> None:
@@ -130,22 +130,27 @@ def test_windows_count_by_the_tokens_they_score() -> None:
 def test_weighted_windows_give_the_perplexity_of_all_tokens() -> None:
     randomness = random.Random(5)
     nll = [randomness.expovariate(0.5) for _ in range(101)]
-    plan = Windows(length=16, stride=5).over(102)
+    plan = SlidingWindows(length=16, stride=5).over(102)
     means = [(math.fsum(nll[w.scored - 1 : w.stop - 1]) / w.targets, w.targets) for w in plan]
     assert weighted(means) == pytest.approx(math.exp(math.fsum(nll) / 101))
 
 
 def test_a_plan_by_hand() -> None:
-    assert Windows(4, 2).over(9) == [Window(0, 4, 1), Window(2, 6, 4), Window(4, 8, 6), Window(6, 9, 8)]
-    assert Windows(4, 2).over(3) == [Window(0, 3, 1)]
-    assert Windows(3, 1).over(5) == [Window(0, 3, 1), Window(1, 4, 3), Window(2, 5, 4)]
+    assert SlidingWindows(4, 2).over(9) == [
+        SlidingWindow(0, 4, 1),
+        SlidingWindow(2, 6, 4),
+        SlidingWindow(4, 8, 6),
+        SlidingWindow(6, 9, 8),
+    ]
+    assert SlidingWindows(4, 2).over(3) == [SlidingWindow(0, 3, 1)]
+    assert SlidingWindows(3, 1).over(5) == [SlidingWindow(0, 3, 1), SlidingWindow(1, 4, 3), SlidingWindow(2, 5, 4)]
 
 
 @given(st.integers(2, 40), st.data())
 def test_every_token_but_the_first_is_scored_once(length: int, data: st.DataObject) -> None:
     stride = data.draw(st.integers(1, length - 1))
     tokens = data.draw(st.integers(2, 150))
-    plan = Windows(length, stride).over(tokens)
+    plan = SlidingWindows(length, stride).over(tokens)
     assert [token for window in plan for token in range(window.scored, window.stop)] == list(range(1, tokens))
     for window in plan:
         assert window.stop - window.start <= length
@@ -168,10 +173,10 @@ def test_every_token_but_the_first_is_scored_once(length: int, data: st.DataObje
         (lambda: weighted([]), "0 windows score no token"),
         (lambda: weighted([(1.0, 0)]), "1 windows score no token"),
         (lambda: weighted([(1.0, 3), (1.0, -1)]), "fewer than 0 tokens"),
-        (lambda: Windows(1, 1), "a window needs 2 tokens"),
-        (lambda: Windows(8, 8), "stride must be from 1 to 7 for windows of 8 tokens, not 8"),
-        (lambda: Windows(8, 0), "not 0"),
-        (lambda: Windows(8, 4).over(1), "a text of 1 tokens has none to score"),
+        (lambda: SlidingWindows(1, 1), "a window needs 2 tokens"),
+        (lambda: SlidingWindows(8, 8), "stride must be from 1 to 7 for windows of 8 tokens, not 8"),
+        (lambda: SlidingWindows(8, 0), "not 0"),
+        (lambda: SlidingWindows(8, 4).over(1), "a text of 1 tokens has none to score"),
         (lambda: doubling(0, 8), "at least 1 token, not 0"),
         (lambda: doubling(8, 0), "at least 1 token, not 0"),
     ],

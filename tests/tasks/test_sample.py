@@ -9,7 +9,8 @@ import pytest
 from transformers import ByT5Tokenizer
 
 from lengthwise.errors import BadInput
-from lengthwise.tasks.sample import check_depth, endless, first_integer, last_integer, sentences, token_count
+from lengthwise.tasks.sample import check_depth, endless_from_anywhere, sentences, token_count
+from lengthwise.tasks.scoring import first_integer, last_integer
 
 
 def test_a_prompt_is_counted_with_its_special_tokens() -> None:
@@ -32,7 +33,7 @@ def test_pieces_run_on_in_their_order_and_then_repeat() -> None:
     pieces = ["a", "b", "c", "d"]
     begun = set()
     for seed in range(20):
-        taken = "".join(itertools.islice(endless(pieces, random.Random(seed)), 11))
+        taken = "".join(itertools.islice(endless_from_anywhere(pieces, random.Random(seed)), 11))
         assert taken in "abcd" * 4
         begun.add(taken[0])
     assert begun == set(pieces)

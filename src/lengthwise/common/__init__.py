@@ -1,1 +1,1 @@
-"""What every floor above needs: text as tokens, whole files, progress, and laws in plain numbers."""
+"""What every other package uses: text as tokens, files written whole, progress, and formulae in plain numbers."""

@@ -15,7 +15,7 @@ PART = ".part-"  # begins the name of a file or a folder that is being written
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Beside it, to the disk, then moved into place; the folder is made where it is missing."""
+    """Write a file beside its place, then move it there, so that it is never half written; makes the folder if need be."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{PART}{os.getpid()}-{path.name}")
     try:
@@ -28,13 +28,13 @@ def write_whole(path: Path, content: str | bytes) -> None:
         part.unlink(missing_ok=True)
 
 
-def save_whole(path: Path, parts: Iterable[Any], *, over: bool = False) -> None:
-    """`save_pretrained` of all parts into a folder beside it, moved into place when complete.
+def save_whole(path: Path, parts: Iterable[Any], *, overwrite: bool = False) -> None:
+    """Call `save_pretrained` of all parts on one folder and move it into place when complete.
 
-    An empty folder gives way; one that holds something only to `over`.
+    An empty folder is replaced; one that holds something only with `overwrite`.
     """
     try:
-        _save_whole(path, parts, over)
+        _save_whole(path, parts, overwrite)
     except Exception as error:
         # The libraries in Rust have errors of their own for what an OSError is in Python
         if not isinstance(error, OSError) and "(os error " not in str(error):
@@ -43,12 +43,12 @@ def save_whole(path: Path, parts: Iterable[Any], *, over: bool = False) -> None:
 
 
 def cannot_write(path: Path, error: Exception) -> BadInput:
-    """A full disk, a folder that lets nobody write: in one line."""
+    """The refusal for a full disk or a folder without write permission, in one line."""
     reason = (isinstance(error, OSError) and error.strerror) or " ".join(str(error).split())
     return BadInput(f"cannot write {path}: {reason}; give another place")
 
 
-def _save_whole(path: Path, parts: Iterable[Any], over: bool) -> None:
+def _save_whole(path: Path, parts: Iterable[Any], overwrite: bool) -> None:
     folder = path.absolute().parent
     folder.mkdir(parents=True, exist_ok=True)
     beside = Path(tempfile.mkdtemp(prefix=PART, dir=folder))
@@ -57,7 +57,7 @@ def _save_whole(path: Path, parts: Iterable[Any], over: bool) -> None:
             part.save_pretrained(beside)
         beside.chmod(0o755)
         if path.exists():
-            remove = shutil.rmtree if over else os.rmdir
+            remove = shutil.rmtree if overwrite else os.rmdir
             remove(path)
         beside.replace(path)
     finally:

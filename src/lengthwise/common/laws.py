@@ -1,4 +1,4 @@
-"""Laws that several floors share, in plain numbers, so that a report needs no torch to draw them."""
+"""Formulae that several packages share, in plain numbers, so that a report needs no torch to draw them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ def log_law(train_length: int, length: float) -> float:
 
 
 def alibi_slopes(heads: int) -> list[float]:
-    """2^(-8h/H); where H is no power of two, those of the power below, then every other of the power above."""
+    """ALiBi's slopes 2^(-8h/H); where H is no power of two, those of the power below, then every other of the power above."""
     below = 2 ** (heads.bit_length() - 1)
-    own = [2.0 ** (-8 * h / below) for h in range(1, below + 1)]
+    slopes = [2.0 ** (-8 * h / below) for h in range(1, below + 1)]
     between = [2.0 ** (-8 * h / (2 * below)) for h in range(1, 2 * below + 1, 2)]
-    return (own + between)[:heads]
+    return (slopes + between)[:heads]

@@ -9,16 +9,18 @@ from typing import Protocol
 
 
 class ProgressCallback(Protocol):
+    """Reports progress: `done` adds to the bar, `label` renames it."""
+
     def __call__(self, done: float = 1.0, label: str | None = None) -> None: ...
 
 
 def no_progress(done: float = 1.0, label: str | None = None) -> None:
-    """A tick that nobody sees."""
+    """Report nothing."""
 
 
 @contextmanager
 def progress(label: str, total: float, shown: bool = True) -> Iterator[ProgressCallback]:
-    """Yields `tick(done, label)`: `done` adds to the bar, `label` renames it."""
+    """Show a progress bar for the time of the block; yields the callback that moves it."""
     if not shown:
         yield no_progress
     elif not sys.stderr.isatty():

@@ -23,6 +23,7 @@ LONGEST = 100_000_000  # tokens
 
 
 def shipped_prose() -> str:
+    """The prose that ships with the package."""
     folder = resources.files("lengthwise.common") / "prose"
     return "\n\n".join((folder / name).read_text(encoding="ascii").strip() for name in PROSE)
 
@@ -41,7 +42,7 @@ def read_texts(paths: Sequence[str | Path]) -> str:
 
 
 def text_or_prose(text: str | None, files: Sequence[str | Path]) -> tuple[str, str]:
-    """What sequences are cut from, in words and in full: a text, files, or the prose that ships along."""
+    """The name and the content of the text to use: a given text, files, or the prose that ships with the package."""
     require(text is None or not files, "give a text or files, not both")
     if files:
         return ", ".join(Path(path).name for path in files), read_texts(files)
@@ -49,9 +50,9 @@ def text_or_prose(text: str | None, files: Sequence[str | Path]) -> tuple[str, s
 
 
 def parse_lengths(value: object) -> list[int]:
-    """One length in tokens or several, as Python's own numbers."""
+    """Lengths in tokens as Python integers, from one number or several of any library."""
     if isinstance(value, Iterable) and not isinstance(value, str | bytes) and getattr(value, "ndim", 1) != 0:
-        return [_length(one) for one in value]
+        return [_length(length) for length in value]
     return [_length(value)]
 
 
@@ -99,7 +100,7 @@ def short_sequences(tokenizer: Any, long: Tensor, length: int, most: int = 16) -
 
 
 def last_tokens(ids: Sequence[int], length: int, special: Collection[int]) -> list[int]:
-    """At most `length` of them: `special` tokens kept at both ends, the beginning of the text left out."""
+    """The last tokens of a prompt, at most `length` with the `special` ones, which are kept at both ends."""
     if len(ids) <= length:
         return list(ids)
     first, last = text_span(ids, special)
@@ -109,14 +110,14 @@ def last_tokens(ids: Sequence[int], length: int, special: Collection[int]) -> li
 
 
 def text_span(ids: Sequence[int], special: Collection[int]) -> tuple[int, int]:
-    """Where the text begins and where it has ended, between special tokens."""
+    """Start and end of the text between `special` tokens."""
     first = next((at for at, token in enumerate(ids) if token not in special), 0)
     last = next((at for at in range(len(ids), 0, -1) if ids[at - 1] not in special), len(ids))
     return first, last
 
 
 def pad_rows(rows: Sequence[Sequence[int]], pad: int, left: bool) -> tuple[Tensor, Tensor]:
-    """Token ids and mask, both [rows, longest]."""
+    """Pad rows to the longest: token ids and mask, both [rows, longest]."""
     width = max(map(len, rows))
     ids, mask = torch.full((len(rows), width), pad), torch.zeros((len(rows), width), dtype=torch.long)
     for at, row in enumerate(rows):
@@ -127,7 +128,7 @@ def pad_rows(rows: Sequence[Sequence[int]], pad: int, left: bool) -> tuple[Tenso
 
 
 def special_tokens(tokenizer: Any) -> tuple[list[int], list[int]]:
-    """What the tokenizer puts before and after a text."""
+    """Tokens that the tokenizer puts before and after a text."""
     plain = tokenizer("a", add_special_tokens=False).input_ids
     framed = tokenizer("a").input_ids
     for start in range(len(framed) - len(plain) + 1):
@@ -137,6 +138,7 @@ def special_tokens(tokenizer: Any) -> tuple[list[int], list[int]]:
 
 
 def _body(length: int, before: list[int], after: list[int]) -> int:
+    """Tokens of text in a sequence of `length` tokens."""
     special = len(before) + len(after)
     require(length > special, f"length {length} leaves no room for text beside {special} special tokens")
     return length - special

@@ -1,4 +1,4 @@
-"""Two readings of a long input, mixed by how well each has told the answer so far: never much worse than either.
+"""Mix two readings of a long input by how well each has predicted the answer so far: never much worse than either.
 
     p(y_t | y_<t) = w_t p_whole(y_t | y_<t) + (1 - w_t) p_end(y_t | y_<t)
     w_t / (1 - w_t) = w_0 / (1 - w_0)  x  product over s < t of p_whole(y_s | y_<s) / p_end(y_s | y_<s)
@@ -31,7 +31,7 @@ from lengthwise.models.anatomy import anatomy_of, unwrapped
 from lengthwise.models.patches import suspended
 
 PRIOR = 0.5
-ONE = "a hedge serves one `generate`; make one for the inputs of each"
+ONE_GENERATE = "a hedge serves one `generate`; make one for the inputs of each"
 
 
 def hedge(
@@ -44,7 +44,7 @@ def hedge(
     prior: float = PRIOR,
     train_length: int | None = None,
 ) -> Hedge:
-    """For `model.generate` on these inputs, [rows, tokens]: the second reading is that of their last tokens.
+    """A logits processor for `model.generate` on these inputs, [rows, tokens], which also reads their last tokens.
 
     In a decoder prompt and answer share the training length: `new_tokens` are kept free for the answer, as many as `generate`
     is asked for.
@@ -61,7 +61,7 @@ def hedge(
 
 
 def mixed_nll(whole: Tensor, end: Tensor, prior: float = PRIOR) -> Tensor:  # [cases, tokens]
-    """-ln p of every token under the mixture, from those under both readings; `prior` is w_0."""
+    """-ln p of every token under the mixture, given -ln p under both readings; `prior` is w_0."""
     _check_prior(prior)
     weights = torch.tensor([prior, 1 - prior], dtype=torch.float64).log()
     told = weights[:, None, None] - torch.stack([whole, end]).double().cumsum(-1)
@@ -70,7 +70,7 @@ def mixed_nll(whole: Tensor, end: Tensor, prior: float = PRIOR) -> Tensor:  # [c
 
 
 class Hedge(LogitsProcessor):  # type: ignore[misc]
-    """Mixes into the scores of `generate` those of a second reading that it keeps going by itself; serves one `generate`."""
+    """Mixes a second reading, which it generates along, into the scores of one `generate`."""
 
     def __init__(
         self,
@@ -94,7 +94,8 @@ class Hedge(LogitsProcessor):  # type: ignore[misc]
         if not any(self.long):
             return scores
         if self.step is None:
-            reading: _Reading = (_Encoded if unwrapped(self.model).config.is_encoder_decoder else _Read)(self, input_ids)
+            encodes = unwrapped(self.model).config.is_encoder_decoder
+            reading: _Reading = (_EncoderDecoderReading if encodes else _DecoderReading)(self, input_ids)
             odds = torch.full((len(input_ids),), self.prior, dtype=torch.float32, device=scores.device)
         else:
             parents = self.step.parents(input_ids)
@@ -111,40 +112,40 @@ class Hedge(LogitsProcessor):  # type: ignore[misc]
         return torch.where(long[:, None], mixed.to(scores.dtype), scores)
 
     def _check_first(self, input_ids: Tensor) -> None:
-        """Other inputs than it was made for are refused, where they are the first that a `generate` shows."""
+        """Refuse a `generate` that begins with other inputs than this hedge was made for."""
         goes_on, self.seen = input_ids.shape[1] == self.seen + 1, input_ids.shape[1]
         if self.given is not None and self.step is None and not goes_on:
             beams = len(input_ids) // len(self.given)
             same = torch.equal(input_ids, self.given.to(input_ids.device).repeat_interleave(beams, 0))
-            require(same, f"this hedge was made for other inputs: {ONE}")
+            require(same, f"this hedge was made for other inputs: {ONE_GENERATE}")
 
 
 class _Step:
-    """What the last call knew of each row."""
+    """The state after the last call, row by row."""
 
     def __init__(self, reading: _Reading, input_ids: Tensor, odds: Tensor, whole: Tensor, end: Tensor) -> None:
         self.reading, self.input_ids, self.odds, self.whole, self.end = reading, input_ids, odds, whole, end
 
     def parents(self, input_ids: Tensor) -> Tensor:
-        """Which row each row goes on from: itself, but for beams, which change places within their prompt."""
-        require(input_ids[:, :-1].shape == self.input_ids.shape, ONE)
+        """The row that each row continues: itself, but for beams, which change places within their prompt."""
+        require(input_ids[:, :-1].shape == self.input_ids.shape, ONE_GENERATE)
         rows = torch.arange(len(input_ids), device=input_ids.device)
         if torch.equal(input_ids[:, :-1], self.input_ids):
             return rows
-        own = rows // self.reading.beams
-        same = (input_ids[:, None, :-1] == self.input_ids[None]).all(-1) & (own[:, None] == own[None])
-        require(bool(same.any(1).all()), ONE)
+        prompt = rows // self.reading.beams
+        same = (input_ids[:, None, :-1] == self.input_ids[None]).all(-1) & (prompt[:, None] == prompt[None])
+        require(bool(same.any(1).all()), ONE_GENERATE)
         return same.int().argmax(1)
 
     def odds_after(self, token: Tensor, parents: Tensor) -> Tensor:
-        """ln w / (1 - w) once `token` was told; where both readings rule it out, as after an end, nothing is learnt."""
+        """ln w / (1 - w) after `token`; where both readings rule it out, as after an end, nothing is learnt."""
         learnt = self.whole[parents, token] - self.end[parents, token]
         odds = self.odds[parents]
         return torch.where(odds.isinf() | learnt.isnan(), odds, odds + learnt)
 
 
 class _Reading(ABC):
-    """The end's own generation."""
+    """Generation from the end of the input alone, step by step beside `generate`."""
 
     def __init__(self, hedge: Hedge, input_ids: Tensor) -> None:
         self.model = hedge.model
@@ -168,12 +169,12 @@ class _Reading(ABC):
             self.cache.reorder_cache(parents)
 
     def spread(self, rows: Tensor) -> Tensor:
-        """A row of each prompt for each of its beams."""
+        """Repeat each prompt's row for each of its beams."""
         return rows.repeat_interleave(self.beams, 0)
 
 
-class _Encoded(_Reading):
-    """An encoder-decoder: the encoder reads the end once."""
+class _EncoderDecoderReading(_Reading):
+    """An encoder-decoder's: the encoder reads the end once."""
 
     def __init__(self, hedge: Hedge, input_ids: Tensor) -> None:
         super().__init__(hedge, input_ids)
@@ -194,8 +195,8 @@ class _Encoded(_Reading):
         return _last(out.logits)
 
 
-class _Read(_Reading):
-    """A decoder: it reads the end, then what was told."""
+class _DecoderReading(_Reading):
+    """A decoder's: it reads the end, then what was generated."""
 
     def __init__(self, hedge: Hedge, input_ids: Tensor) -> None:
         super().__init__(hedge, input_ids)

@@ -1,9 +1,9 @@
-"""How likely a causal language model finds each token of a stream, and any model that answers the continuation of a text.
+"""How likely a model finds each token: of a stream (causal language models), or of a text's continuation (any that answers).
 
     nll = lengthwise.likelihood.token_nll(model, ids, method="streaming_llm")        # [streams, tokens - 1]
     nll = lengthwise.likelihood.language_modelling(model, tokenizer, text, [512, 8192], method="log")     # by length
 
-Column t of the first is -ln p(token t + 1 | tokens 0 ... t), so row t of attention told it. The stack runs once over a whole
+Column t of the first is -ln p(token t + 1 | tokens 0 ... t), so row t predicted it. The stack runs once over a whole
 stream; the vocabulary is met a chunk of positions at a time, because length x vocabulary is what would not fit.
 """
 
@@ -22,7 +22,7 @@ from lengthwise.models.anatomy import anatomy_of, unwrapped
 from lengthwise.models.extend import Method, extend
 from lengthwise.models.patches import evaluating
 from lengthwise.tasks.language_modelling import frame_of, framed, passages
-from lengthwise.tasks.perplexity import Window, Windows
+from lengthwise.tasks.perplexity import SlidingWindow, SlidingWindows
 
 # Tokens of one forward, where several short ones can share it, and logits that may stand in memory at once
 TOKENS_AT_ONCE = 2**13
@@ -32,39 +32,39 @@ LOGITS_AT_ONCE = 2**24
 def token_nll(
     model: nn.Module, ids: Tensor, *, method: Method = "none", train_length: int | None = None
 ) -> Tensor:  # [streams, tokens - 1]
-    """Every token of every stream in one forward a stream; `ids` is [streams, tokens]."""
+    """-ln p of every token, from one forward a stream; `ids` is [streams, tokens]."""
     _check(ids)
-    scorer = Scorer.of(model, train_length)
+    scorer = TokenScorer.of(model, train_length)
     at_once = max(1, TOKENS_AT_ONCE // ids.shape[1])
     with extend(model, method, train_length=train_length), reading(model):
         return torch.cat([scorer.nll(rows) for rows in torch.split(ids, at_once)])
 
 
 def windowed_nll(
-    model: nn.Module, ids: Tensor, windows: Windows, *, method: Method = "none", train_length: int | None = None
+    model: nn.Module, ids: Tensor, windows: SlidingWindows, *, method: Method = "none", train_length: int | None = None
 ) -> Tensor:  # [streams, tokens - 1]
-    """Every token in the first window that holds it; each window is read by itself, from position 0."""
+    """-ln p of every token in the first window that holds it; each window is read by itself, from position 0."""
     _check(ids)
-    scorer = Scorer.of(model, train_length)
+    scorer = TokenScorer.of(model, train_length)
     nll = torch.empty(len(ids), ids.shape[1] - 1)
     with extend(model, method, train_length=train_length), reading(model):
         for group in _alike(windows.over(ids.shape[1]), at_once=max(1, TOKENS_AT_ONCE // windows.length)):
             skipped = group[0].scored - group[0].start - 1
             for stream, out in zip(ids, nll, strict=True):
                 rows = torch.stack([stream[window.start : window.stop] for window in group])
-                for window, found in zip(group, scorer.nll(rows, skipped), strict=True):
-                    out[window.scored - 1 : window.stop - 1] = found
+                for window, scored in zip(group, scorer.nll(rows, skipped), strict=True):
+                    out[window.scored - 1 : window.stop - 1] = scored
     return nll
 
 
 def reencoded_nll(model: nn.Module, ids: Tensor, window: int, stride: int = 1) -> Tensor:  # [streams, tokens - 1]
-    """Every token from a fresh reading of the last `window` tokens: what a model without any method can do at best.
+    """-ln p of every token from a fresh reading of the last `window` tokens: the best a model can do without any method.
 
     One forward of `window` tokens for each token of the stream, or for every `stride` of them, which are
     then told from more than `window` - `stride` tokens.
     """
     require(window >= 1, f"a window needs at least 1 token to tell the next one from, not {window}")
-    return windowed_nll(model, ids, Windows(window + 1, stride))
+    return windowed_nll(model, ids, SlidingWindows(window + 1, stride))
 
 
 def language_modelling(
@@ -80,7 +80,7 @@ def language_modelling(
     method: Method = "none",
     train_length: int | None = None,
 ) -> dict[int, Tensor]:  # [cases, continuation]
-    """-ln p of the same continuations at every length, from prefixes that grow; `tasks.language_modelling` says of what.
+    """-ln p of the same continuations at every length, from prefixes that grow (see `tasks.language_modelling`).
 
     `tasks.language_modelling.scores` makes perplexities of it, `tasks.perplexity.compared` ratios, both with intervals.
     """
@@ -102,7 +102,7 @@ def continuation_nll(
     method: Method = "none",
     train_length: int | None = None,
 ) -> Tensor:  # [cases, targets - skipped]
-    """Every target after the first `skipped`, from `inputs` [cases, read] and the targets before it.
+    """-ln p of every target after the first `skipped`, given `inputs` [cases, read] and the targets before it.
 
     An encoder-decoder reads the inputs with its encoder and tells the targets with its decoder; a decoder reads on.
     """
@@ -110,17 +110,17 @@ def continuation_nll(
     fits = all(len(shape) == 2 and min(shape) >= 1 for shape in shapes) and shapes[0][0] == shapes[1][0]
     require(fits, f"inputs and targets must be [cases, tokens] of the same cases, not of shapes {shapes[0]} and {shapes[1]}")
     require(0 <= skipped < shapes[1][1], f"skipped must leave at least one of {shapes[1][1]} targets, not be {skipped}")
-    scorer = None if _is_encoder_decoder(model) else Scorer.of(model, train_length)
+    scorer = None if _is_encoder_decoder(model) else TokenScorer.of(model, train_length)
     logits = shapes[1][1] * unwrapped(model).config.vocab_size
     at_once = max(1, min(TOKENS_AT_ONCE // (shapes[0][1] + shapes[1][1]), LOGITS_AT_ONCE // logits))
-    found: list[Tensor] = []
+    parts: list[Tensor] = []
     with extend(model, method, train_length=train_length), reading(model):
-        for some, wanted in zip(torch.split(inputs, at_once), torch.split(targets, at_once), strict=True):
+        for read, wanted in zip(torch.split(inputs, at_once), torch.split(targets, at_once), strict=True):
             if scorer is None:
-                found.append(_decoded_nll(model, some, wanted, check=not found)[:, skipped:])
+                parts.append(_decoded_nll(model, read, wanted, check=not parts)[:, skipped:])
             else:
-                found.append(scorer.nll(torch.cat([some, wanted], 1), some.shape[1] - 1 + skipped))
-    return torch.cat(found)
+                parts.append(scorer.nll(torch.cat([read, wanted], 1), read.shape[1] - 1 + skipped))
+    return torch.cat(parts)
 
 
 def _is_encoder_decoder(model: nn.Module) -> bool:
@@ -139,7 +139,7 @@ def _decoded_nll(model: nn.Module, inputs: Tensor, targets: Tensor, check: bool)
 
 
 def _check_unseen(model: nn.Module, encoded: Any, targets: Tensor, logits: Tensor) -> None:
-    """The decoder of transformers 5.15's umT5 sees the tokens that it should tell, which makes them look likely."""
+    """Refuse a decoder that sees the tokens it should predict, as umT5's in transformers 5.15: they would look likely."""
     other = targets.clone()
     # The last but one is the last that is given to the decoder
     other[:, -2] = (other[:, -2] + 1) % logits.shape[-1]
@@ -153,15 +153,15 @@ def _check_unseen(model: nn.Module, encoded: Any, targets: Tensor, logits: Tenso
 
 
 @dataclass(frozen=True)
-class Scorer:
-    """A causal language model, its stack and the one matrix that makes logits of hidden states."""
+class TokenScorer:
+    """A causal language model: its stack, and the one matrix that turns hidden states into logits."""
 
     model: nn.Module
     stack: nn.Module
     head: Any
 
     @classmethod
-    def of(cls, model: nn.Module, train_length: int | None) -> Scorer:
+    def of(cls, model: nn.Module, train_length: int | None) -> TokenScorer:
         anatomy = anatomy_of(model, train_length)
         head = unwrapped(model).get_output_embeddings()
         if not anatomy.causal or head is None:
@@ -172,31 +172,31 @@ class Scorer:
         return cls(model, anatomy.stack, head)
 
     def nll(self, ids: Tensor, skipped: int = 0) -> Tensor:  # [rows, tokens - 1 - skipped], on the CPU
-        """Of all tokens after the first 1 + skipped."""
+        """-ln p of all tokens after the first 1 + skipped."""
         hidden = self.hidden(ids[:, :-1])[:, skipped:]
         targets = ids[:, 1 + skipped :].to(hidden.device)
         at_once = max(1, LOGITS_AT_ONCE // self.head.weight.shape[0])
         chunks = zip(torch.split(hidden.flatten(0, 1), at_once), torch.split(targets.flatten(), at_once), strict=True)
-        found = [nn.functional.cross_entropy(self.head(some).float(), wanted, reduction="none") for some, wanted in chunks]
-        return torch.cat(found).view(targets.shape).cpu()
+        parts = [nn.functional.cross_entropy(self.head(some).float(), wanted, reduction="none") for some, wanted in chunks]
+        return torch.cat(parts).view(targets.shape).cpu()
 
     def hidden(self, ids: Tensor) -> Tensor:  # [rows, tokens, width]
-        """What the stack hands to the head, in a forward that makes logits of the last position only."""
-        kept: list[Tensor] = []
-        handle = self.stack.register_forward_hook(lambda _module, _inputs, output: kept.append(output[0]))
+        """Hidden states that the stack hands to the head, from a forward that makes logits of the last position only."""
+        captured: list[Tensor] = []
+        handle = self.stack.register_forward_hook(lambda _module, _inputs, output: captured.append(output[0]))
         try:
-            own = self.model(input_ids=ids.to(next(self.stack.parameters()).device), use_cache=False, logits_to_keep=1).logits
+            last = self.model(input_ids=ids.to(next(self.stack.parameters()).device), use_cache=False, logits_to_keep=1).logits
         finally:
             handle.remove()
-        self._check_head(kept[0], own)
-        return kept[0]
+        self._check_head(captured[0], last)
+        return captured[0]
 
-    def _check_head(self, hidden: Tensor, own: Tensor) -> None:
-        """Some families scale or cap their logits after the matrix: theirs are not ours to remake."""
-        ours, own = self.head(hidden[:, -1:]).float(), own.float()
+    def _check_head(self, hidden: Tensor, last: Tensor) -> None:
+        """Refuse families that scale or cap their logits after the matrix; `last` are the model's at the last position."""
+        ours, theirs = self.head(hidden[:, -1:]).float(), last.float()
         # A model that has diverged says no number, and is told apart by its likelihoods
         rounding = 8 * torch.finfo(hidden.dtype).eps * float(ours.abs().nan_to_num(0.0).max())
-        if not torch.allclose(ours, own, rtol=0.0, atol=rounding, equal_nan=True):
+        if not torch.allclose(ours, theirs, rtol=0.0, atol=rounding, equal_nan=True):
             raise BadInput(
                 f"{type(unwrapped(self.model)).__name__} does more to its logits than one matrix (it scales or caps them); "
                 "its likelihoods cannot be told in chunks"
@@ -205,7 +205,7 @@ class Scorer:
 
 @contextmanager
 def reading(model: nn.Module) -> Iterator[None]:
-    """No gradients, no dropout."""
+    """Turn gradients and dropout off for the time of the block."""
     with evaluating(model), torch.no_grad():
         yield
 
@@ -216,9 +216,9 @@ def _check(ids: Tensor) -> None:
         raise BadInput(f"token ids must be [streams, tokens] with at least 2 tokens, not of shape {shape}")
 
 
-def _alike(windows: list[Window], at_once: int) -> Iterator[list[Window]]:
+def _alike(windows: list[SlidingWindow], at_once: int) -> Iterator[list[SlidingWindow]]:
     """Neighbouring windows that read and score the same number of tokens, a few at a time."""
-    group: list[Window] = []
+    group: list[SlidingWindow] = []
     for window in windows:
         if group and (len(group) == at_once or _shape(window) != _shape(group[0])):
             yield group
@@ -227,5 +227,5 @@ def _alike(windows: list[Window], at_once: int) -> Iterator[list[Window]]:
     yield group
 
 
-def _shape(window: Window) -> tuple[int, int]:
+def _shape(window: SlidingWindow) -> tuple[int, int]:
     return window.stop - window.start, window.targets

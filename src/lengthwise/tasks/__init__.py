@@ -1,4 +1,7 @@
-"""Tasks that show how far a model reaches: one a file, with samples of any length and a score."""
+"""Tasks that show how far a model reaches: one a file, each with samples of any length and a score.
+
+`catalogue.py` lists them; `material/` holds what prompts are made of; docs/evaluating.md says how to add one.
+"""
 
 from lengthwise.tasks.catalogue import TASKS, Task
 from lengthwise.tasks.sample import Sample

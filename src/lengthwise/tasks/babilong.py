@@ -17,9 +17,9 @@ from lengthwise.common.text import shipped_prose
 from lengthwise.errors import require
 from lengthwise.tasks.material import case_files
 from lengthwise.tasks.material.babi import Story
-from lengthwise.tasks.material.fit_length import fitted
+from lengthwise.tasks.material.fit_length import fit_to_length
 from lengthwise.tasks.material.stories import KINDS, story
-from lengthwise.tasks.sample import Sample, check_depth, endless, sentences, token_count
+from lengthwise.tasks.sample import Sample, check_depth, endless_from_anywhere, sentences, token_count
 
 INTRODUCTION = "Facts are hidden in the text below. Remember them; you will be asked about them."
 QUESTION = "Question: {question} Answer in one word:"
@@ -48,14 +48,21 @@ def samples(
     require(kind in KINDS, f"no kind of story {kind!r}; the kinds are {', '.join(KINDS)}")
     require(stories is None or bool(stories), "there are no stories to ask about; give at least one")
     prose = [" ".join(sentence.split()) for sentence in (sentences(shipped_prose()) if filler is None else filler)]
-    require(any(prose), "there are no sentences to hide the facts in; give at least one")
+    prose = [sentence for sentence in prose if sentence]
+    require(bool(prose), "there are no sentences to hide the facts in; give at least one")
     made = []
     for index in range(n):
         randomness = random.Random(f"babilong {kind} {seed} {index}")
         hidden = _hidden(
             tokenizer, length, depth, randomness, lambda draw: draw.choice(stories) if stories else story(kind, draw)
         )
-        around = fitted(tokenizer, length, endless([one for one in prose if one], randomness), hidden.prompt, cut=True)
+        around = fit_to_length(
+            tokenizer,
+            length,
+            endless_from_anywhere(prose, randomness),
+            hidden.prompt,
+            cut=True,
+        )
         prompt = hidden.prompt(around)
         made.append(
             Sample(prompt, hidden.story.answer, token_count(tokenizer, prompt), hidden.depth, hidden.question, hidden.labels)
@@ -64,14 +71,14 @@ def samples(
 
 
 def score(prediction: str, target: str, labels: Sequence[str] = ()) -> float:
-    """`labels` are the answers to choose from, the question's own left out; without any the target must be found, no more."""
-    said = prediction.lower().split(".", 1)[0]
-    found = {label.lower() for label in (*labels, target) if label.lower() in said}
-    return float(found == {target.lower()})
+    """1 where the first sentence names the target and no other of the `labels`, the answers to choose from."""
+    sentence = prediction.lower().split(".", 1)[0]
+    named = {label.lower() for label in (*labels, target) if label.lower() in sentence}
+    return float(named == {target.lower()})
 
 
 def read(tokenizer: Any, path: Path) -> list[Sample]:
-    """Cases of a file: `prompt` and `target`, and `labels` where the answers to choose from are known."""
+    """Read cases with `prompt` and `target`, and `labels` where the answers to choose from are known."""
     return [_with_labels(case_files.plain(tokenizer, case), case) for case in case_files.cases(Path(path))]
 
 
@@ -92,7 +99,7 @@ class _Hidden:
 
     @property
     def depth(self) -> float:
-        """Of the facts that the answer follows from, in the mean."""
+        """The mean place of the facts that the answer follows from."""
         return fmean(self.places[fact] for fact in self.story.support)
 
     def prompt(self, around: list[str]) -> str:

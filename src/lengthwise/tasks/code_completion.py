@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from lengthwise.errors import require
-from lengthwise.tasks.material.case_files import Case, read_as, tail
-from lengthwise.tasks.material.code_files import CodeFile, filled, read_code, shuffled, standard_library
+from lengthwise.tasks.material.case_files import Case, last_question, read_as
+from lengthwise.tasks.material.code_files import CodeFile, fit_lines, read_code, shuffled, standard_library
 from lengthwise.tasks.material.fit_length import check_room
-from lengthwise.tasks.sample import Sample, check_depth, first_line, token_count
+from lengthwise.tasks.sample import Sample, check_depth, token_count
+from lengthwise.tasks.scoring import first_line
 
 ANSWER_TOKENS = 64
 SHORTEST, LONGEST = 10, 60  # letters of a line to be completed
@@ -57,9 +58,9 @@ def samples(
         randomness = random.Random(f"code_completion {seed} {index}")
         file, at = randomness.choice(lines)
         check_room(length, token_count(tokenizer, _prompt([_line_before(files[file], at)])))
-        prompt = _prompt(filled(tokenizer, length, _backwards(files, file, at, randomness), _prompt, backwards=True))
+        prompt = _prompt(fit_lines(tokenizer, length, _backwards(files, file, at, randomness), _prompt, backwards=True))
         target = files[file].lines[at].strip()
-        made.append(Sample(prompt, target, token_count(tokenizer, prompt), None, tail(prompt)))
+        made.append(Sample(prompt, target, token_count(tokenizer, prompt), None, last_question(prompt)))
     return made
 
 
@@ -74,12 +75,12 @@ def edit_similarity(prediction: str, target: str) -> float:
 
 
 def read(tokenizer: Any, path: Path) -> list[Sample]:
-    """Cases of LCC (`context` and `gt`), of LongBench's lcc (`context` and `answers`), or with `prompt` and `target`."""
+    """Read cases of LCC (`context` and `gt`), of LongBench's lcc (`context` and `answers`), or with `prompt` and `target`."""
     return read_as(_lcc, tokenizer, path)
 
 
 def take(path: Path) -> dict[str, Any]:
-    """What `samples` is made of where a folder is given."""
+    """Read the code that `samples` is made of where a folder is given."""
     return {"files": read_code(path)}
 
 
@@ -88,7 +89,7 @@ def _prompt(backwards: list[str]) -> str:
 
 
 def _line_before(file: CodeFile, at: int) -> str:
-    """Blank ones passed over: less than this line asks for nothing."""
+    """The last line before `at` that is not blank: a prompt shorter than it would ask for nothing."""
     return next((line for line in reversed(file.lines[:at]) if line), "")
 
 
@@ -105,17 +106,17 @@ def _backwards(files: Sequence[CodeFile], file: int, at: int, randomness: random
 
 @lru_cache(maxsize=4)
 def _completable(files: tuple[CodeFile, ...]) -> list[tuple[int, int]]:
-    """(file, line) of all lines that are worth a guess: of some length, neither comment nor text."""
-    found = []
+    """(file, line) of all lines that are worth completing: of some length, neither comment nor text."""
+    completable = []
     for number, file in enumerate(files):
         inside = False
         for at, line in enumerate(file.lines):
             # Python's texts of several lines
             quotes = line.count('"""') + line.count("'''")
             if at >= BEFORE and not inside and not quotes and _is_code(line.strip()):
-                found.append((number, at))
+                completable.append((number, at))
             inside ^= quotes % 2 == 1
-    return found
+    return completable
 
 
 def _is_code(line: str) -> bool:
@@ -132,4 +133,4 @@ def _lcc(tokenizer: Any, case: Case) -> Sample:
     require(target != "", f"{case.place}: the line to be completed is blank")
     require("\n" not in target, f"{case.place}: one line is to be completed, not {len(target.splitlines())}")
     prompt = f"{context.rstrip()}\n"
-    return Sample(prompt, target, token_count(tokenizer, prompt), None, tail(prompt))
+    return Sample(prompt, target, token_count(tokenizer, prompt), None, last_question(prompt))

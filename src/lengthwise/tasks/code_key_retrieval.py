@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from lengthwise.tasks.material.case_files import read
-from lengthwise.tasks.material.code_files import CodeFile, filled, read_code, shuffled, standard_library
-from lengthwise.tasks.sample import Sample, check_depth, first_integer, token_count
+from lengthwise.tasks.material.code_files import CodeFile, fit_lines, read_code, shuffled, standard_library
+from lengthwise.tasks.sample import Sample, check_depth, token_count
+from lengthwise.tasks.scoring import first_integer
 
 NAME = "pass_key"
 INTRODUCTION = f"# Remember the number that {NAME}() returns."
@@ -48,7 +49,7 @@ def samples(
             function = [line.format(key=key) for line in FUNCTION]
             return "\n".join([INTRODUCTION, *code[:cut], *function, *code[cut:], QUESTION])
 
-        code = filled(tokenizer, length, _code(files, randomness), prompt_of)
+        code = fit_lines(tokenizer, length, _code(files, randomness), prompt_of)
         prompt, where = prompt_of(code), _place(code, at) / len(code) if code else at
         made.append(Sample(prompt, key, token_count(tokenizer, prompt), where, QUESTION))
     return made
@@ -59,7 +60,7 @@ def score(prediction: str, target: str) -> float:
 
 
 def take(path: Path) -> dict[str, Any]:
-    """What `samples` is made of where a folder is given."""
+    """Read the code that `samples` is made of where a folder is given."""
     return {"files": read_code(path)}
 
 

@@ -1,4 +1,4 @@
-"""Language modelling: how well a model tells a text's next tokens from more and more of what stands before them.
+"""Language modelling: how well a model predicts a text's next tokens from more and more of the text before them.
 
     perplexity(L) = exp(mean over cases and tokens of -ln p(token | the tokens before it))
 
@@ -49,7 +49,7 @@ class Frame:
 
 
 @dataclass(frozen=True)
-class Score:
+class LengthPerplexity:
     """The continuations of all cases at one length; the ends are those of a 95 % bootstrap interval over cases."""
 
     length: int  # tokens
@@ -94,7 +94,7 @@ def passages(
 def framed(
     frame: Frame, passages: Tensor, length: int, continuation: int
 ) -> tuple[Tensor, Tensor]:  # [cases, read], [cases, lead + continuation]
-    """What is read, and what is to be told from it, at one length."""
+    """What the model reads at one length, and the tokens it should predict from it."""
     prefix = frame.prefix_tokens(length, continuation)
     there = passages.shape[1] - continuation
     require(prefix <= there, f"a length of {length} tokens needs prefixes of {prefix}, and these have {there}")
@@ -103,14 +103,14 @@ def framed(
     return torch.cat(inputs, 1), torch.cat([_columns(frame.lead, passages), passages[:, there:]], 1)
 
 
-def scores(nll: Mapping[int, ArrayLike]) -> list[Score]:
-    """`nll` holds, by length, what each token of each continuation cost: [cases, continuation], in nats."""
-    found = []
+def scores(nll: Mapping[int, ArrayLike]) -> list[LengthPerplexity]:
+    """Perplexities by length; `nll` holds -ln p of each token of each continuation, [cases, continuation]."""
+    perplexities = []
     for length, table in nll.items():
         shape = torch.as_tensor(table).shape
         (whole,) = by_bucket(table, [0, shape[-1] if len(shape) else 1])
-        found.append(Score(length, whole.perplexity, whole.low, whole.high, whole.tokens))
-    return found
+        perplexities.append(LengthPerplexity(length, whole.perplexity, whole.low, whole.high, whole.tokens))
+    return perplexities
 
 
 def _columns(tokens: Sequence[int], like: Tensor) -> Tensor:

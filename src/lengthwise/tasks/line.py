@@ -12,9 +12,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lengthwise.errors import require
-from lengthwise.tasks.material.fit_length import fitted
+from lengthwise.tasks.material.fit_length import fit_to_length
 from lengthwise.tasks.material.longeval import read_lines as read
-from lengthwise.tasks.sample import Sample, check_depth, last_integer, token_count
+from lengthwise.tasks.sample import Sample, check_depth, token_count
+from lengthwise.tasks.scoring import last_integer
 
 Names = tuple[Sequence[str], Sequence[str]]
 ADJECTIVES = (
@@ -53,7 +54,7 @@ def samples(
             cut = round(at * len(others))
             return "\n".join([INTRODUCTION, *others[:cut], asked, *others[cut:], question])
 
-        prompt = prompt_of(fitted(tokenizer, length, (line for _, _, line in lines), prompt_of, glue="\n"))
+        prompt = prompt_of(fit_to_length(tokenizer, length, (line for _, _, line in lines), prompt_of, glue="\n"))
         made.append(Sample(prompt, str(number), token_count(tokenizer, prompt), at, question))
     return made
 

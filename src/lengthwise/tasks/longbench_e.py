@@ -25,8 +25,8 @@ BUCKETS = {"0-4k": 4000, "4-8k": 8000, "8k+": None}  # words that an input has f
 
 
 @dataclass(frozen=True)
-class Scored:
-    """One answer."""
+class ScoredAnswer:
+    """The score of one answer."""
 
     task: str
     words: int  # of the input, as the data set counts them
@@ -34,7 +34,7 @@ class Scored:
 
 
 @dataclass(frozen=True)
-class Summary:
+class LongBenchSummary:
     """Means in percent; what has no samples is absent."""
 
     tasks: dict[str, dict[str, float]]  # task -> bucket or "all" -> mean over samples
@@ -43,27 +43,28 @@ class Summary:
 
 
 def bucket(words: int) -> str:
+    """The name of the range of lengths that an input belongs to."""
     return next(name for name, most in BUCKETS.items() if most is None or words < most)
 
 
-def summarise(scored: Iterable[Scored]) -> Summary:
-    kept: dict[str, dict[str, list[float]]] = {}
-    for one in scored:
-        require(one.task in TASKS, f"{one.task!r} is no task of LongBench-E; they are {', '.join(TASKS)}")
-        for name in (bucket(one.words), "all"):
-            kept.setdefault(one.task, {}).setdefault(name, []).append(one.score)
+def summarise(scored: Iterable[ScoredAnswer]) -> LongBenchSummary:
+    by_task: dict[str, dict[str, list[float]]] = {}
+    for answer in scored:
+        require(answer.task in TASKS, f"{answer.task!r} is no task of LongBench-E; they are {', '.join(TASKS)}")
+        for name in (bucket(answer.words), "all"):
+            by_task.setdefault(answer.task, {}).setdefault(name, []).append(answer.score)
     tasks = {
-        task: {name: 100 * fmean(kept[task][name]) for name in (*BUCKETS, "all") if name in kept[task]}
+        task: {name: 100 * fmean(by_task[task][name]) for name in (*BUCKETS, "all") if name in by_task[task]}
         for task in TASKS
-        if task in kept
+        if task in by_task
     }
     columns = {name: [means[name] for means in tasks.values() if name in means] for name in (*BUCKETS, "all")}
     overall = {name: fmean(means) for name, means in columns.items() if means}
-    return Summary(tasks, overall, [task for task in TASKS if task not in tasks])
+    return LongBenchSummary(tasks, overall, [task for task in TASKS if task not in tasks])
 
 
-def read_scored(folder: Path) -> list[Scored]:
-    """What the harness left in its --output_path with --log_samples: the newest file of each task."""
+def read_scored(folder: Path) -> list[ScoredAnswer]:
+    """Read what the harness wrote to its --output_path with --log_samples: the newest file of each task."""
     newest: dict[str, Path] = {}
     for task in TASKS:
         # A name ends with a time stamp that sorts
@@ -80,21 +81,21 @@ def read_scored(folder: Path) -> list[Scored]:
 
 
 def check(case: Case) -> None:
-    """A line of LongBench-E's own files."""
+    """Refuse a line that is not one of LongBench-E's own files."""
     case.get("context", str, "the text that is read")
     case.get("answers", list, "a list of right answers")
     case.get("length", int, "the number of words")
 
 
-def _scored(task: str, case: Case) -> Scored:
+def _scored(task: str, case: Case) -> ScoredAnswer:
     document = Case(case.place, case.get("doc", dict, "what was asked"))
     score = float(case.get("score", (int, float), "the score of the answer"))
     require(math.isfinite(score), f"{case.place}: 'score' is {score}; it should be a finite number")
-    return Scored(task, document.get("length", int, "the number of words"), score)
+    return ScoredAnswer(task, document.get("length", int, "the number of words"), score)
 
 
 def _model(samples: Path) -> str:
-    """With what model and method the samples were made: the results of the same run, beside them, tell it."""
+    """The model and method that made the samples, from the results of the same run beside them."""
     results = samples.with_name(f"results_{samples.stem.rpartition('_')[2]}.json")
     try:
         settings = json.loads(results.read_text(encoding="utf-8"))["config"]

@@ -26,8 +26,8 @@ Interval = Callable[[Sequence[float]], tuple[float, float, float]]
 
 
 @dataclass(frozen=True)
-class Score:
-    """What the hidden tokens of all documents came to; the ends are those of 95 % intervals."""
+class MaskedTokenScore:
+    """Perplexity and accuracy over the hidden tokens of all documents, with the ends of 95 % intervals."""
 
     perplexity: float
     perplexity_low: float
@@ -46,7 +46,7 @@ def places(length: int, count: int, seed: str, edge: int = 0) -> list[int]:
 
 
 def together(where: Sequence[int], length: int, tokens_each: int | None) -> list[list[int]]:
-    """The places hidden in one copy of the document: one for every `tokens_each` tokens, far apart; None is one alone."""
+    """Places grouped by the copy of the document that hides them: one for every `tokens_each` tokens; None hides one alone."""
     at_once = 1 if tokens_each is None else max(1, length // tokens_each)
     copies = -(-len(where) // at_once)
     return [list(where[at::copies]) for at in range(copies)]
@@ -60,12 +60,12 @@ def hidden(tokens: ArrayLike, groups: Sequence[Sequence[int]], mask: int) -> NDA
     return copies
 
 
-def score(nll: ArrayLike, right: ArrayLike, interval: Interval) -> Score:
-    """`nll` and `right` are [documents, hidden tokens]; `interval` is for the accuracy, Wilson's for example."""
+def score(nll: ArrayLike, right: ArrayLike, interval: Interval) -> MaskedTokenScore:
+    """Score tables of [documents, hidden tokens]; `interval` is for the accuracy, Wilson's for example."""
     hits = np.asarray(right, dtype=np.float64)
     shape = np.shape(nll)
     require(hits.shape == shape, f"{shape} likelihoods and {hits.shape} hits are not of the same hidden tokens")
     require(bool(np.isin(hits, (0.0, 1.0)).all()), "a hidden token is named or not: its hit must be 0 or 1")
     (whole,) = by_bucket(nll, [0, max(1, hits.shape[-1] if hits.ndim else 1)])
     accuracy = interval(hits.ravel().tolist())
-    return Score(whole.perplexity, whole.low, whole.high, *accuracy, whole.tokens)
+    return MaskedTokenScore(whole.perplexity, whole.low, whole.high, *accuracy, whole.tokens)

@@ -15,9 +15,9 @@ from typing import Any
 from lengthwise.errors import require
 from lengthwise.tasks.material.case_files import Case, read_as
 from lengthwise.tasks.material.documents import Document, Question, documents_of, made_up, question_of, read_questions
-from lengthwise.tasks.material.fit_length import fitted
-from lengthwise.tasks.sample import Sample, check_depth, first_line, token_count
-from lengthwise.tasks.scoring import best_subspan_em, normalised
+from lengthwise.tasks.material.fit_length import fit_to_length
+from lengthwise.tasks.sample import Sample, check_depth, token_count
+from lengthwise.tasks.scoring import best_subspan_em, first_line, normalised
 
 INTRODUCTION = "Answer the question from the documents below; one of them tells the answer."
 QUESTION = "Question: {question} Answer:"
@@ -49,7 +49,7 @@ def samples(
             cut = round(at * len(around))
             return prompt_of(asked.text, [*around[:cut], asked.gold.told, *around[cut:]])
 
-        around = fitted(tokenizer, length, others, prompt, glue="\n", cut=True)
+        around = fit_to_length(tokenizer, length, others, prompt, glue="\n", cut=True)
         where = round(at * len(around)) / len(around) if around else at
         made.append(_sample(tokenizer, prompt(around), asked, where))
     return made
@@ -71,21 +71,24 @@ def at_position(
 
 
 def score(prediction: str, target: str, labels: Sequence[str] = ()) -> float:
-    """`labels` are all right answers where there are several. One line counts: who repeats the documents answers nothing."""
+    """1 where the first line holds a right answer; `labels` are all of them where there are several.
+
+    Only one line counts, because a model that repeats the documents answers nothing.
+    """
     return best_subspan_em(first_line(prediction), (target, *labels))
 
 
 def read(tokenizer: Any, path: Path) -> list[Sample]:
-    """Cases of a file with `question`, `answers` and `ctxs`, the documents in their order, or with `prompt` and `target`."""
-    found = read_as(_as_they_stand, tokenizer, path)
-    for number, sample in enumerate(found, 1):
+    """Read cases with `question`, `answers` and `ctxs`, the documents in their order, or with `prompt` and `target`."""
+    samples = read_as(_sample_of_case, tokenizer, path)
+    for number, sample in enumerate(samples, 1):
         telling = any(map(normalised, (sample.target, *sample.labels)))
         require(telling, f"case {number} of {path}: the answer {sample.target!r} holds nothing but articles and punctuation")
-    return found
+    return samples
 
 
 def take(path: Path) -> dict[str, Any]:
-    """What `samples` asks where a file is given and lengths: the questions of the file."""
+    """Read the questions that `samples` asks where a file is given beside lengths."""
     return {"questions": read_questions(path)}
 
 
@@ -123,7 +126,7 @@ def _sample(tokenizer: Any, prompt: str, asked: Question, depth: float | None) -
     return Sample(prompt, asked.answers[0], token_count(tokenizer, prompt), depth, question, labels)
 
 
-def _as_they_stand(tokenizer: Any, case: Case) -> Sample:
+def _sample_of_case(tokenizer: Any, case: Case) -> Sample:
     documents, gold = documents_of(case)
     asked = Question(*question_of(case), documents[gold or 0])
     prompt = prompt_of(asked.text, [document.told for document in documents])

@@ -12,8 +12,9 @@ from typing import Any
 from lengthwise.common.text import shipped_prose
 from lengthwise.errors import require
 from lengthwise.tasks.material.case_files import read
-from lengthwise.tasks.material.fit_length import fitted
-from lengthwise.tasks.sample import Sample, check_depth, endless, first_integer, sentences, token_count
+from lengthwise.tasks.material.fit_length import fit_to_length
+from lengthwise.tasks.sample import Sample, check_depth, endless_from_anywhere, sentences, token_count
+from lengthwise.tasks.scoring import first_integer
 
 INTRODUCTION = "An important number is hidden in the text below. Find it and remember it; you will be asked for it."
 QUESTION = "What is the pass key? The pass key is"
@@ -42,7 +43,7 @@ def samples(
             cut = round(at * len(around))
             return " ".join([INTRODUCTION, *around[:cut], needle, *around[cut:], QUESTION])
 
-        prompt = prompt_of(fitted(tokenizer, length, endless(prose, randomness), prompt_of, cut=True))
+        prompt = prompt_of(fit_to_length(tokenizer, length, endless_from_anywhere(prose, randomness), prompt_of, cut=True))
         made.append(Sample(prompt, str(key), token_count(tokenizer, prompt), at, QUESTION))
     return made
 

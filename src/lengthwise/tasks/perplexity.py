@@ -51,12 +51,12 @@ class Ratio:
 
     @property
     def difference(self) -> float:
-        """Of the mean negative log-likelihoods, in nats."""
+        """The difference of the mean negative log-likelihoods, in nats."""
         return math.log(self.ratio)
 
 
 def doubling(first: int, length: int) -> list[int]:
-    """Edges 0, first, 2 first, 4 first ... length."""
+    """Edges of buckets that double: 0, first, 2 first, 4 first ... length."""
     require(first >= 1, f"the first bucket needs at least 1 token, not {first}")
     require(length >= 1, f"a stream needs at least 1 token, not {length}")
     edges = [0]
@@ -82,7 +82,7 @@ def by_bucket(nll: ArrayLike, edges: Sequence[int], stretch: int | None = None) 
 
 
 def compared(nll: ArrayLike, other: ArrayLike, stretch: int | None = None) -> Ratio:
-    """How many times `other`'s perplexity `nll`'s is; both [streams, tokens], the same tokens. `stretch` as above."""
+    """The ratio of `nll`'s perplexity to `other`'s; both are [streams, tokens] of the same tokens. `stretch` as above."""
     ours, theirs = _table(nll), _table(other)
     if ours.shape != theirs.shape:
         raise BadInput(f"{ours.shape} and {theirs.shape} are not the same streams and tokens; score both on the same ones")
@@ -100,7 +100,7 @@ def weighted(windows: Iterable[tuple[float, int]]) -> float:
 
 
 @dataclass(frozen=True)
-class Window:
+class SlidingWindow:
     """Tokens start ... stop - 1 are read, those from `scored` on are scored."""
 
     start: int
@@ -113,8 +113,8 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Windows:
-    """Windows of `length` tokens, each `stride` further on; every token but the first of a text is scored once.
+class SlidingWindows:
+    """SlidingWindows of `length` tokens, each `stride` further on; every token but the first of a text is scored once.
 
     A token is scored in the first window that holds it, so it is told from at least length - stride others once the text is
     that long.
@@ -131,12 +131,12 @@ class Windows:
             "a window cannot score its first token",
         )
 
-    def over(self, tokens: int) -> list[Window]:
+    def over(self, tokens: int) -> list[SlidingWindow]:
         require(tokens >= 2, f"a text of {tokens} tokens has none to score; give at least 2")
         windows, start, scored = [], 0, 1
         while scored < tokens:
             stop = min(start + self.length, tokens)
-            windows.append(Window(start, stop, scored))
+            windows.append(SlidingWindow(start, stop, scored))
             start, scored = start + self.stride, stop
         return windows
 
@@ -174,7 +174,7 @@ def _drawn_streams(table: Array, stretch: int | None) -> tuple[Array, str]:
 
 
 def _drawn_blocks(stream: Array) -> tuple[Array, str]:
-    """A trend over the positions counts as spread here: with a single stream nothing can tell them apart."""
+    """Resample blocks of a single stream. A trend over its positions counts as spread: nothing can tell them apart."""
     size = min(BLOCK, max(1, stream.size // FEWEST_BLOCKS))
     starts = np.arange(0, stream.size, size)
     sums, counts = np.add.reduceat(stream, starts), np.diff(starts, append=stream.size)
@@ -184,7 +184,7 @@ def _drawn_blocks(stream: Array) -> tuple[Array, str]:
 
 
 def widened(means: Array, centre: float, drawn: int, freedom: int) -> Array:
-    """What is drawn from among itself varies too little, by (drawn - 1) / drawn, and few draws guess their own spread badly."""
+    """Widen bootstrap means: resampling varies too little, by (drawn - 1) / drawn, and few draws misjudge their spread."""
     from scipy.stats import norm, t
 
     if drawn == 1:

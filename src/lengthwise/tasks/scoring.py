@@ -1,8 +1,4 @@
-"""Best subspan exact match (Liu et al. 2023): whether an answer holds one of the right answers.
-
-Both are normalised as in SQuAD: lower case, no ASCII punctuation, no articles, single spaces. A right answer of which nothing
-is left, such as "*" or "The", is in every text and tells nothing: it never counts.
-"""
+"""What scores have in common: lines and numbers out of an answer, and whether it holds one of the right answers."""
 
 from __future__ import annotations
 
@@ -14,9 +10,30 @@ PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalised(text: str) -> str:
+    """A text as SQuAD compares it: lower case, no ASCII punctuation, no articles, single spaces."""
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", text.lower().translate(PUNCTUATION)).split())
 
 
 def best_subspan_em(prediction: str, answers: Iterable[str]) -> float:
-    said = normalised(prediction)
-    return float(any(answer in said for answer in map(normalised, answers) if answer))
+    """Best subspan exact match (Liu et al. 2023): 1 where the prediction holds one of the right answers, normalised.
+
+    A right answer of which nothing is left, such as "*" or "The", is in every text and tells nothing: it never counts.
+    """
+    text = normalised(prediction)
+    return float(any(answer in text for answer in map(normalised, answers) if answer))
+
+
+def first_line(answer: str) -> str:
+    """The first line of an answer that is not blank, without the white space around it."""
+    # Not splitlines: it breaks at form feeds and separators, which stand within lines of code
+    return next((line.strip() for line in re.split(r"[\r\n]", answer) if line.strip()), "")
+
+
+def first_integer(answer: str) -> str | None:
+    match = re.search(r"\d+", answer)
+    return match.group() if match else None
+
+
+def last_integer(answer: str) -> str | None:
+    numbers = re.findall(r"\d+", answer)
+    return numbers[-1] if numbers else None

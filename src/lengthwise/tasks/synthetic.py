@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Sequences:
-    """Some sequences, as tokens and as what is asked of them."""
+    """Bit sequences as tokens, with the numbers that tasks ask for."""
 
     tokens: Integers  # [n, longest + 2]
     lengths: Integers  # [n], bits
@@ -80,7 +80,7 @@ def _of_lengths(lengths: Integers, longest: int, randomness: np.random.Generator
 
 
 def _with_ones(ones: Integers, inside: NDArray[np.bool_], randomness: np.random.Generator) -> NDArray[np.bool_]:
-    """So many ones a row, at random places inside the sequence: those with the least of random numbers."""
+    """Put `ones` ones into each row, at random places inside the sequence: those with the smallest random numbers."""
     drawn = np.where(inside, randomness.random(inside.shape), 2.0)
     rank = drawn.argsort(1).argsort(1)
     return rank < ones[:, None]

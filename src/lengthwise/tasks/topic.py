@@ -14,9 +14,9 @@ from typing import Any
 
 from lengthwise.common.text import shipped_prose
 from lengthwise.errors import BadInput, require
-from lengthwise.tasks.material.fit_length import fitted, size
+from lengthwise.tasks.material.fit_length import added_tokens, fit_to_length
 from lengthwise.tasks.material.longeval import read_topics as read
-from lengthwise.tasks.sample import Sample, check_depth, endless, sentences, token_count
+from lengthwise.tasks.sample import Sample, check_depth, endless_from_anywhere, sentences, token_count
 
 INTRODUCTION = (
     "Below is a conversation between USER and ASSISTANT about several topics, one after the other. "
@@ -74,7 +74,7 @@ def score(prediction: str, target: str) -> float:
 def _sample(
     tokenizer: Any, length: int, depth: float | None, labels: list[str], prose: list[str], randomness: random.Random
 ) -> Sample:
-    said = iter(endless(prose, randomness))
+    said = iter(endless_from_anywhere(prose, randomness))
     labels = randomness.sample(labels, len(labels))
     room = length - token_count(tokenizer, "\n".join([INTRODUCTION, QUESTION.format(which=ORDINALS[0])]))
     talks = _talks(tokenizer, room, labels, said, randomness)
@@ -87,7 +87,7 @@ def _sample(
     def prompt_of(turns: list[str]) -> str:
         return "\n".join([INTRODUCTION, *talks, *turns, question])
 
-    prompt = prompt_of(fitted(tokenizer, length, _turns(said), prompt_of, glue="\n", cut=True))
+    prompt = prompt_of(fit_to_length(tokenizer, length, _turns(said), prompt_of, glue="\n", cut=True))
     return Sample(prompt, labels[asked], token_count(tokenizer, prompt), asked / max(1, len(talks) - 1), question)
 
 
@@ -98,8 +98,8 @@ def _talks(tokenizer: Any, room: int, labels: list[str], said: Iterator[str], ra
     talks: list[str] = []
     for opening, following in itertools.pairwise(openings):
         talk = _talk(tokenizer, opening, max(randomness.uniform(*TALK), share), said)
-        room -= size(tokenizer, talk, "\n")
-        if room < size(tokenizer, following, "\n") + SHORTEST:
+        room -= added_tokens(tokenizer, talk, "\n")
+        if room < added_tokens(tokenizer, following, "\n") + SHORTEST:
             return [*talks, opening]
         talks.append(talk)
     return [*talks, openings[-1]]
@@ -110,7 +110,7 @@ def _talk(tokenizer: Any, opening: str, goal: float, said: Iterator[str]) -> str
     talk = opening
     for turn in _turns(said):
         longer = f"{talk}\n{turn}"
-        enough = abs(size(tokenizer, longer, "\n") - goal) >= abs(size(tokenizer, talk, "\n") - goal)
+        enough = abs(added_tokens(tokenizer, longer, "\n") - goal) >= abs(added_tokens(tokenizer, talk, "\n") - goal)
         if enough and talk != opening:
             break
         talk = longer
@@ -135,6 +135,6 @@ def _ordinal(asked: int, topics: int) -> str:
 
 
 def _bare(text: str) -> str:
-    """Lower case, without punctuation, a space before and behind every word."""
+    """The text in lower case, without punctuation, a space before and behind every word."""
     words = re.sub(r"[^\w\s]|_", "", text.lower()).split()
     return f" {' '.join(words)} "

@@ -103,7 +103,7 @@ class Directory:
 
     def finish(self, model: Any, tokenizer: Any, spec: str) -> None:
         # What a run killed between this and its last word left there is written anew
-        save_whole(self.model, [model, tokenizer], over=True)
+        save_whole(self.model, [model, tokenizer], overwrite=True)
         write_whole(self.method, spec + "\n")
 
     def _refuse_foreign(self) -> None:

@@ -229,7 +229,7 @@ def _save(model: Any, run: Run) -> None:
     if run.methods.learnt is not None:
         delattr(inner, LEARNT)
     if run.adjustment.lora_rank:
-        save_whole(run.directory.adapter, [model], over=True)
+        save_whole(run.directory.adapter, [model], overwrite=True)
         inner = merged(model, run.directory.adapter, run.model if run.adjustment.quantised else None)
     if run.methods.learnt is not None and run.learns is not None:
         weights.save(run.methods.learnt, run.directory.learnt(run.learns))

@@ -12,7 +12,7 @@ from transformers import ByT5Tokenizer
 
 from lengthwise.errors import BadInput
 from lengthwise.tasks import TASKS, Sample
-from lengthwise.tasks.material.case_files import tail
+from lengthwise.tasks.material.case_files import last_question
 
 TOKENIZER = ByT5Tokenizer()
 PROMPT = "The pass key is 77. So it goes. What is the pass key? The pass key is"
@@ -75,7 +75,7 @@ def test_blank_lines_and_a_byte_order_mark_do_no_harm(tmp_path: Path) -> None:
     ],
 )
 def test_the_end_of_a_prompt_is_taken_from_its_last_question_on(prompt: str, end: str) -> None:
-    assert tail(prompt) == end
+    assert last_question(prompt) == end
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Folders of code, and prompts filled with their lines."""
+"""Folders of code, and prompts fit_lines with their lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from transformers import ByT5Tokenizer
 
 from lengthwise.errors import BadInput
 from lengthwise.tasks.material import code_files
-from lengthwise.tasks.material.code_files import CodeFile, filled, read_code, shuffled, standard_library
+from lengthwise.tasks.material.code_files import CodeFile, fit_lines, read_code, shuffled, standard_library
 
 TOKENIZER = ByT5Tokenizer()
 
@@ -69,7 +69,7 @@ def test_a_prompt_of_bytes_is_filled_to_the_last_one(length: int, backwards: boo
     def prompt_of(kept: list[str]) -> str:
         return "a:\n" + "".join(f"{line}\n" for line in (reversed(kept) if backwards else kept))
 
-    kept = filled(TOKENIZER, length, itertools.cycle(lines), prompt_of, backwards)
+    kept = fit_lines(TOKENIZER, length, itertools.cycle(lines), prompt_of, backwards)
     # Nothing of a next line fits in what a line break takes
     assert len(TOKENIZER(prompt_of(kept)).input_ids) in ({length} if len(kept) else {4, 5})
     whole = kept[:-1]
@@ -81,13 +81,13 @@ def test_a_prompt_of_bytes_is_filled_to_the_last_one(length: int, backwards: boo
 
 def test_a_prompt_never_has_more_tokens_than_asked_for(pieces: Any) -> None:
     for length in range(20, 60):
-        kept = filled(pieces, length, itertools.cycle(["    return self._value", "", "x = [1, 2]"]), "\n".join)
+        kept = fit_lines(pieces, length, itertools.cycle(["    return self._value", "", "x = [1, 2]"]), "\n".join)
         assert length - 1 <= len(pieces("\n".join(kept)).input_ids) <= length
 
 
 def test_a_length_without_room_is_refused() -> None:
     with pytest.raises(BadInput, match="a prompt of 3 tokens has no room for the question, which takes 6"):
-        filled(TOKENIZER, 3, itertools.repeat("x"), lambda kept: "ask: " + "".join(kept))
+        fit_lines(TOKENIZER, 3, itertools.repeat("x"), lambda kept: "ask: " + "".join(kept))
 
 
 def test_few_whole_prompts_are_counted_however_uneven_the_lines(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +105,7 @@ def test_few_whole_prompts_are_counted_however_uneven_the_lines(monkeypatch: pyt
     for length in (400, 5000, 20000):
         lines = ["x" * randomness.choice([0, 0, 3, 30, 200]) for _ in range(5000)]
         counted = 0
-        kept = filled(None, length, iter(lines), "\n".join)
+        kept = fit_lines(None, length, iter(lines), "\n".join)
         assert counted <= 16
         # One letter more would be one too many, unless only the line break is left
         assert length - 1 <= len("\n".join(kept)) <= length

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lengthwise.errors import BadInput
-from lengthwise.tasks.material.fit_length import fitted
+from lengthwise.tasks.material.fit_length import fit_to_length
 from lengthwise.tasks.sample import token_count
 
 
@@ -34,7 +34,7 @@ def prompt_of(pieces: list[str]) -> str:
 
 
 def filled(tokenizer: Any, length: int, pieces: list[str], **options: Any) -> int:
-    return token_count(tokenizer, prompt_of(fitted(tokenizer, length, itertools.cycle(pieces), prompt_of, **options)))
+    return token_count(tokenizer, prompt_of(fit_to_length(tokenizer, length, itertools.cycle(pieces), prompt_of, **options)))
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
@@ -67,7 +67,7 @@ def test_of_several_cuts_the_nearest_is_taken() -> None:
 
 def test_pieces_are_taken_in_their_order() -> None:
     pieces = (f"piece {number}" for number in itertools.count())
-    assert fitted(Words(), 10, pieces, prompt_of) == ["piece 0", "piece 1", "piece 2"]
+    assert fit_to_length(Words(), 10, pieces, prompt_of) == ["piece 0", "piece 1", "piece 2"]
 
 
 @pytest.mark.parametrize("piece", ["abc", "ab", "a"])
@@ -82,4 +82,4 @@ def test_a_length_without_room_for_the_question_is_refused() -> None:
 
 
 def test_a_length_of_just_the_question_needs_no_filler() -> None:
-    assert fitted(Words(), 4, itertools.repeat("word"), prompt_of) == []
+    assert fit_to_length(Words(), 4, itertools.repeat("word"), prompt_of) == []

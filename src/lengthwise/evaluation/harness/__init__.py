@@ -19,28 +19,28 @@ from lengthwise.errors import BadInput, require
 
 MODEL = "lengthwise"
 COMMANDS = ("run", "ls", "validate")
-# With one of these a run has its task, has it from a file of settings, or is not to be made
-WITH_TASK = ("--ta", "-t", "--config", "-C", "--he", "-h")
-WITH_FOLDER = "--i"  # --include_path, also shortened or with a value behind =
+# Options with which a run names its task, has it from a file of settings, or only asks for help
+TASK_OPTIONS = ("--ta", "-t", "--config", "-C", "--he", "-h")
+FOLDER_OPTION = "--i"  # --include_path, also shortened or with a value behind =
 LISTED = "lengthwise harness ls tasks lists them"
-# How the harness begins when it refuses tasks
-OF_TASKS = ("Need to specify task", "No tasks specified", "Tasks not found")
+# How the harness's messages begin when it refuses tasks
+TASK_REFUSALS = ("Need to specify task", "No tasks specified", "Tasks not found")
 
 
 def harness(arguments: Sequence[str], data: Path | None = None) -> int:
-    """Run lm_eval's command line; the exit status. `data` is a folder of LongBench-E's files, used instead of the hub's."""
+    """Run lm_eval's command line and return its exit status; `data` is a folder of LongBench-E's files to use, not the hub."""
     installed = importlib.util.find_spec("lm_eval") is not None
     require(installed, "the harness needs the package lm-eval; pip install 'lengthwise[lm-eval]'")
     given = _with_model(arguments)
     # The harness would say so itself, a minute later
-    named = given[0] != "run" or any(argument.startswith(WITH_TASK) for argument in given)
+    named = given[0] != "run" or any(argument.startswith(TASK_OPTIONS) for argument in given)
     require(named, f"no task is named; give --tasks NAME ({LISTED})")
     importlib.import_module("lengthwise.evaluation.harness.model")
     from lengthwise.evaluation.harness.local_data import write_tasks
 
     if data is None:
         return _lm_eval(given)
-    included = any(argument.startswith(WITH_FOLDER) for argument in given)
+    included = any(argument.startswith(FOLDER_OPTION) for argument in given)
     require(not included, "--data brings its own --include_path; give one of them, not both")
     with tempfile.TemporaryDirectory(prefix="lengthwise.") as folder:
         write_tasks(data, Path(folder))
@@ -48,7 +48,7 @@ def harness(arguments: Sequence[str], data: Path | None = None) -> int:
 
 
 def _with_model(arguments: Sequence[str]) -> list[str]:
-    """`--model lengthwise`, unless another one or a file of settings is given, or nothing is to be run."""
+    """Add `--model lengthwise`, unless another model or a file of settings is given, or nothing is to be run."""
     command, *rest = arguments if arguments and arguments[0] in COMMANDS else ("run", *arguments)
     names = {argument.partition("=")[0] for argument in rest}
     if command == "run" and names.isdisjoint(("--model", "-M", "--config", "-C")):
@@ -59,7 +59,7 @@ def _with_model(arguments: Sequence[str]) -> list[str]:
 def _lm_eval(arguments: list[str]) -> int:
     from lm_eval.__main__ import cli_evaluate
 
-    own, sys.argv = sys.argv, ["lm_eval", *arguments]
+    arguments_before, sys.argv = sys.argv, ["lm_eval", *arguments]
     try:
         cli_evaluate()
     except SystemExit as end:
@@ -70,9 +70,9 @@ def _lm_eval(arguments: list[str]) -> int:
             f"the data of a task is out of reach ({reason}); LongBench-E runs from local files with --data"
         ) from error
     except ValueError as error:
-        if not str(error).startswith(OF_TASKS):
+        if not str(error).startswith(TASK_REFUSALS):
             raise
         raise BadInput(f"the harness has no such task: {' '.join(str(error).split())[:160]} ({LISTED})") from error
     finally:
-        sys.argv = own
+        sys.argv = arguments_before
     return 0

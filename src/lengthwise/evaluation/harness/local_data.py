@@ -22,21 +22,21 @@ process_docs: !function lengthwise.evaluation.harness.local_data.with_question
 
 
 def write_tasks(data: Path, out: Path) -> list[str]:
-    """One task a file `hotpotqa_e.jsonl` ... of `data`, for the harness's --include_path; the names of the tasks."""
-    found = {name: data / f"{name}_e.jsonl" for name in longbench_e.TASKS if (data / f"{name}_e.jsonl").is_file()}
-    if not found:
+    """Write a task for each file `hotpotqa_e.jsonl` ... of `data`, for the harness's --include_path; return their names."""
+    files = {name: data / f"{name}_e.jsonl" for name in longbench_e.TASKS if (data / f"{name}_e.jsonl").is_file()}
+    if not files:
         raise BadInput(
             f"{data} holds no file of LongBench-E, such as {longbench_e.TASKS[0]}_e.jsonl; give the folder that does"
         )
-    for name, file in found.items():
+    for name, file in files.items():
         longbench_e.check(next(cases(file)))
         stock = Path(lm_eval.tasks.__file__).parent / "longbench" / f"{name}_e.yaml"
         require(stock.is_file(), f"this version of lm-eval has no prompts for {name}_e (no {stock}); install a newer one")
         text = TASK.format(stock=json.dumps(str(stock)), file=json.dumps(str(file.resolve())))
         (out / f"{name}_e.yaml").write_text(text, encoding="utf-8")
-    return [f"longbench_{name}_e" for name in found]
+    return [f"longbench_{name}_e" for name in files]
 
 
 def with_question(documents: Any) -> Any:
-    """LongBench says `input` where the harness's copy of it says `question`."""
+    """Rename LongBench's column `input` to `question`, as the harness's copy of it says."""
     return documents if "question" in documents.column_names else documents.rename_column("input", "question")

@@ -23,9 +23,8 @@ from lengthwise.models.extend import extend
 from lengthwise.models.layer import active_slots
 from lengthwise.models.load import load
 
-# More tokens than any input has: nothing is cut
-UNCUT = 2**30
-# What the harness takes beside ours; the rest of its options would be dropped without a word
+UNCUT = 2**30  # more tokens than any input has: nothing is cut
+# Options of the harness that we hand on; it would drop the rest without a word
 OPTIONS = (
     "max_batch_size add_bos_token prefix_token_id softmax_dtype mixed_precision_dtype logits_cache think_end_token "
     "enable_thinking chat_template_args"
@@ -34,6 +33,8 @@ OPTIONS = (
 
 @register_model(MODEL)
 class LengthwiseLM(HFLM):  # type: ignore[misc]
+    """The harness's model `lengthwise`: a model under one method."""
+
     def __init__(
         self,
         pretrained: str | nn.Module = "embedded",
@@ -48,7 +49,7 @@ class LengthwiseLM(HFLM):  # type: ignore[misc]
         **options: Any,
     ) -> None:
         """`pretrained` is a directory, a hub name, a GGUF file, `embedded`, or a loaded model with its `tokenizer`."""
-        _check(options, batch_size, max_length)
+        _check_options(options, batch_size, max_length)
         if isinstance(pretrained, str):
             require(tokenizer is None, f"a tokenizer goes with a loaded model; {pretrained} brings its own")
             # cuda:0 is what the harness says where nobody said anything
@@ -85,13 +86,13 @@ class LengthwiseLM(HFLM):  # type: ignore[misc]
 
     def _model_generate(self, context: Tensor, max_length: int, stop: list[str], **settings: Any) -> Tensor:
         # The harness adds the input's length, which is no part of what an encoder-decoder writes; its start token is
-        own = max_length - context.shape[1] + 1 if self.backend == "seq2seq" else max_length
-        written: Tensor = super()._model_generate(context, own, stop, **settings)
+        limit = max_length - context.shape[1] + 1 if self.backend == "seq2seq" else max_length
+        written: Tensor = super()._model_generate(context, limit, stop, **settings)
         return written
 
 
 def _check_batches(model: nn.Module, batch_size: int | str) -> None:
-    """The harness pads without a mask, so that a row would be as long as the longest beside it."""
+    """Refuse batches where frequencies follow the length: the harness pads without a mask, so all rows look equally long."""
     slots = active_slots(anatomy_of(model))
     rotation = None if slots is None else slots.rotation
     require(
@@ -101,7 +102,7 @@ def _check_batches(model: nn.Module, batch_size: int | str) -> None:
     )
 
 
-def _check(options: dict[str, Any], batch_size: int | str, max_length: int | None) -> None:
+def _check_options(options: dict[str, Any], batch_size: int | str, max_length: int | None) -> None:
     for name in options:
         if name not in OPTIONS:
             ours = ["pretrained", "method", "train_length", "force", "dtype", "device", "max_length", "batch_size", *OPTIONS]

@@ -27,10 +27,12 @@ class Story:
 
 def read_stories(path: str | Path) -> list[Story]:
     """The stories of one task's file, one a question; the labels are all answers of the file."""
-    found = list(_stories(path, read_texts([path]).splitlines()))
-    require(bool(found), f"{path} holds no questions; a bAbI file has lines such as '3<space>Where is Mary?<tab>office<tab>1'")
-    labels = tuple(sorted({story.answer for story in found}))
-    return [replace(story, labels=labels) for story in found]
+    stories = list(_stories(path, read_texts([path]).splitlines()))
+    require(
+        bool(stories), f"{path} holds no questions; a bAbI file has lines such as '3<space>Where is Mary?<tab>office<tab>1'"
+    )
+    labels = tuple(sorted({story.answer for story in stories}))
+    return [replace(story, labels=labels) for story in stories]
 
 
 def _stories(path: str | Path, lines: list[str]) -> Iterator[Story]:
@@ -45,14 +47,14 @@ def _stories(path: str | Path, lines: list[str]) -> Iterator[Story]:
         if "\t" not in rest:
             facts[int(number)] = rest.strip()
             continue
-        question, answer, support = _asked(path, at, rest)
+        question, answer, support = _parse_question(path, at, rest)
         places = {known: place for place, known in enumerate(facts)}
-        unknown = [one for one in support if one not in places]
+        unknown = [fact for fact in support if fact not in places]
         require(not unknown, f"line {at} of {path}: the question follows from {unknown}, which is no fact before it")
-        yield Story(tuple(facts.values()), question, answer, tuple(places[one] for one in support))
+        yield Story(tuple(facts.values()), question, answer, tuple(places[fact] for fact in support))
 
 
-def _asked(path: str | Path, at: int, rest: str) -> tuple[str, str, list[int]]:
+def _parse_question(path: str | Path, at: int, rest: str) -> tuple[str, str, list[int]]:
     parts = [part.strip() for part in rest.split("\t")]
     try:
         question, answer, support = parts

@@ -1,4 +1,4 @@
-"""Cases from a file, plain or .gz, or from a data set of the hub: JSON lines with `prompt` and `target`, for every task.
+"""Read cases from a file, plain or .gz, or from a data set of the hub: JSON lines with `prompt` and `target`, for every task.
 
 `question` (the end of the prompt) and `depth` (0 to 1) may stand beside them. Without `question` the end of the prompt is taken
 from its last question on.
@@ -23,13 +23,13 @@ from lengthwise.tasks.sample import Sample, token_count
 
 @dataclass(frozen=True)
 class Case:
-    """One line of a file; a value it should hold and does not is refused with its place."""
+    """One line of a file; `get` refuses a missing or wrong value and says where it is."""
 
     place: str
     fields: dict[str, Any]
 
     def get(self, key: str, kind: type | tuple[type, ...], what: str) -> Any:
-        """The value of a key; `what` says in words of which kind it should be."""
+        """The value of a key; `what` says in words what it should be."""
         require(key in self.fields, f"{self.place} has no key {key!r}; it should hold {what}")
         value = self.fields[key]
         # JSON's true is no number, though Python's is
@@ -45,25 +45,26 @@ def read(tokenizer: Any, path: Path) -> list[Sample]:
 
 
 def read_as(layout: Callable[[Any, Case], Sample], tokenizer: Any, path: Path) -> list[Sample]:
-    """The samples of a file whose lines have `target`, else another `layout`."""
+    """The samples of a file; `layout` reads lines that have no `target`."""
     return [(plain if "target" in case.fields else layout)(tokenizer, case) for case in cases(Path(path))]
 
 
 def plain(tokenizer: Any, case: Case) -> Sample:
+    """The sample of a line with `prompt` and `target`."""
     prompt = case.get("prompt", str, "a text")
     target = str(case.get("target", (str, int), "a text or a whole number"))
     require(target.strip() != "", f"{case.place}: 'target' is blank; it should be a text or a whole number")
-    question = case.get("question", str, "the end of the prompt") if "question" in case.fields else tail(prompt)
+    question = case.get("question", str, "the end of the prompt") if "question" in case.fields else last_question(prompt)
     require(prompt.endswith(question), f"{case.place}: the prompt does not end with its 'question' {question[:40]!r}")
     depth = float(case.get("depth", (int, float), "a number from 0 to 1")) if case.fields.get("depth") is not None else None
     require(depth is None or 0 <= depth <= 1, f"{case.place}: 'depth' is {depth}; it should be a number from 0 to 1")
     return Sample(prompt, target, token_count(tokenizer, prompt), depth, question)
 
 
-def tail(prompt: str, most: int = 4) -> str:
-    """The end of a prompt that asks: of the last line's last sentences from the last question on, else the last of them."""
+def last_question(prompt: str, most: int = 4) -> str:
+    """The end of a prompt: its last line from the last question in it on, or that line's last sentence."""
     line = prompt.rstrip().rfind("\n") + 1
-    breaks = [line + found.end() for found in re.finditer(r"(?<=[.!?])\s+(?=\S)", prompt[line:])]
+    breaks = [line + match.end() for match in re.finditer(r"(?<=[.!?])\s+(?=\S)", prompt[line:])]
     starts = [line, *breaks][-most:]
     asks = [start for start, end in itertools.pairwise([*starts, len(prompt)]) if prompt[start:end].rstrip().endswith("?")]
     return prompt[(asks or starts)[-1] :]

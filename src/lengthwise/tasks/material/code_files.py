@@ -1,4 +1,4 @@
-"""Code to ask about: the files of a folder, by default Python's standard library, and prompts filled with their lines."""
+"""Code for prompts: the files of a folder, by default Python's standard library, and lines of them fitted to a length."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SUFFIXES = set(".c .cc .cpp .cs .go .h .hpp .java .js .jl .kt .lua .php .py .r .
 LEFT_OUT = {"__pycache__", "dist-packages", "node_modules", "site-packages"}
 # Tests, and tables of characters and help texts, which are no code to complete
 LEFT_OUT_OF_PYTHON = {"encodings", "idlelib", "pydoc_data", "test", "tests"}
-GUESSES = 8  # at how many lines fit; then what is left is halved
+GUESSES = 8  # guesses at how many lines fit, before the search halves what is left
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class CodeFile:
 
 @lru_cache(maxsize=4)
 def standard_library() -> tuple[CodeFile, ...]:
-    """Of the Python that runs this."""
+    """The standard library of the Python that runs this."""
     return read_code(Path(sysconfig.get_paths()["stdlib"]), LEFT_OUT_OF_PYTHON)
 
 
@@ -43,11 +43,11 @@ def read_code(folder: Path, left_out: set[str] | None = None) -> tuple[CodeFile,
     """
     folder = Path(folder)
     require(folder.is_dir(), f"{folder} is no folder; give one with files of code")
-    unread = LEFT_OUT | (left_out or set())
+    ignored = LEFT_OUT | (left_out or set())
     files = []
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder)
-        if path.suffix.lower() not in SUFFIXES or any(part in unread or part.startswith(".") for part in name.parts):
+        if path.suffix.lower() not in SUFFIXES or any(part in ignored or part.startswith(".") for part in name.parts):
             continue
         if path.is_file() and (lines := _lines(path)):
             files.append(CodeFile(name.as_posix(), lines))
@@ -61,10 +61,10 @@ def shuffled(files: Sequence[CodeFile], randomness: random.Random) -> Iterator[C
     return itertools.cycle(randomness.sample(files, len(files)))
 
 
-def filled(
+def fit_lines(
     tokenizer: Any, length: int, lines: Iterator[str], prompt_of: Callable[[list[str]], str], backwards: bool = False
 ) -> list[str]:
-    """So many of the endless `lines` that `prompt_of` makes a prompt of `length` tokens of them, or of a little less.
+    """Take so many of the endless `lines` that `prompt_of` makes a prompt of `length` tokens of them, or a little less.
 
     The last of them is cut where the length is reached; where lines run `backwards` its end is kept.
     """

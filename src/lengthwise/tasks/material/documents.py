@@ -49,7 +49,7 @@ class Document:
 
     @property
     def told(self) -> str:
-        """As it stands in a prompt, on one line."""
+        """The document on one line, for a prompt."""
         return " ".join(f"({self.title}) {self.text}".split())
 
 
@@ -73,16 +73,16 @@ def made_up(randomness: random.Random) -> Iterator[Question]:
 
 def read_questions(path: Path) -> list[Question]:
     """A file's questions, each with its gold document alone."""
-    found = []
+    questions = []
     for case in cases(Path(path)):
         documents, gold = documents_of(case)
         require(gold is not None, f"{case.place}: none of its 'ctxs' is marked 'isgold', so no document is known to answer it")
-        found.append(Question(*question_of(case), documents[gold or 0]))
-    return found
+        questions.append(Question(*question_of(case), documents[gold or 0]))
+    return questions
 
 
 def question_of(case: Case) -> tuple[str, tuple[str, ...]]:
-    """What is asked, and the right answers."""
+    """The question of a case and its right answers."""
     text = case.get("question", str, "what is asked (or 'prompt' and 'target', in a file of your own)").strip()
     answers = case.get("answers", list, "a list of right answers")
     telling = [str(answer) for answer in answers if normalised(str(answer))]
@@ -91,14 +91,14 @@ def question_of(case: Case) -> tuple[str, tuple[str, ...]]:
 
 
 def documents_of(case: Case) -> tuple[list[Document], int | None]:
-    """The documents in their order, and the place of the one with the answer, None where none is marked."""
+    """The documents of a case in their order, and the index of the one with the answer; None where none is marked."""
     listed = case.get("ctxs", list, "a list of documents with 'title' and 'text'")
     require(
-        bool(listed) and all(isinstance(one, dict) for one in listed), f"{case.place}: 'ctxs' should be a list of documents"
+        bool(listed) and all(isinstance(entry, dict) for entry in listed), f"{case.place}: 'ctxs' should be a list of documents"
     )
-    inner = [Case(f"{case.place}, document {at}", one) for at, one in enumerate(listed)]
-    documents = [Document(one.get("title", str, "a title"), one.get("text", str, "a text")) for one in inner]
-    return documents, next((at for at, one in enumerate(listed) if one.get("isgold") is True), None)
+    entries = [Case(f"{case.place}, document {at}", entry) for at, entry in enumerate(listed)]
+    documents = [Document(entry.get("title", str, "a title"), entry.get("text", str, "a text")) for entry in entries]
+    return documents, next((at for at, entry in enumerate(listed) if entry.get("isgold") is True), None)
 
 
 def _names(randomness: random.Random) -> Iterator[str]:

@@ -13,21 +13,21 @@ from lengthwise.tasks.sample import token_count
 SPARE = 200  # pieces at hand for exchanges
 EXCHANGES = 8  # last pieces that may be exchanged
 CUTS = 8  # pieces that may be tried where one is cut
-Gap = Callable[[list[str]], int]  # tokens that a prompt with this filler lacks
+Gap = Callable[[list[str]], int]  # how many tokens a prompt with this filler is short of its length
 
 
-def size(tokenizer: Any, piece: str, glue: str) -> int:
+def added_tokens(tokenizer: Any, piece: str, glue: str) -> int:
     """Tokens that a piece adds to a prompt in which `glue` stands before it."""
     return max(1, len(tokenizer(glue + piece, add_special_tokens=False, verbose=False).input_ids))
 
 
 def check_room(length: int, least: int) -> None:
-    """`least` are the tokens of a prompt without filler."""
+    """Refuse a length below `least`, the tokens of a prompt without filler."""
     if least > length:
         raise NoRoom(f"a prompt of {length} tokens has no room for the question, which takes {least}; ask for a larger length")
 
 
-def fitted(
+def fit_to_length(
     tokenizer: Any,
     length: int,
     pieces: Iterable[str],
@@ -36,7 +36,7 @@ def fitted(
     glue: str = " ",
     cut: bool = False,
 ) -> list[str]:
-    """So many of the endless `pieces` that `prompt_of` makes a prompt of `length` tokens of them, or of a little less.
+    """Take so many of the endless `pieces` that `prompt_of` makes a prompt of `length` tokens of them, or a little less.
 
     With `cut` the last piece ends where the length is reached; else last pieces are exchanged for others that fit better.
     """
@@ -45,7 +45,7 @@ def fitted(
         return length - token_count(tokenizer, prompt_of(filler))
 
     def size_of(piece: str) -> int:
-        return size(tokenizer, piece, glue)
+        return added_tokens(tokenizer, piece, glue)
 
     check_room(length, length - gap_of([]))
     source = iter(pieces)
@@ -60,7 +60,7 @@ def fitted(
 
 
 def _whole(source: Iterator[str], size_of: Callable[[str], int], gap_of: Gap) -> tuple[list[str], str]:
-    """As many whole pieces as there is room for, and the one that follows."""
+    """Whole pieces, as many as there is room for, and the piece that follows them."""
     filler: list[str] = []
     gap = gap_of(filler)
     piece = next(source)

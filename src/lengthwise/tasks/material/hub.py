@@ -1,4 +1,4 @@
-"""Rows of a data set of the hub, for every task that reads files.
+"""Read the rows of a data set of the hub where a task could read a file.
 
 `hub:NAME[:CONFIGURATION][@SPLIT]` names it; without a split it is the test split.
 """

@@ -1,4 +1,4 @@
-"""The official cases of LongEval (Li et al. 2023): its files of lines and of topics, known by their keys."""
+"""Read the official cases of LongEval (Li et al. 2023): its files of lines and of topics, told apart by their keys."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lengthwise.errors import require
-from lengthwise.tasks.material.case_files import Case, read_as, tail
+from lengthwise.tasks.material.case_files import Case, last_question, read_as
 from lengthwise.tasks.sample import Sample, token_count
 
 
@@ -37,4 +37,4 @@ def _topic(tokenizer: Any, case: Case) -> Sample:
 
 def _sample(tokenizer: Any, case: Case, target: str, depth: float) -> Sample:
     prompt = case.get("prompt", str, "a text")
-    return Sample(prompt, target, token_count(tokenizer, prompt), depth, tail(prompt))
+    return Sample(prompt, target, token_count(tokenizer, prompt), depth, last_question(prompt))

@@ -107,7 +107,7 @@ def _where_is_a_thing(randomness: random.Random) -> Story:
 
 
 def _where_was_a_thing(randomness: random.Random) -> Story:
-    """Of one that one person alone has had and brought to its place once: its taking, and the moves to its last two places."""
+    """Asks about a thing that one person alone had and brought to its place once; told by its taking and its last two moves."""
 
     def told(world: _World) -> list[str]:
         trails = {thing: [place for place, _ in trail] for thing, trail in world.trail.items() if len(trail) > 1}
@@ -161,10 +161,10 @@ def _who_gave_what(randomness: random.Random) -> Story:
         asked.append((f"Who did {giver} give the {thing} to?", receiver, fact))
     # Two gifts that the same question fits would be two answers
     questions = [question for question, _, _ in asked]
-    sure = [one for one in asked if questions.count(one[0]) == 1]
-    if not sure:
+    unambiguous = [entry for entry in asked if questions.count(entry[0]) == 1]
+    if not unambiguous:
         return _who_gave_what(randomness)
-    question, answer, fact = randomness.choice(sure)
+    question, answer, fact = randomness.choice(unambiguous)
     return Story(tuple(facts), question, answer, (fact,), PERSONS + THINGS)
 
 

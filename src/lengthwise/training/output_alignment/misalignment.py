@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from lengthwise.common.progress import ProgressCallback, progress
 from lengthwise.common.text import text_or_prose
 from lengthwise.errors import BadInput, require
-from lengthwise.evaluation.likelihood import LOGITS_AT_ONCE, TOKENS_AT_ONCE, Scorer, reading
+from lengthwise.evaluation.likelihood import LOGITS_AT_ONCE, TOKENS_AT_ONCE, TokenScorer, reading
 from lengthwise.models.anatomy import anatomy_of, unwrapped
 from lengthwise.models.extend import Method, extend
 from lengthwise.models.fingerprint import fingerprint_of, versions
@@ -79,7 +79,7 @@ def misalignment(
     anatomy = anatomy_of(model, train_length)
     length = anatomy.train_length if length is None else length
     _check_numbers(length, pairs, seed)
-    scorer = Scorer.of(model, train_length)
+    scorer = TokenScorer.of(model, train_length)
     words = int(unwrapped(model).get_input_embeddings().weight.shape[0])
     ids = _ids(tokenizer, text, files, words)
     check_tokens(ids, words)
@@ -146,7 +146,7 @@ def _rows(ids: Tensor, length: int, pairs: int, seed: int) -> Tensor:  # [pairs,
     return torch.stack([ids[start : start + tokens] for start in starts])
 
 
-def _pair_sums(scorer: Scorer, rows: Tensor, plans: Sequence[Views], tick: ProgressCallback) -> np.ndarray:  # [pairs, 2]
+def _pair_sums(scorer: TokenScorer, rows: Tensor, plans: Sequence[Views], tick: ProgressCallback) -> np.ndarray:  # [pairs, 2]
     """L_SCE and symmetric KL of every pair, summed over its positions."""
     at_once = max(1, TOKENS_AT_ONCE // (2 * plans[0].length))
     found = []
@@ -161,7 +161,7 @@ def _pair_sums(scorer: Scorer, rows: Tensor, plans: Sequence[Views], tick: Progr
     return np.array(found)
 
 
-def _sums(scorer: Scorer, hidden: Tensor, other: Tensor) -> tuple[float, float]:
+def _sums(scorer: TokenScorer, hidden: Tensor, other: Tensor) -> tuple[float, float]:
     at_once = max(1, LOGITS_AT_ONCE // (2 * scorer.head.weight.shape[0]))
     sce = kl = 0.0
     for one, two in zip(torch.split(hidden, at_once), torch.split(other, at_once), strict=True):
