@@ -9,8 +9,8 @@ from pathlib import Path
 from experiments._lib.markdown import table
 from experiments.attention_alignment import paper, paper_code, paper_questions
 from experiments.attention_alignment.figures import LAST, PROSE, folder_of
-from lengthwise.analysis.page.tables import notes
 from lengthwise.analysis.records import Analysis, Temperatures, read_analysis
+from lengthwise.analysis.tables import notes
 from lengthwise.common.files import write_whole
 from lengthwise.report.formatting import plain
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from experiments._lib.likelihood_cells import Array
-from lengthwise.report.frame import Axis, Box, Tick, length_label, line
+from lengthwise.report.charts import Axis, AxisTick, Box, length_label, svg_path
 
 BOX = Box(width=960, height=460, left=52, right=300, top=44, bottom=46)
 # Okabe and Ito's, which colour-blind readers can tell apart; the second time round the lines are dashed
@@ -32,7 +32,7 @@ def chart(title: str, lines: Mapping[str, Array], references: int, train_length:
     ends = _apart([y.at(curve[-1][1]) for curve in points.values()])
     drawn, labels = [], [f"{name}  {_number(curve[-1][1])}" for name, curve in points.items()]
     for curve, label, (colour, dashed), end in zip(points.values(), labels, looks, ends, strict=True):
-        path = line((x.at(at), y.at(value)) for at, value in curve)
+        path = svg_path((x.at(at), y.at(value)) for at, value in curve)
         dash = ' stroke-dasharray="6 4"' if dashed else ""
         drawn.append(f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="2"{dash}/>')
         drawn.append(_text(x.end + 8, end, label, "start", colour))
@@ -53,14 +53,15 @@ def positions(nll: Array) -> list[tuple[float, float]]:
 def _positions_axis(last: float) -> Axis:
     bare = Axis(2.0, math.log2(last), BOX.left, BOX.width - BOX.right, log2=True)
     powers = [2**k for k in range(2, math.floor(bare.high) + 1)]
-    return Axis(bare.low, bare.high, bare.start, bare.end, tuple(Tick(bare.at(p), length_label(p)) for p in powers), log2=True)
+    ticks = tuple(AxisTick(bare.at(p), length_label(p)) for p in powers)
+    return Axis(bare.low, bare.high, bare.start, bare.end, ticks, log2=True)
 
 
 def _perplexities_axis(values: list[float]) -> Axis:
     low, high = math.log2(min(values)) - 0.1, math.log2(max(values)) + 0.1
     bare = Axis(low, high, BOX.height - BOX.bottom, BOX.top, log2=True)
     round_ = [step * 10**k for k in range(8) for step in (1, 2, 5)]
-    ticks = tuple(Tick(bare.at(value), f"{value:,}") for value in round_ if low <= math.log2(value) <= high)
+    ticks = tuple(AxisTick(bare.at(value), f"{value:,}") for value in round_ if low <= math.log2(value) <= high)
     return Axis(low, high, bare.start, bare.end, ticks, log2=True)
 
 

@@ -10,7 +10,7 @@ import torch
 from scipy.optimize import brentq
 from torch import Tensor
 
-from lengthwise.analysis.gaussian import top_probability
+from lengthwise.analysis.measurements import top_probability
 from lengthwise.analysis.records import Aligned, AtLength, Temperatures
 from lengthwise.analysis.temperatures import temperatures
 from tests.helpers.analysed import at

@@ -6,7 +6,7 @@ import math
 from statistics import NormalDist
 from typing import Any
 
-from lengthwise.analysis.dispersal import dispersal
+from lengthwise.analysis.measurements import dispersal
 from lengthwise.analysis.records import Analysis, AtLength, Sight, Temperatures
 
 LENGTHS = (512, 1024, 4096)

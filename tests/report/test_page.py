@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lengthwise.analysis.page.section import analysis_section
+from lengthwise.analysis.section import analysis_section
 from lengthwise.cli.report import write_report
 from lengthwise.errors import BadInput
 from lengthwise.records import Record, RunDirectory, Sharpness
@@ -158,7 +158,7 @@ def test_a_bad_name_for_the_page_is_refused(full_run: Path, tmp_path: Path):
 
 
 def test_sections_of_any_caller_share_a_page_and_a_csv_file(tmp_path: Path):
-    template = "analysis.html"
+    template = "article.html"
     content = analysis_section(analysis()).content
     style = Style("mine", "c0", "")
     sections = [

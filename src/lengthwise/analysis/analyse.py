@@ -21,15 +21,11 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from lengthwise.analysis.at_length import at_length
-from lengthwise.analysis.dispersal import dispersal
-from lengthwise.analysis.page import png
-from lengthwise.analysis.page.figures import figures
-from lengthwise.analysis.page.markdown import markdown
-from lengthwise.analysis.page.svg import svg
-from lengthwise.analysis.page.tables import csv_tables
+from lengthwise.analysis.figures import figures
+from lengthwise.analysis.measurements import at_length, dispersal, sights
 from lengthwise.analysis.records import ALIGNED, ANALYSIS, LENGTHS, Aligned, Analysis, AtLength, read_document
-from lengthwise.analysis.sights import sights
+from lengthwise.analysis.section import analysis_article
+from lengthwise.analysis.tables import csv_tables
 from lengthwise.analysis.temperatures import temperatures
 from lengthwise.calibration.calibrate import calibrate
 from lengthwise.common.files import PART, write_whole
@@ -44,6 +40,8 @@ from lengthwise.models.fingerprint import fingerprint_of
 from lengthwise.models.patches import refuse_extended
 from lengthwise.records.append_only import AppendOnly
 from lengthwise.records.config import ANOTHER, check_same
+from lengthwise.report import png
+from lengthwise.report.charts import svg
 
 FORWARDS = 4  # of one calibration, about
 # Short lengths are read in several sequences, until so many tokens have been read
@@ -176,7 +174,7 @@ class _Folder:
                 write_whole(self.path / "figures" / f"{figure.name}.png", png.png(figure))
         else:
             warnings.warn(png.INSTALL, stacklevel=3)
-        write_whole(self.path / "analysis.md", markdown(analysis, "figures"))
+        write_whole(self.path / "analysis.md", analysis_article(analysis).markdown("figures"))
         return analysis
 
 

@@ -24,8 +24,9 @@ def analyse(
     as_json: Json = False,
 ) -> None:
     """Show how attention spreads at length, which heads lose it, and what a temperature will do."""
+    from lengthwise.analysis import tables
     from lengthwise.analysis.analyse import analyse as verb
-    from lengthwise.analysis.page import findings, tables
+    from lengthwise.analysis.section import findings
     from lengthwise.models.load import load
 
     loaded, tokenizer = load(model, dtype, device)
@@ -49,6 +50,6 @@ def analyse(
         return
     for table in (tables.by_length(analysis), tables.temperatures(analysis)):
         print(columns([list(table.head), *map(list, table.rows)]), end="\n\n")
-    for line in (*findings.findings(analysis), *tables.notes(analysis)):
+    for line in (*findings(analysis), *tables.notes(analysis)):
         print(line)
     say(f"tables, figures and analysis.md: {out}; `lengthwise report {out} --out report.html` makes a page")

@@ -24,8 +24,8 @@ def report(
 
 def write_report(directories: Sequence[Path], out: Path) -> Path:
     """Write one page of run directories and of analyses; a directory that is both has a section of each."""
-    from lengthwise.analysis.page.section import analysis_section
     from lengthwise.analysis.records import ANALYSIS, read_analysis
+    from lengthwise.analysis.section import analysis_section
     from lengthwise.records.directory import CONFIG
     from lengthwise.report import write_page
     from lengthwise.report.runs.group import read_run

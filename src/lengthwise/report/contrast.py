@@ -1,4 +1,4 @@
-"""Black or white: which of them can be read on a cell of a heat map.
+"""Whether black or white text can be read on a cell of a heat map.
 
 contrast = (L_brighter + 0.05) / (L_darker + 0.05)                                  WCAG 2, at least 4.5 for small text
 
@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
-from lengthwise.report.environment import TEMPLATE
+from lengthwise.report.charts import TEMPLATE
 
 Colour = tuple[float, float, float]  # linear red, green and blue, 0 to 1
 BLACK, WHITE = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
@@ -44,6 +44,7 @@ class Ramp:
         return red, green, blue
 
     def takes_white(self, score: float) -> bool:
+        """Whether white stands out better than black on the cell of a score."""
         cell = self.at(score)
         return contrast(cell, WHITE) > contrast(cell, BLACK)
 
@@ -57,7 +58,7 @@ def ramps() -> tuple[Ramp, Ramp]:
 
 
 def linear(colour: str) -> Colour:
-    """From #rrggbb."""
+    """Linear red, green and blue of #rrggbb."""
     red, green, blue = (_linear(int(colour[at : at + 2], 16) / 255) for at in (1, 3, 5))
     return red, green, blue
 
@@ -68,7 +69,7 @@ def contrast(one: Colour, other: Colour) -> float:
 
 
 def _linear(part: float) -> float:
-    """Of sRGB."""
+    """The linear light of one channel of sRGB."""
     return float(part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4)
 
 

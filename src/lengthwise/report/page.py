@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from lengthwise.common.files import write_whole
 from lengthwise.errors import BadInput, require
-from lengthwise.report.environment import TEMPLATE, environment
+from lengthwise.report.charts import TEMPLATE, templates
 from lengthwise.report.formatting import listed, percent, shortened, tokens_at
 from lengthwise.report.section import Section
 from lengthwise.report.styles import Style
@@ -38,12 +38,12 @@ def write_page(sections: Sequence[Section], out: Path) -> Path:
 
 
 def html(sections: Sequence[Section]) -> str:
-    templates = environment()
-    templates.filters.update(listed=listed, percent=percent, shortened=shortened)
-    templates.globals["tokens_at"] = tokens_at
+    environment = templates()
+    environment.filters.update(listed=listed, percent=percent, shortened=shortened)
+    environment.globals["tokens_at"] = tokens_at
     script = (TEMPLATE / "page.js").read_text(encoding="utf-8")
     styles: dict[str, Style] = {spec: style for section in sections for spec, style in section.styles.items()}
-    return templates.get_template("page.html").render(
+    return environment.get_template("page.html").render(
         sections=sections,
         styles=styles,
         style_sheet=Markup((TEMPLATE / "page.css").read_text(encoding="utf-8")),

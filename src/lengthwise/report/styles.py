@@ -10,7 +10,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
-COLOURS = 6
+COLOURS = 6  # classes c0 to c5 of the style sheet
+# The same on white paper, for figures in files of their own
+PAPER_COLOURS = {
+    "none": "#7d848c",
+    "law": "#5d656e",
+    "c0": "#0072b2",
+    "c1": "#d55e00",
+    "c2": "#009e73",
+    "c3": "#b8569a",
+    "c4": "#c58a00",
+    "c5": "#3fa0dd",
+}
+PAPER_GREYS = {"ink": "#1d2126", "soft": "#5d656e", "faint": "#e4e4de", "line": "#c9cac4", "paper": "#ffffff"}
 CIRCLE = "M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0Z"
 SQUARE = "M-3.5,-3.5h7v7h-7Z"
 DIAMOND = "M0,-5L5,0L0,5L-5,0Z"
@@ -32,15 +44,15 @@ class Style:
 def method_styles(specs: Sequence[str]) -> dict[str, Style]:
     """One style a method; `none` is grey and `truncate` muted, so that the methods under test stand out."""
     names = short_names(specs)
-    found: dict[str, Style] = {}
+    styles: dict[str, Style] = {}
     for spec in specs:
         if spec in ("none", "truncate"):
-            found[spec] = Style(spec, spec, CIRCLE if spec == "none" else SQUARE)
+            styles[spec] = Style(spec, spec, CIRCLE if spec == "none" else SQUARE)
             continue
-        k = sum(1 for style in found.values() if style.colour not in ("none", "truncate"))
+        k = sum(1 for style in styles.values() if style.colour not in ("none", "truncate"))
         marker = MARKERS[(k + k // COLOURS) % len(MARKERS)]
-        found[spec] = Style(names[spec], f"c{k % COLOURS}", marker, dashed=k >= COLOURS)
-    return found
+        styles[spec] = Style(names[spec], f"c{k % COLOURS}", marker, dashed=k >= COLOURS)
+    return styles
 
 
 def short_names(specs: Sequence[str]) -> dict[str, str]:

@@ -29,7 +29,7 @@ def test_a_cell_is_the_mean_of_its_samples_and_empty_cells_are_blank(make_run: M
         record("none", "line", 1024, 0, depth=1.0, score=0.0),
     ]
     (found,) = maps_of(make_run(config(["none"]), lines))
-    assert [(cell.label, cell.at, cell.say) for cell in found.cells] == [
+    assert [(cell.label, cell.place, cell.text) for cell in found.cells] == [
         ("50", "512 tokens, depth 0 to 20 %", "50\u00a0% of 2 samples"),
         ("0", "1,024 tokens, depth 80 to 100 %", "0\u00a0% of 1 sample"),
     ]

@@ -23,8 +23,8 @@ def test_a_point_is_the_mean_over_heads_of_one_layer(make_run: MakeRun):
     group = RunGroup((read_run(run),))
     p_max, entropy = sharpness_strips(group, method_styles(group.methods))
     assert (p_max.title, entropy.title) == ("line: P_max", "line: entropy, in nats")
-    assert [[point.say for point in panel.curves[0].points] for panel in p_max.panels] == [["0.2", "0.1"], ["0.6", "0.3"]]
-    assert entropy.panels[1].curves[0].points[0].say == "3"
+    assert [[point.text for point in panel.curves[0].points] for panel in p_max.panels] == [["0.2", "0.1"], ["0.6", "0.3"]]
+    assert entropy.panels[1].curves[0].points[0].text == "3"
 
 
 def test_the_level_is_the_plain_model_at_its_training_length(make_run: MakeRun):

@@ -11,7 +11,7 @@ import torch
 
 from lengthwise.common.laws import log_law
 from lengthwise.methods.temperature.aligned import interpolate
-from lengthwise.report.frame import Chart, length_axis
+from lengthwise.report.charts import Chart, length_axis
 from lengthwise.report.runs.group import RunGroup, read_run
 from lengthwise.report.runs.temperature_chart import applied, temperature_charts
 from lengthwise.report.styles import method_styles
@@ -46,10 +46,10 @@ def test_scope_model_is_one_line_beside_the_law(make_run: MakeRun):
     chart = chart_of(make_run, "model")
     line, law = chart.curves
     assert chart.title == "@a.json: one temperature for the model, P_max kept"
-    assert [point.at for point in line.points] == ["2,048 tokens", "4,096 tokens", "15,000 tokens"]
-    assert line.points[0].say == f"tau = {alignment('model')['temperatures'][0]['tau']:.3f}"
+    assert [point.column_label for point in line.points] == ["2,048 tokens", "4,096 tokens", "15,000 tokens"]
+    assert line.points[0].text == f"tau = {alignment('model')['temperatures'][0]['tau']:.3f}"
     assert (law.label, law.method) == ("log law", None)
-    assert law.points[0].say == f"tau = {log_law(512, 2048):.3f}"
+    assert law.points[0].text == f"tau = {log_law(512, 2048):.3f}"
 
 
 def test_scope_layer_is_a_line_a_layer_with_its_number_at_the_end(make_run: MakeRun):
@@ -65,4 +65,4 @@ def test_scope_head_adds_the_range_of_all_heads(make_run: MakeRun):
     assert not heads.points
     assert len(lines) == LAYERS
     first = alignment("head")["temperatures"][0]["tau"][0]
-    assert lines[0].points[0].say == f"tau = {sum(first) / HEADS:.3f}"
+    assert lines[0].points[0].text == f"tau = {sum(first) / HEADS:.3f}"

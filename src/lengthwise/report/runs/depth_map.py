@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lengthwise.records import Record
+from lengthwise.report.charts import AxisTick, length_label
 from lengthwise.report.contrast import ramps
 from lengthwise.report.formatting import percent, tokens_at
-from lengthwise.report.frame import Tick, length_label
 from lengthwise.report.runs.group import ReportedTask, RunGroup
 from lengthwise.report.styles import Style
 
@@ -27,15 +27,15 @@ class HeatCell:
     y: float
     mean: float
     label: str  # the score, in the cell
-    inks: str  # classes of the style sheet: where the label is white, elsewhere it is black
-    at: str
-    say: str
+    white_on: str  # classes of the style sheet: on which screens the label is white, elsewhere it is black
+    place: str  # length and depth, as the hover shows them
+    text: str  # the score and of how many samples
 
 
 @dataclass(frozen=True)
 class DepthMap:
     title: str
-    describe: str
+    description: str
     method: str
     style: Style
     width: int
@@ -44,13 +44,13 @@ class DepthMap:
     cell_height: int
     frame: tuple[float, float, float, float]  # x, y, width, height of all cells, the blank ones included
     cells: tuple[HeatCell, ...]
-    columns: tuple[Tick, ...]
-    rows: tuple[Tick, ...]
+    columns: tuple[AxisTick, ...]
+    rows: tuple[AxisTick, ...]
     train_x: float | None  # between the columns up to the training length and those beyond
 
 
 def depth_maps(group: RunGroup, reported: ReportedTask, styles: Mapping[str, Style]) -> list[DepthMap]:
-    """One map a method; all maps of a reported have the same columns and bins. Empty where no depth is known."""
+    """One map a method; all maps of a task have the same columns and bins. Empty where no depth is known."""
     known = [record for record in group.records if reported.covers(record) and record.depth is not None]
     columns = sorted({(record.length, record.data) for record in known})
     per_column: dict[tuple[str, Column], int] = defaultdict(int)
@@ -72,11 +72,11 @@ def _depth_map(
     for record in records:
         scores[columns.index((record.length, record.data)), bin_of(record.depth, bins)].append(record.score)
     height = HEIGHTS[bins]
-    cells = tuple(_cell(k, row, columns[k], bins, height, found) for (k, row), found in sorted(scores.items()))
+    cells = tuple(_cell(k, row, columns[k], bins, height, cell_scores) for (k, row), cell_scores in sorted(scores.items()))
     inside = sum(1 for length, _ in columns if length <= train_length)
     return DepthMap(
         title=style.name,
-        describe=f"Score of {reported.title} with {style.name} by needle depth and length",
+        description=f"Score of {reported.title} with {style.name} by needle depth and length",
         method=spec,
         style=style,
         width=LEFT + CELL_WIDTH * len(columns) + RIGHT,
@@ -85,30 +85,30 @@ def _depth_map(
         cell_height=height,
         frame=(LEFT, TOP, CELL_WIDTH * len(columns), height * bins),
         cells=cells,
-        columns=tuple(Tick(LEFT + CELL_WIDTH * (k + 0.5), length_label(n)) for k, (n, _) in enumerate(columns)),
-        rows=tuple(Tick(TOP + height * bins * part / 2, f"{50 * part} %") for part in range(3)),
+        columns=tuple(AxisTick(LEFT + CELL_WIDTH * (k + 0.5), length_label(n)) for k, (n, _) in enumerate(columns)),
+        rows=tuple(AxisTick(TOP + height * bins * part / 2, f"{50 * part} %") for part in range(3)),
         train_x=LEFT + CELL_WIDTH * inside if 0 < inside < len(columns) else None,
     )
 
 
-def _cell(k: int, row: int, column: Column, bins: int, height: int, found: list[float]) -> HeatCell:
-    mean = sum(found) / len(found)
+def _cell(k: int, row: int, column: Column, bins: int, height: int, scores: list[float]) -> HeatCell:
+    mean = sum(scores) / len(scores)
     return HeatCell(
         x=LEFT + CELL_WIDTH * k,
         y=TOP + height * row,
         mean=mean,
         label=f"{100 * mean:.0f}",
-        inks=_inks(mean),
-        at=f"{tokens_at(*column)}, depth {100 * row // bins} to {100 * (row + 1) // bins} %",
-        say=f"{percent(mean)} of {len(found)} sample{'s' * (len(found) != 1)}",
+        white_on=_white_on(mean),
+        place=f"{tokens_at(*column)}, depth {100 * row // bins} to {100 * (row + 1) // bins} %",
+        text=f"{percent(mean)} of {len(scores)} sample{'s' * (len(scores) != 1)}",
     )
 
 
-def _inks(mean: float) -> str:
+def _white_on(mean: float) -> str:
     screens = zip(("day", "night"), ramps(), strict=True)
     return " ".join(f"white-by-{when}" for when, ramp in screens if ramp.takes_white(mean))
 
 
 def bin_of(depth: float | None, bins: int) -> int:
-    """0 is the beginning of the input; depth 1 belongs to the last bin."""
+    """The bin of a depth: 0 is the beginning of the input, and depth 1 belongs to the last."""
     return min(int((depth or 0.0) * bins), bins - 1)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lengthwise.records import Cell
+from lengthwise.report.charts import Axis, Box, Chart, ChartPoint, Curve
 from lengthwise.report.formatting import percent_of, tokens_at
-from lengthwise.report.frame import Axis, Box, Chart, Curve, Point, line
 from lengthwise.report.runs.group import ReportedTask, RunGroup
 from lengthwise.report.styles import Style
 
@@ -19,7 +19,7 @@ APART, ALL_APART = 3.0, 15.0
 def score_chart(group: RunGroup, reported: ReportedTask, styles: Mapping[str, Style]) -> Chart:
     cells = [cell for cell in group.cells if reported.covers(cell)]
     x = BOX.lengths([group.train_length, *(cell.length for cell in cells)], most_ticks=10)
-    y = BOX.values(0, 1, PERCENT)
+    y = BOX.up(0, 1, PERCENT)
     methods = [spec for spec in group.methods if group.cells_of(reported, spec)]
     apart = min(APART, ALL_APART / max(len(methods) - 1, 1))
     curves = tuple(
@@ -28,9 +28,8 @@ def score_chart(group: RunGroup, reported: ReportedTask, styles: Mapping[str, St
     )
     return Chart(
         title=reported.title,
-        describe=f"Score of {reported.title} against length, one curve for each of {len(curves)} methods",
-        width=BOX.width,
-        height=BOX.height,
+        description=f"Score of {reported.title} against length, one curve for each of {len(curves)} methods",
+        box=BOX,
         x=x,
         y=y,
         curves=curves,
@@ -40,15 +39,15 @@ def score_chart(group: RunGroup, reported: ReportedTask, styles: Mapping[str, St
 
 def _curve(cells: list[Cell], x: Axis, y: Axis, style: Style, spec: str, shift: float) -> Curve:
     points = tuple(
-        Point(
+        ChartPoint(
             x=round(x.at(cell.length) + shift, 2),
             y=y.at(cell.mean),
             column=x.at(cell.length),
-            at=tokens_at(cell.length, cell.data),
-            say=percent_of(cell),
+            column_label=tokens_at(cell.length, cell.data),
+            text=percent_of(cell),
             low=y.at(cell.low),
             high=y.at(cell.high),
         )
         for cell in cells
     )
-    return Curve(style.name, points, line((p.x, p.y) for p in points), method=spec, style=style)
+    return Curve(style.name, points, [point.place for point in points], method=spec, style=style)

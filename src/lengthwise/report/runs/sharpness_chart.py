@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from lengthwise.records import Sharpness
+from lengthwise.report.charts import Axis, Box, Chart, ChartPoint, Curve, Strip
 from lengthwise.report.formatting import tokens_at
-from lengthwise.report.frame import Axis, Box, Chart, Curve, Point, line, nice_ticks
 from lengthwise.report.runs.group import RunGroup
 from lengthwise.report.styles import Style
 
 BOX = Box(width=200, height=150, left=34, right=8, top=8, bottom=22)
 
 
-@dataclass(frozen=True)
-class Strip:
-    """The panels of one statistic and one task, first layer first; all have the same axes."""
-
-    title: str
-    panels: tuple[Chart, ...]
-
-
 def sharpness_strips(group: RunGroup, styles: Mapping[str, Style]) -> list[Strip]:
+    """One strip a statistic and task that was measured."""
     strips = []
     for task in dict.fromkeys(reported.task for reported in group.tasks):
         entries = [entry for entry in group.sharpness if entry.task == task and entry.method in group.methods]
@@ -42,8 +34,7 @@ def _strip(
     x = BOX.lengths([group.train_length, *(entry.length for entry in entries)], most_ticks=4)
     means = {(entry.method, entry.length): [sum(heads) / len(heads) for heads in statistic(entry)] for entry in entries}
     values = [value for layers in means.values() for value in layers]
-    ticks = nice_ticks(min(values), max(values), 5)
-    y = BOX.values(ticks[0], ticks[-1], [(tick, f"{tick:g}") for tick in ticks])
+    y = BOX.values(min(values), max(values), 5)
     panels = [
         _panel(title, layer, {key: layers[layer] for key, layers in means.items()}, group, styles, x, y)
         for layer in range(len(next(iter(means.values()))))
@@ -62,16 +53,16 @@ def _panel(
 ) -> Chart:
     curves = []
     for spec in group.methods:
-        found = sorted((length, value) for (method, length), value in values.items() if method == spec)
-        points = tuple(Point(x.at(n), y.at(v), x.at(n), tokens_at(n), f"{v:.3g}") for n, v in found)
+        measured = sorted((length, value) for (method, length), value in values.items() if method == spec)
+        points = tuple(ChartPoint(x.at(n), y.at(value), x.at(n), tokens_at(n), f"{value:.3g}") for n, value in measured)
         if points:
-            curves.append(Curve(styles[spec].name, points, line((p.x, p.y) for p in points), method=spec, style=styles[spec]))
+            line = [point.place for point in points]
+            curves.append(Curve(styles[spec].name, points, line, method=spec, style=styles[spec]))
     trained = values.get(("none", group.train_length))
     return Chart(
         title=f"layer {layer + 1}",
-        describe=f"{title} of layer {layer + 1} against length",
-        width=BOX.width,
-        height=BOX.height,
+        description=f"{title} of layer {layer + 1} against length",
+        box=BOX,
         x=x,
         y=y,
         curves=tuple(curves),

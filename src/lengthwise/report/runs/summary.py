@@ -14,7 +14,7 @@ WORKS = 0.85  # a mean score below this means that the task is no longer done
 
 
 @dataclass(frozen=True)
-class Reach:
+class MethodReach:
     """The longest length up to which a method never scored below `WORKS`."""
 
     method: str
@@ -31,7 +31,7 @@ class Finding:
     name: str
     figure: str  # the best reach, in large type
     headline: str
-    reaches: tuple[Reach, ...]
+    reaches: tuple[MethodReach, ...]
     gain: str
 
 
@@ -52,7 +52,7 @@ def _finding(group: RunGroup, reported: ReportedTask, styles: Mapping[str, Style
     return Finding(reported.title, figure, headline, reaches, _gain(group, reported, styles))
 
 
-def _reach(group: RunGroup, reported: ReportedTask, spec: str, style: Style) -> Reach:
+def _reach(group: RunGroup, reported: ReportedTask, spec: str, style: Style) -> MethodReach:
     cells = group.cells_of(reported, spec)
     # Two official files may be of one length
     failed = min((cell.length for cell in cells if cell.mean < WORKS), default=math.inf)
@@ -60,7 +60,7 @@ def _reach(group: RunGroup, reported: ReportedTask, spec: str, style: Style) -> 
     lengths = [cell.length for cell in group.cells if reported.covers(cell)]
     half = min(lengths) / 2
     share = math.log2(reached / half) / math.log2(max(lengths) / half) if reached else 0.0
-    return Reach(spec, style, reached, round(share, 4), _reached(reached, cells[0].length, cells[-1].length))
+    return MethodReach(spec, style, reached, round(share, 4), _reached(reached, cells[0].length, cells[-1].length))
 
 
 def _reached(length: int | None, shortest: int, longest: int) -> str:

@@ -6,7 +6,17 @@ from itertools import pairwise
 
 import pytest
 
-from lengthwise.report.frame import Box, band, length_axis, length_label, line, nice_ticks
+from lengthwise.report.charts import (
+    Box,
+    Curve,
+    band,
+    end_labels,
+    layer_opacity,
+    length_axis,
+    length_label,
+    nice_ticks,
+    svg_path,
+)
 
 BOX = Box(width=200, height=120, left=20, right=10, top=10, bottom=30)
 
@@ -50,11 +60,30 @@ def test_ticks_of_values_are_round_and_cover_the_range(low: float, high: float, 
 
 
 def test_high_values_stand_high_in_the_box():
-    axis = BOX.values(0, 1, [(0, "0"), (1, "100 %")])
+    axis = BOX.up(0, 1, [(0, "0"), (1, "100 %")])
     assert (axis.at(0), axis.at(1)) == (90, 10)
     assert [(tick.at, tick.label) for tick in axis.ticks] == [(90, "0"), (10, "100 %")]
 
 
 def test_paths():
-    assert line([(1, 2), (3.5, 4)]) == "M1,2L3.5,4"
-    assert band([(0, 9, 1), (5, 8, 2)]) == "M0,1L5,2L5,8L0,9Z"
+    assert svg_path([(1, 2), (3.5, 4)]) == "M1,2L3.5,4"
+    assert svg_path([]) == ""
+    filled = Curve("all heads", (), band=band([(0, 9, 1), (5, 8, 2)]))
+    assert (filled.path, filled.band_path) == ("", "M0,1L5,2L5,8L0,9Z")
+
+
+def test_values_have_an_axis_of_round_ticks():
+    axis = BOX.values(0.45, 1, 5)
+    assert [tick.label for tick in axis.ticks] == ["0.4", "0.6", "0.8", "1"]
+    assert (axis.at(0.4), axis.at(1)) == (90, 10)
+
+
+def test_the_first_and_the_last_layer_are_labelled_first_and_others_where_there_is_room():
+    assert end_labels([0, 5, 30, 41]) == ["1", "", "3", "4"]
+    assert end_labels([0, 5, 35, 41]) == ["1", "", "", "4"]
+    assert end_labels([7.0]) == [""]
+
+
+def test_later_layers_are_darker():
+    assert [layer_opacity(layer, 3) for layer in range(3)] == [0.4, 0.7, 1.0]
+    assert layer_opacity(0, 1) == 1.0

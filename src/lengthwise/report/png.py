@@ -1,4 +1,4 @@
-"""A figure as PNG, drawn by matplotlib from the places that the SVG has: the same picture twice."""
+"""A figure as PNG, drawn by matplotlib at the places that the SVG has: the same picture twice."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import importlib.util
 import io
 from typing import Any
 
-from lengthwise.analysis.page.figure import COLOURS, FAINT, INK, LINE, PAPER, SOFT, Figure
-from lengthwise.report.frame import Chart, Curve
-from lengthwise.report.styles import CIRCLE, CROSS, DIAMOND, DOWN, SQUARE, UP, Style
+from lengthwise.report.charts import Chart, Curve, Figure
+from lengthwise.report.styles import CIRCLE, CROSS, DIAMOND, DOWN, PAPER_COLOURS, PAPER_GREYS, SQUARE, UP, Style
 
 INSTALL = "PNG figures need the package matplotlib: pip install 'lengthwise[experiments]'; the SVG figures are there"
 DOTS, SHARPER = 100, 1.6  # pixels an inch as placed, and how many more are drawn
 POINT = 72 / DOTS  # matplotlib's unit of widths and letters
+INK, SOFT, FAINT, LINE, PAPER = (PAPER_GREYS[name] for name in ("ink", "soft", "faint", "line", "paper"))
 MARKERS = {CIRCLE: "o", SQUARE: "s", DIAMOND: "D", UP: "^", DOWN: "v", CROSS: "P"}
 
 
@@ -21,7 +21,7 @@ def available() -> bool:
 
 
 def png(figure: Figure) -> bytes:
-    """Check `available` first."""
+    """The file's bytes; check `available` first."""
     from matplotlib.figure import Figure as Canvas
 
     canvas = Canvas((figure.width / DOTS, figure.height / DOTS), facecolor=PAPER)
@@ -64,12 +64,10 @@ def _chart(axes: Any, left: float, top: float, chart: Chart) -> None:
 
 
 def _curve(axes: Any, left: float, top: float, curve: Curve, chart: Chart) -> None:
-    if curve.path:
-        corners = [tuple(map(float, corner.split(","))) for corner in curve.path[1:].split("L")]
-        xs, ys = zip(*corners, strict=True)
+    if curve.line:
         width = 1.5 if curve.style is None else 1.6 if chart.small else 2
         stroke = _stroke(curve.style, width)
-        axes.plot([left + x for x in xs], [top + y for y in ys], alpha=curve.opacity, **stroke)
+        axes.plot([left + x for x, _ in curve.line], [top + y for _, y in curve.line], alpha=curve.opacity, **stroke)
     if curve.style is not None:
         places = [left + point.x for point in curve.points], [top + point.y for point in curve.points]
         _marks(axes, *places, curve.style, curve.opacity, 5 if chart.small else 8)
@@ -80,13 +78,13 @@ def _curve(axes: Any, left: float, top: float, curve: Curve, chart: Chart) -> No
 
 def _stroke(style: Style | None, width: float) -> dict[str, Any]:
     dashed = style is None or style.dashed
-    colour = SOFT if style is None else COLOURS[style.colour]
+    colour = SOFT if style is None else PAPER_COLOURS[style.colour]
     return {"color": colour, "lw": width * POINT, "ls": (0, (4.5, 3.5)) if dashed else "-", "solid_joinstyle": "round"}
 
 
 def _marks(axes: Any, xs: list[float], ys: list[float], style: Style, opacity: float, size: float) -> None:
     if style.marker:
-        look = {"color": COLOURS[style.colour], "mec": PAPER, "mew": POINT * 0.8, "ms": size * POINT, "alpha": opacity}
+        look = {"color": PAPER_COLOURS[style.colour], "mec": PAPER, "mew": POINT * 0.8, "ms": size * POINT, "alpha": opacity}
         axes.plot(xs, ys, ls="", marker=MARKERS[style.marker], zorder=3, **look)
 
 

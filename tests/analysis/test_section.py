@@ -13,11 +13,9 @@ from pathlib import Path
 import pytest
 import typer
 
-from lengthwise.analysis.page import tables
-from lengthwise.analysis.page.findings import findings
-from lengthwise.analysis.page.markdown import markdown
-from lengthwise.analysis.page.provenance import command
+from lengthwise.analysis import tables
 from lengthwise.analysis.records import ANALYSIS, Analysis, read_analysis
+from lengthwise.analysis.section import analysis_article, command, findings
 from lengthwise.cli import app
 from tests.helpers.analysed import HEADS, LAYERS, LENGTHS, analysis, at, taus
 
@@ -80,13 +78,13 @@ def test_findings_do_not_speak_of_a_fall_where_there_is_none() -> None:
 
 
 def test_markdown_has_its_tables_and_names_the_figures() -> None:
-    text = markdown(analysis(), "figures")
+    text = analysis_article(analysis()).markdown("figures")
     assert "| 1,024 | 0.850 | 0.700 | 0.880 | 0.800 | 0.900 |" in text
     assert re.findall(r"\]\((figures/\w+\.svg)\)", text) == [
         f"figures/{name}.svg" for name in ("sharpness", "heads", "temperatures", "qq", "bias")
     ]
-    assert "](" not in markdown(analysis())
-    assert "no learned bias" in markdown(analysis(sights=()))
+    assert "](" not in analysis_article(analysis()).markdown()
+    assert "no learned bias" in analysis_article(analysis(sights=())).markdown()
 
 
 def test_the_command_makes_it_again() -> None:

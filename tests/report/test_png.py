@@ -8,8 +8,8 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from lengthwise.analysis.page.figures import figures
-from lengthwise.analysis.page.png import SHARPER, png
+from lengthwise.analysis.figures import figures
+from lengthwise.report.png import SHARPER, png
 from tests.helpers.analysed import analysis
 
 

@@ -1,1 +1,0 @@
-"""An analysis as figures, tables and words, made from analysis.json alone."""
