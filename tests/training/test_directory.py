@@ -50,6 +50,8 @@ def test_a_run_begun_before_a_setting_was_there_had_its_only_value(tmp_path: Pat
     [
         ("config.json", json.dumps({"format": "lengthwise.run/1"}), "is not a training directory: .* 'lengthwise.run/1'"),
         ("config.json", "{", "is not a training directory: .* 'unknown'"),
+        ("config.json", json.dumps({**CONFIG, "settings": 5}), "config.json is damaged: its 'settings' is 5, not an object"),
+        ("config.json", json.dumps({"format": FORMAT}), "config.json is damaged: it has no 'model'"),
         ("novel.txt", "Once", "is not a training directory, but holds novel.txt"),
     ],
 )
@@ -98,8 +100,8 @@ def test_losses_after_the_checkpoint_are_forgotten(tmp_path: Path) -> None:
         (b"\xff", "it is not JSON"),
         (b"", "it is not JSON"),
         (b"[5]", "it is not a JSON object"),
-        (b'{"step": 2, "loss": 3.5}', "it has no number as 'cross_entropy'"),
-        (b'{"step": "two", "loss": 3.5, "cross_entropy": 3.0}', "it has no number as 'step'"),
+        (b'{"step": 2, "loss": 3.5}', "it has no 'cross_entropy'"),
+        (b'{"step": "two", "loss": 3.5, "cross_entropy": 3.0}', "its 'step' is \"two\", not a whole number"),
     ],
 )
 def test_a_damaged_line_of_losses_is_named_and_left(tmp_path: Path, line: bytes, reason: str) -> None:

@@ -334,7 +334,7 @@ def test_the_command_prints_the_ends_of_the_curve(
         (("--adjustment", "yarn"), "method 'yarn' needs factor; write yarn:factor=..."),
         (("--train-length", 3000), "the text has 4001 tokens, and one row takes 4500; give more text"),
         (("--dataset", "x"), "give what to train on"),
-        (("--seed", 2**32), "--seed must be 0 or above, and below 2**32, not 4294967296"),
+        (("--seed", 2**32), "--seed must be below 4294967296, not 4294967296"),
         (("--adjustment", "clex+t5_bias"), "clex and t5_bias both learn; train with one of them at a time"),
         (("--stretch", 2, "--adjustment", "clex"), "clex draws t from 2 on at length 64"),
         (("--stretch", 8), "--stretch is of the adjustment clex, and this one is none; leave --stretch out"),

@@ -1,59 +1,26 @@
-"""`lengthwise train`."""
+"""`lengthwise train`, whose options are the fields of training/settings.py."""
 
 from __future__ import annotations
 
+import inspect
 import os
-from dataclasses import asdict
+import types
+from dataclasses import MISSING, asdict, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import typer
+from typing_extensions import Doc
 
 from lengthwise.cli.options import Json, print_json, say
+from lengthwise.training.settings import Settings, read_yaml, settings_of
+
+KEYWORD = inspect.Parameter.KEYWORD_ONLY
+Config = Annotated[Path | None, typer.Option(help="YAML file of settings; flags win.")]
 
 
-def train(
-    model: Annotated[str | None, typer.Argument(metavar="MODEL", help="A directory or a hub name.")] = None,
-    out: Annotated[str | None, typer.Option(help="Directory of the run; the same command goes on in it.")] = None,
-    config: Annotated[Path | None, typer.Option(help="YAML file of settings; flags win.")] = None,
-    adjustment: Annotated[
-        str | None, typer.Option(help="Method in force: none, clex, eabf, yarn:factor=4, ..., or longqlora.")
-    ] = None,
-    alpha: Annotated[float | None, typer.Option(help="Weight of the misalignment; 0 trains without. [0.1]")] = None,
-    train_length: Annotated[int | None, typer.Option(help="Tokens of one reading; by default the model's own.")] = None,
-    sampling: Annotated[
-        str | None, typer.Option(help="1..L/2, 1..L/4, L/4..L/2 or 1..L: how far apart readings start.")
-    ] = None,
-    overlap: Annotated[str | None, typer.Option(help="whole or half: which positions of both readings count.")] = None,
-    compare: Annotated[
-        str | None, typer.Option(help="sce or kl: by cross-entropy, as the paper, or by the symmetric KL. [sce]")
-    ] = None,
-    data: Annotated[list[str] | None, typer.Option(help="Text file, one document.")] = None,
-    dataset: Annotated[str | None, typer.Option(help="Hub dataset, directory or file for the package datasets.")] = None,
-    dataset_config: Annotated[str | None, typer.Option(help="Configuration of the dataset.")] = None,
-    split: Annotated[str | None, typer.Option(help="Split of the dataset. [train]")] = None,
-    text_field: Annotated[str | None, typer.Option(help="Column of the dataset. [text]")] = None,
-    steps: Annotated[int | None, typer.Option(help="Updates of the weights. [200]")] = None,
-    batch: Annotated[int | None, typer.Option(help="Rows of one forward in one process. [1]")] = None,
-    accumulation: Annotated[int | None, typer.Option(help="Forwards of one step. [1]")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Constant after the warm-up. [2e-5]")] = None,
-    warmup: Annotated[int | None, typer.Option(help="Steps of warm-up. [20]")] = None,
-    lora_rank: Annotated[int | None, typer.Option(help="0 trains all weights. [0; longqlora 64]")] = None,
-    shifted_sparse: Annotated[
-        bool | None, typer.Option("--shifted-sparse/--no-shifted-sparse", help="Train within shifted groups of tokens.")
-    ] = None,
-    quantise: Annotated[bool | None, typer.Option("--quantise/--no-quantise", help="4-bit weights below LoRA.")] = None,
-    stretch: Annotated[float | None, typer.Option(help="Training lengths that clex learns up to. [4]")] = None,
-    dtype: Annotated[str | None, typer.Option(help="float32, or bfloat16 to compute in it. [float32]")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu or cuda; by default a GPU if there is one.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of everything that is drawn. [0]")] = None,
-    save_every: Annotated[int | None, typer.Option(help="Steps between checkpoints. [50]")] = None,
-    as_json: Json = False,
-) -> None:
+def train(config: Path | None = None, as_json: bool = False, **flags: Any) -> None:
     """Fine-tune a causal model with the misalignment of its outputs in the loss."""
-    # First of all: what was parsed is all that is defined here
-    flags = {name: value for name, value in locals().items() if name not in ("config", "as_json")}
-    from lengthwise.training.settings import read_yaml, settings_of
     from lengthwise.training.train import train_with
 
     given = {name: value for name, value in flags.items() if value is not None and value != []}
@@ -73,6 +40,35 @@ def train(
         print_json(asdict(trained))
     else:
         _print(trained)
+
+
+def _parameters() -> list[inspect.Parameter]:
+    """One parameter a setting; all default to None, so that only what was given wins over the YAML file."""
+    hints = get_type_hints(Settings, include_extras=True)
+    parameters = [_parameter(field.name, hints[field.name], field.default) for field in fields(Settings)]
+    parameters.insert(2, inspect.Parameter("config", KEYWORD, default=None, annotation=Config))
+    return [*parameters, inspect.Parameter("as_json", KEYWORD, default=False, annotation=Json)]
+
+
+def _parameter(name: str, hint: Any, default: Any) -> inspect.Parameter:
+    words = next(mark.documentation for mark in hint.__metadata__ if isinstance(mark, Doc))
+    if default not in (MISSING, None, ()):
+        words = words.removesuffix(".") + f"; by default {f'{default:g}' if isinstance(default, float) else default}."
+    info = typer.Argument(metavar="MODEL", help=words) if name == "model" else typer.Option(help=words)
+    return inspect.Parameter(name, KEYWORD, default=None, annotation=Annotated[_plain(hint) | None, info])
+
+
+def _plain(hint: Any) -> Any:
+    """The kind of a setting as the command line reads it: int, float, str, bool or a list of texts."""
+    origin = get_origin(hint)
+    if origin in (Annotated, Union, types.UnionType):
+        return _plain(get_args(hint)[0])
+    return {Literal: str, tuple: list[str]}.get(origin, hint)
+
+
+# What typer reads in place of `flags`
+train.__signature__ = inspect.Signature(parameters := _parameters())  # type: ignore[attr-defined]
+train.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
 
 
 def _say_where_it_goes_on(settings: Any) -> None:

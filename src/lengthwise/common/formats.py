@@ -29,7 +29,7 @@ SHOULD_BE = {
     "int_from_float": "a whole number",
     "int_parsing": "a whole number",
     "int_type": "a whole number",
-    "less_than": "below {lt:g}",
+    "less_than": "below {lt}",
     "less_than_equal": "at most {le:g}",
     "list_type": "a list",
     "literal_error": "{expected}",
@@ -97,21 +97,24 @@ def parse_yaml(text: str) -> Any:
         raise ValueError(" ".join(str(error).split())) from None
 
 
-def checked(kind: type[Format], data: Any) -> Format:
-    """Plain data as a value of a declared format; a ValueError of one line says what does not fit."""
+def checked(kind: type[Format], data: Any, in_words: Callable[[Any], str] | None = None) -> Format:
+    """Plain data as a value of a declared format; a ValueError of one line says what does not fit.
+
+    What pydantic tells of the first fault becomes that line by `in_words`, unless a check of the format's own has said it.
+    """
     adapter = _adapter(cast(Any, kind))
     try:
         return cast(Format, adapter.validate_python(data))
     except ValueError as error:
-        raise ValueError(in_words(error)) from None
+        fault = cast(Any, error).errors(include_url=False)[0]
+    if fault["type"] == "value_error":
+        raise ValueError(str(fault["ctx"]["error"]))
+    raise ValueError((in_words or _in_words)(fault))
 
 
-def in_words(error: Any) -> str:
-    """The first fault that pydantic found, in one plain line."""
-    fault = error.errors(include_url=False)[0]
+def _in_words(fault: Any) -> str:
+    """A fault in one plain line: its place, the value, and what it should be."""
     kind, place = fault["type"], fault["loc"]
-    if kind == "value_error":
-        return str(fault["ctx"]["error"])
     if kind == "missing":
         return f"{_place(place[:-1])} has no {place[-1]!r}"
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):

@@ -1,4 +1,9 @@
-"""Locks that the kernel releases when their holder dies, however it dies."""
+"""Locks that the kernel releases when their holder dies, however it dies.
+
+Not filelock: it locks a file of its own, where `exclusive` locks the very file that is written, so that no second file stands
+in a run directory and processes of earlier versions keep each other out; it leaves the files of released locks behind, where
+a finished claim is gone; and where a file system knows no flock it falls back on a lock that outlives a killed holder.
+"""
 
 from __future__ import annotations
 

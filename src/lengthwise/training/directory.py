@@ -14,24 +14,50 @@ method.txt          the spec to use the model with; written last, so that where 
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NotRequired
+
+from typing_extensions import TypedDict
 
 from lengthwise.common.files import PART, save_whole, write_whole
+from lengthwise.common.formats import NOT_JSON, Such, Whole, checked, parse_json
 from lengthwise.errors import BadInput, require
 from lengthwise.records.config import ANOTHER, another_model
 
 FORMAT = "lengthwise.training/1"
 CLAIM = ".claim-training"
-# What every line of losses.jsonl holds
-ALWAYS = ("step", "loss", "cross_entropy")
 # Settings that runs begun earlier do not name, and what they were
 SINCE = {"compare": "sce"}
+# NaN and infinity among them, which a run that breaks has
+Loss = Annotated[float, Such("a number", lambda value: isinstance(value, int | float) and not isinstance(value, bool))]
+
+
+class TrainingConfig(TypedDict):
+    """config.json of a training run; a key that is not required is missing from runs of earlier versions."""
+
+    format: str
+    model: dict[str, Any]  # fingerprint
+    settings: dict[str, Any]  # those that make another run: settings.py, and what follows from them
+    rows: dict[str, Any]  # number and digest of the rows of tokens
+    documents: NotRequired[Any]  # what the files of the adjustment held
+    asked: NotRequired[dict[str, Any]]  # all settings as they were given
+    made_with: NotRequired[dict[str, str]]  # versions of packages
+
+
+class LossLine(TypedDict):
+    """One line of losses.jsonl: a step's losses, and more where it has them."""
+
+    step: Whole
+    loss: Loss
+    cross_entropy: Loss
 
 
 @dataclass(frozen=True)
 class Directory:
+    """The files of one training run."""
+
     path: Path
 
     @property
@@ -79,9 +105,9 @@ class Directory:
             raise BadInput(f"cannot write to {self.path}: {error.strerror}; {ANOTHER}") from None
 
     def last_checkpoint(self, learns: str | None) -> Path | None:
-        """The latest that was written to its end; `learns` is the method that has weights of its own."""
-        found = sorted(self.checkpoints.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]))
-        return next((path for path in reversed(found) if _complete(path, learns)), None)
+        """The latest checkpoint that was written to its end; `learns` is the method that has weights of its own."""
+        checkpoints = sorted(self.checkpoints.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]))
+        return next((path for path in reversed(checkpoints) if _complete(path, learns)), None)
 
     def read_losses(self) -> list[dict[str, Any]]:
         """One entry a step; a last line without an end, which a kill left, is none."""
@@ -89,12 +115,12 @@ class Directory:
         return [_loss(line, number, self.losses) for number, line in enumerate(text.split(b"\n")[:-1], 1)]
 
     def losses_of_all(self, steps: int) -> list[dict[str, Any]]:
-        """Of a finished run: a file that was taken away tells nothing, and one that does not reach the last step is damaged."""
-        found = self.read_losses()
-        told = f"it ends at step {found[-1]['step']} of {steps}" if found else f"it holds none of {steps} steps"
-        whole = not self.losses.exists() or (bool(found) and found[-1]["step"] == steps)
-        require(whole, f"{self.losses} is damaged: {told}; restore it, or take it away: the model is whole without it")
-        return found
+        """The losses of a finished run: none where their file was taken away, refused where it ends before the last step."""
+        lines = self.read_losses()
+        end = f"it ends at step {lines[-1]['step']} of {steps}" if lines else f"it holds none of {steps} steps"
+        whole = not self.losses.exists() or (bool(lines) and lines[-1]["step"] == steps)
+        require(whole, f"{self.losses} is damaged: {end}; restore it, or take it away: the model is whole without it")
+        return lines
 
     def forget_losses_after(self, step: int) -> None:
         """Steps that a killed run took after its last checkpoint are taken again."""
@@ -117,41 +143,40 @@ class Directory:
 
 def _loss(line: bytes, number: int, path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(line.decode())
-    except ValueError:
-        reason = "it is not JSON"
-    else:
-        if not isinstance(found, dict):
-            reason = "it is not a JSON object"
-        elif missing := [name for name in ALWAYS if not isinstance(found.get(name), int | float)]:
-            reason = f"it has no number as {missing[0]!r}"
-        else:
-            return found
-    raise BadInput(f"line {number} of {path} is damaged: {reason}; take the line out")
+        losses: dict[str, Any] = parse_json(line)
+        checked(LossLine, losses)
+        return losses
+    except ValueError as error:
+        reason = NOT_JSON if str(error).startswith(NOT_JSON) else error
+        raise BadInput(f"line {number} of {path} is damaged: {reason}; take the line out") from None
 
 
 def learnt_file(method: str) -> str:
+    """The name of the file with the weights that a method has learnt."""
     return f"{method}.safetensors"
 
 
 def _complete(checkpoint: Path, learns: str | None) -> bool:
     """transformers writes trainer_state.json last, and we what the method learnt after it."""
     try:
-        json.loads((checkpoint / "trainer_state.json").read_text())
+        parse_json((checkpoint / "trainer_state.json").read_bytes())
     except (OSError, ValueError):
         return False
     return learns is None or (checkpoint / learnt_file(learns)).exists()
 
 
 def _read(path: Path) -> dict[str, Any]:
+    config: Any = None
+    with suppress(OSError, ValueError):
+        config = parse_json(path.read_bytes())
+    other = config.get("format", "unknown") if isinstance(config, dict) else "unknown"
+    if other != FORMAT:
+        raise BadInput(f"{path.parent} is not a training directory: the format of its config.json is {other!r}; {ANOTHER}")
     try:
-        config = json.loads(path.read_text())
-        found = config["format"]
-        if found == FORMAT and all(isinstance(config[key], dict) for key in ("model", "settings")):
-            return dict(config)
-    except (OSError, ValueError, KeyError, TypeError):
-        found = "unknown"
-    raise BadInput(f"{path.parent} is not a training directory: the format of its config.json is {found!r}; {ANOTHER}")
+        checked(TrainingConfig, config)
+    except ValueError as error:
+        raise BadInput(f"{path} is damaged: {error}; put it right, or {ANOTHER}") from None
+    return dict(config)
 
 
 def _same(old: dict[str, Any], new: dict[str, Any], path: Path) -> None:

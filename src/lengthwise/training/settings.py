@@ -1,128 +1,128 @@
-"""What a training run is asked to do: from keywords, from flags, or from a YAML file whose keys are the fields below."""
+"""What a training run is asked to do: from keywords, from the command line, or from a YAML file with the fields below as keys.
+
+The options of `lengthwise train` are made of these fields, their kinds, defaults and descriptions (cli/training.py).
+"""
 
 from __future__ import annotations
 
 import difflib
-import math
-import types
-import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from annotated_types import Ge, Gt, Lt
+from typing_extensions import Doc
+
+from lengthwise.common.formats import checked, parse_yaml, should_be
 from lengthwise.errors import BadInput, require
-from lengthwise.training.output_alignment.regulariser import Regulariser
+
+if TYPE_CHECKING:
+    from lengthwise.training.output_alignment.regulariser import Regulariser
 
 DTYPES = ("float32", "bfloat16")
 CLEX = "clex"
 OF_A_DATASET = ("dataset_config", "split", "text_field")
+# Settings that are on or off
+SWITCHES = ("shifted_sparse", "quantise")
 # Any length does to check the rest of the loss before a model is loaded
 SOME_LENGTH = 4096
 
 
 @dataclass(frozen=True)
 class Settings:
-    model: str  # a directory or a hub name
-    out: str  # the run's directory
-    adjustment: str = "none"  # the method in force: a spec, or longqlora
-    alpha: float = 0.1  # weight of the misalignment, L* = L_train + alpha L_misalign
-    train_length: int | None = None  # L, tokens of one reading; by default the length the model was trained on
-    sampling: str = "1..L/2"  # where e comes from
-    overlap: str = "whole"  # which positions of both readings count
-    compare: str = "sce"  # what they are compared by: the paper's symmetric cross-entropy, or kl, the symmetric KL
-    data: tuple[str, ...] = ()  # text files, one document each
-    dataset: str | None = None  # instead of files: a hub dataset, a directory or a file that `datasets` reads
-    dataset_config: str | None = None  # which of the dataset's configurations
-    split: str = "train"  # which of its splits
-    text_field: str = "text"  # which of its columns
-    steps: int = 200
-    batch: int = 1  # rows of one forward in one process
-    accumulation: int = 1  # forwards of one step
-    learning_rate: float = 2e-5  # constant after the warm-up
-    warmup: int = 20  # steps
-    lora_rank: int | None = None  # 0 trains all weights; by default 64 with longqlora, else 0
-    shifted_sparse: bool | None = None  # train within shifted groups of tokens; by default with longqlora only
-    quantise: bool | None = None  # 4-bit weights below LoRA; by default longqlora's, where bitsandbytes and a GPU are
-    stretch: float = 4.0  # CLEX draws its t from 1 to this
-    dtype: str = "float32"  # bfloat16 computes in it; weights and their updates stay float32
-    device: str | None = None  # cpu or cuda; by default a GPU if there is one
-    seed: int = 0
-    save_every: int = 50  # steps
+    """The settings of one run; their order is that of `asked` in its config.json."""
+
+    __pydantic_config__ = {"allow_inf_nan": False, "coerce_numbers_to_str": True}
+
+    model: Annotated[str, Doc("A directory or a hub name.")]
+    out: Annotated[str, Doc("Directory of the run; the same command goes on in it.")]
+    adjustment: Annotated[str, Doc("Method in force: none, clex, eabf, yarn:factor=4, ..., or longqlora.")] = "none"
+    alpha: Annotated[float, Doc("Weight of the misalignment; 0 trains without.")] = 0.1
+    train_length: Annotated[int | None, Doc("Tokens of one reading; by default the model's own.")] = None
+    sampling: Annotated[str, Doc("1..L/2, 1..L/4, L/4..L/2 or 1..L: how far apart readings start.")] = "1..L/2"
+    overlap: Annotated[str, Doc("whole or half: which positions of both readings count.")] = "whole"
+    compare: Annotated[str, Doc("sce or kl: by cross-entropy, as the paper, or by the symmetric KL.")] = "sce"
+    data: Annotated[tuple[str, ...], Doc("Text file, one document.")] = ()
+    dataset: Annotated[str | None, Doc("Hub dataset, directory or file for the package datasets.")] = None
+    dataset_config: Annotated[str | None, Doc("Configuration of the dataset.")] = None
+    split: Annotated[str, Doc("Split of the dataset.")] = "train"
+    text_field: Annotated[str, Doc("Column of the dataset.")] = "text"
+    steps: Annotated[int, Ge(1), Doc("Updates of the weights.")] = 200
+    batch: Annotated[int, Ge(1), Doc("Rows of one forward in one process.")] = 1
+    accumulation: Annotated[int, Ge(1), Doc("Forwards of one step.")] = 1
+    learning_rate: Annotated[float, Gt(0), Doc("Constant after the warm-up.")] = 2e-5
+    warmup: Annotated[int, Ge(0), Doc("Steps of warm-up.")] = 20
+    lora_rank: Annotated[Annotated[int, Ge(0)] | None, Doc("0 trains all weights; by default 64 with longqlora, else 0.")] = (
+        None
+    )
+    shifted_sparse: Annotated[bool | None, Doc("Train within shifted groups of tokens; by default with longqlora.")] = None
+    quantise: Annotated[bool | None, Doc("4-bit weights below LoRA; by default with longqlora, on a GPU.")] = None
+    stretch: Annotated[float, Gt(1), Doc("Training lengths that clex learns up to.")] = 4.0
+    dtype: Annotated[Literal["float32", "bfloat16"], Doc("float32, or bfloat16 to compute in it.")] = "float32"
+    device: Annotated[Literal["cpu", "cuda"] | None, Doc("cpu or cuda; by default a GPU if there is one.")] = None
+    seed: Annotated[int, Ge(0), Lt(2**32), Doc("Of everything that is drawn.")] = 0
+    save_every: Annotated[int, Ge(1), Doc("Steps between checkpoints.")] = 50
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch", "accumulation", "save_every"):
-            require(getattr(self, name) >= 1, f"{_flag(name)} must be at least 1, not {getattr(self, name)}")
-        require(0 < self.learning_rate < math.inf, f"--learning-rate must be above 0, not {self.learning_rate}")
-        require(self.warmup >= 0, f"--warmup must be 0 or more steps, not {self.warmup}")
-        require(0 <= self.seed < 2**32, f"--seed must be 0 or above, and below 2**32, not {self.seed}")
-        require(self.lora_rank is None or self.lora_rank >= 0, f"--lora-rank must be 0 or above, not {self.lora_rank}")
-        require(1 < self.stretch < math.inf, f"--stretch must be above 1, not {self.stretch}")
-        require(self.dtype in DTYPES, f"--dtype must be one of {', '.join(DTYPES)}, not {self.dtype!r}")
-        require(self.device in (None, "cpu", "cuda"), f"--device must be cpu or cuda, not {self.device!r}")
         given = bool(self.data) + (self.dataset is not None)
         require(given == 1, "give what to train on: --data FILE (repeat for more), or --dataset NAME, and not both")
         for name in OF_A_DATASET if self.data else ():
             unasked = getattr(self, name) == getattr(Settings, name)
-            require(unasked, f"{_flag(name)} is of a --dataset, and --data is given; leave {_flag(name)} out")
+            require(unasked, f"{flag(name)} is of a --dataset, and --data is given; leave {flag(name)} out")
         stretches = CLEX in (part.partition(":")[0].strip() for part in self.adjustment.split("+"))
         unused = f"--stretch is of the adjustment {CLEX}, and this one is {self.adjustment}; leave --stretch out"
         require(stretches or self.stretch == Settings.stretch, unused)
         self.regulariser(SOME_LENGTH if self.train_length is None else self.train_length)
 
     def regulariser(self, train_length: int) -> Regulariser:
+        """The loss at a training length; what it cannot be made of is refused."""
+        # Here, because the command line reads the fields above and needs no torch for that
+        from lengthwise.training.output_alignment.regulariser import Regulariser
+
         return Regulariser(train_length, self.alpha, self.sampling, self.overlap, self.compare)
 
 
 def settings_of(options: Mapping[str, Any]) -> Settings:
-    """From names and values as a YAML file has them."""
-    wanted = typing.get_type_hints(Settings)
-    given = {}
-    for name, value in options.items():
-        key = str(name).replace("-", "_")
-        if key not in wanted:
-            near = difflib.get_close_matches(key, wanted, n=1)
-            raise BadInput(f"training has no setting {name!r}; " + (f"did you mean {near[0]}?" if near else _known()))
-        given[key] = _converted(key, value, wanted[key])
-    for key in ("model", "out"):
-        require(key in given, f"training needs {key}; give {'MODEL' if key == 'model' else '--out DIR'}")
-    return Settings(**given)
+    """Settings from names and values as a YAML file has them."""
+    given = {str(name).replace("-", "_"): value for name, value in options.items()}
+    known = [field.name for field in fields(Settings)]
+    if unknown := [name for name in given if name not in known]:
+        near = difflib.get_close_matches(unknown[0], known, n=1)
+        raise BadInput(f"training has no setting {unknown[0]!r}; " + (f"did you mean {near[0]}?" if near else _known()))
+    for name in ("model", "out"):
+        require(name in given, f"training needs {name}; give {'MODEL' if name == 'model' else '--out DIR'}")
+    if switched := [name for name, value in given.items() if isinstance(value, bool) and name not in SWITCHES]:
+        raise BadInput(f"{flag(switched[0])} must be given a value, not {given[switched[0]]}")
+    if isinstance(given.get("data"), str):
+        given["data"] = [given["data"]]
+    try:
+        return checked(Settings, given, _in_words)
+    except ValueError as error:
+        raise BadInput(str(error)) from None
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    import yaml
-
+    """The names and values in a YAML file of settings."""
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        document = parse_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise BadInput(f"cannot read the settings {path}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    except ValueError as error:
+        raise BadInput(f"{path} is not YAML: {error}") from None
     if not isinstance(document, dict):
         raise BadInput(f"{path} must hold settings, one `name: value` a line; {_known()}")
     return document
 
 
-def _converted(name: str, value: Any, kind: Any) -> Any:
-    """YAML takes 2e-5 for a word, and a single file for no list."""
-    if name == "data":
-        return tuple(str(one) for one in (value if isinstance(value, list | tuple) else [value]))
-    if isinstance(kind, types.UnionType):
-        if value is None:
-            return None
-        kind = next(option for option in typing.get_args(kind) if option is not type(None))
-    fits = isinstance(value, bool) == (kind is bool) and not (kind is int and isinstance(value, float) and value % 1)
-    try:
-        require(fits and value is not None, "")
-        return value if kind is bool else kind(value)
-    except (ValueError, TypeError):
-        what = {bool: "true or false", int: "a whole number", float: "a number"}.get(kind, "a word")
-        raise BadInput(f"the setting {name} must be {what}, not {value!r}") from None
+def flag(name: str) -> str:
+    """A setting as the command line spells it."""
+    return "--" + name.replace("_", "-")
+
+
+def _in_words(fault: Any) -> str:
+    return f"{flag(fault['loc'][0])} must be {should_be(fault)}, not {fault['input']!r}"
 
 
 def _known() -> str:
     return "there are: " + ", ".join(field.name for field in fields(Settings))
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
