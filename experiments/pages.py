@@ -22,6 +22,11 @@ EXPERIMENTS: tuple[str, ...] = (
     "language_modelling",
     "dispersion",
     "against_truncation",
+    "bits",
+    "misalignment_perplexity",
+    "misalignment_loss",
+    "rope_perplexity",
+    "rope_passkeys",
 )
 
 

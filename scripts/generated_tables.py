@@ -11,7 +11,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 EXPERIMENTS = ROOT / "experiments"
-LOSS = "output_alignment/results/fine_tuning/fine_tuning.json"
+LOSS = "misalignment_loss/results/misalignment_loss.json"
 NAMES = {
     "none": "as it is",
     "truncate": "last 512 tokens",
@@ -77,8 +77,8 @@ def misalignment_loss() -> str:
 
 def decoders() -> str:
     """Perplexity over re-encoding's of two rotary models past their training length."""
-    stories = _read("rope_methods/results/stories15M/rope_methods.json")["rows"]
-    smol = _read("rope_methods/results/SmolLM2-135M/rope_methods.json")["rows"]
+    stories = _read("rope_perplexity/results/stories15M.json")["rows"]
+    smol = _read("rope_perplexity/results/SmolLM2-135M.json")["rows"]
     methods = {
         "none": ("plain", ""),
         "streaming_llm": ("`streaming_llm`", "the recent past"),

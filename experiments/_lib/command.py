@@ -76,7 +76,8 @@ def _add(parser: argparse.ArgumentParser, field: dataclasses.Field[Any], hint: A
     kind = typing.get_args(hint)[0] if many else _plain(hint)
     how: dict[str, Any] = {"help": meta["help"], "default": default}
     if meta["positional"]:
-        parser.add_argument(field.name, nargs="?" if not required else None, type=kind, metavar=field.name.upper(), **how)
+        count = "+" if many else None if required else "?"
+        parser.add_argument(field.name, nargs=count, type=kind, metavar=field.name.upper(), **how)
         return
     flag = meta["flag"] or "--" + field.name.replace("_", "-")
     if kind is bool:

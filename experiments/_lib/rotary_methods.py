@@ -1,0 +1,174 @@
+"""The length methods that experiments on rotary models compare: positions and temperatures alone, together, and calibrated.
+
+A name is a spec with places to fill, because what suits 2,048 tokens does not suit 8,192:
+
+    {factor}   length / training length           {leak}   2 factor - 1: the furthest key at the training length's distance
+    {train}    training length                    {half}   half of it
+    {pmax-layer} and so on: an alignment calibrated on top of what stands before it
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import lengthwise as lw
+from experiments._lib import specs
+from experiments._lib.processes import Once, share_out
+from lengthwise.common.files import write_whole
+from lengthwise.errors import BadInput, require
+from lengthwise.methods.temperature.aligned import SCOPES, STATISTICS
+from lengthwise.tasks.perplexity import doubling
+
+PLAIN = "none"
+YARN = "yarn:factor={factor}"
+YARN_BARE = f"{YARN},temperature=false"
+INTERPOLATION, NTK = "interpolation:factor={factor}", "ntk:factor={factor}"
+NARROW = ("window", "streaming_llm", "lm_infinite")
+WIDE = ("rerope:window={half}", "rerope:window={half},leak={leak}", INTERPOLATION, NTK, "ntk:factor=2,dynamic=true", YARN)
+ALONE = ("window:size={half}", "streaming_llm:window={half}", "eabf", "clex", "alibi", "nope")
+# Rows that see no more keys than in training keep the first two at 1, so a narrow method needs no others
+TEMPERATURES = ("log", "infoscale", "softmax_plus", "ssmax", "yarn_factor")
+ALIGNED = {f"{statistic}-{scope}": (statistic, scope) for scope in SCOPES for statistic in STATISTICS}
+BASES = (INTERPOLATION, NTK, YARN_BARE)
+
+# The most important first
+STAGES = (
+    (PLAIN, *NARROW, *WIDE, *TEMPERATURES, *ALONE, YARN_BARE),
+    tuple(f"{position}+{temperature}" for position in (*NARROW, *WIDE) for temperature in TEMPERATURES[:2]),
+    tuple(f"{base}{{{name}}}" for base in ("", *(f"{base}+" for base in BASES)) for name in ALIGNED),
+    tuple(f"{position}+{temperature}" for position in WIDE for temperature in TEMPERATURES[2:]),
+)
+NAMES = tuple(name for stage in STAGES for name in stage)
+REFUSED = "refused.json"
+
+
+def filled(name: str, length: int, train_length: int) -> str:
+    """The spec at one length; an alignment stays by its name, without braces."""
+    factor = max(1.0, length / train_length)
+    values = {"factor": factor, "leak": 2 * factor - 1, "train": train_length, "half": train_length // 2}
+    return specs.filled(name, {**values, **{aligned: aligned for aligned in ALIGNED}})
+
+
+def split_aligned(name: str) -> tuple[str, str | None]:
+    """The base that an alignment is calibrated on top of, and the alignment's name; None where there is none."""
+    match = re.search(r"(?:^|\+)\{([^}]*)\}(?=\+|$)", name)
+    if match is None or match[1] not in ALIGNED:
+        return name, None
+    base = name[: match.start()]
+    require(match.end() == len(name), f"an alignment must come last in {name!r}: it is calibrated on what stands before it")
+    return base or PLAIN, match[1]
+
+
+def split_temperature(name: str) -> tuple[str, str | None]:
+    """The method without its last temperature, and that temperature; None where it has none."""
+    base, law = split_aligned(name)
+    if law is not None:
+        return base, law
+    base, _, law = name.rpartition("+")
+    return (base or PLAIN, law) if law in TEMPERATURES else (name, None)
+
+
+def parts(name: str, known: Sequence[str]) -> list[str]:
+    """The parts of a combination: both sides of every `+`, as far as they are `known`."""
+    pieces = name.split("+")
+    sides = [("+".join(pieces[:cut]), "+".join(pieces[cut:])) for cut in range(1, len(pieces))]
+    return [side for side in dict.fromkeys(side for pair in sides for side in pair) if side in known]
+
+
+@dataclass(frozen=True)
+class Alignments:
+    """Alignments on top of position methods, each calibrated once for a length when asked for, and kept in `folder`."""
+
+    model: Any
+    tokenizer: Any
+    text: str  # not scored
+    train_length: int
+    folder: Path
+
+    def method(self, name: str, length: int) -> object:
+        """The method of that name at one length, as `lengthwise.extend` takes it."""
+        base, aligned = split_aligned(name)
+        spec = filled(base, length, self.train_length)
+        if aligned is None:
+            return spec
+        file = self.folder / f"{re.sub(r'[^a-z0-9.]+', '-', spec.lower())}-{aligned}-{length}.json"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        share_out([Once(file.with_name(f".claim-{file.name}"), file.exists, lambda: self._make(spec, aligned, length, file))])
+        return [spec, lw.Alignment.load(file)]
+
+    def _make(self, base: str, aligned: str, length: int, file: Path) -> None:
+        statistic, scope = ALIGNED[aligned]
+        alignment = lw.calibrate(
+            self.model,
+            self.tokenizer,
+            [edge for edge in doubling(self.train_length, length) if edge > self.train_length],
+            statistic=statistic,
+            scope=scope,
+            train_length=self.train_length,
+            text=self.text,
+            method=base,
+            show_progress=False,
+        )
+        alignment.save(file)
+
+
+def refusal(spec: str, length: int) -> str:
+    """The words that name a refused method in FOLDER/refused.json."""
+    return f"{spec} at {length:,} tokens"
+
+
+def read_refused(folder: Path) -> dict[str, str]:
+    """Refused methods, and why, as of the last try."""
+    file = folder / REFUSED
+    return dict(json.loads(file.read_text())) if file.exists() else {}
+
+
+class Refused:
+    """Methods that do not go with a model, as far as this process has met them: one must not cost the others.
+
+    They are tried again by the next call, because a newer version may have what this one lacks.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.met: set[str] = set()
+
+    def instead(self, spec: str, length: int, work: Once) -> Once:
+        """The same work, done also when it is refused."""
+
+        def make() -> None:
+            with self.noted(spec, length):
+                work.make()
+
+        return replace(work, done=lambda: self.has(spec, length) or work.done(), make=make)
+
+    def has(self, spec: str, length: int) -> bool:
+        return refusal(spec, length) in self.met
+
+    @contextmanager
+    def noted(self, spec: str, length: int) -> Iterator[None]:
+        """A refusal ends what is done inside, and is noted; success takes back an earlier one."""
+        key = refusal(spec, length)
+        try:
+            yield
+        except BadInput as error:
+            say(f"refused: {error}")
+            self.met.add(key)
+            self._write(key, str(error))
+        else:
+            self._write(key, None)
+
+    def _write(self, key: str, why: str | None) -> None:
+        kept = {other: reason for other, reason in read_refused(self.folder).items() if other != key}
+        write_whole(self.folder / REFUSED, json.dumps(kept if why is None else {**kept, key: why}, indent=1) + "\n")
+
+
+def say(words: str) -> None:
+    print(words, file=sys.stderr, flush=True)

@@ -1,0 +1,319 @@
+"""Trains small decoders to tell the mean, length or sum of bits, and asks them past their training length.
+
+    python -m experiments.bits.run --out runs/bits
+    python -m experiments.bits.run --out runs/bits --figures 1c 1a --minutes 20 --together 100 --device cuda
+
+OUT/curves.jsonl gets a line a trained model: the same command again goes on where the last one stopped, and several at once
+share the work. A model of the default size takes about 30 seconds of one core. Then OUT/bits.json and its page are written.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+import warnings
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, fields
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from experiments._lib.command import main, option
+from experiments._lib.processes import Once, share_out, work_for
+from experiments._lib.settings import kept_settings
+from experiments.bits import page
+from experiments.bits.linear_attention import theorem_1
+from lengthwise.common.files import write_whole
+from lengthwise.errors import require
+from lengthwise.evaluation.sweep.run_config import made_with
+from lengthwise.models.small_decoder import POSITIONS, SmallDecoderConfig, SmallDecoderForRegression
+from lengthwise.records.append_only import AppendOnly, read_lines
+from lengthwise.tasks import synthetic
+from lengthwise.training.output_alignment.outrep import OutRep
+
+TEST_LENGTH = 50
+# The paper's three, and `reciprocal`, which leaves its training range even less
+FUNCTIONS = ("identity", "sqrt", "log", "rsqrt", "reciprocal")
+CHUNK = 100  # batches drawn at once
+TEST_SEED = 10_000  # no model is trained on it
+FORMAT = "lengthwise.experiments.output_alignment.synthetic/1"
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """One curve of a figure."""
+
+    target: str
+    positions: str = "nope"
+    function: str = "identity"
+    kind: str = "uniform"  # how bits are drawn
+    train_length: int = 10
+
+    @property
+    def outrep(self) -> OutRep:
+        """The function of the target that is learned; a sum can be 0, where log has no value, so 1 is added to it."""
+        return OutRep(self.function, shift=1.0 if self.target == "sum" and self.function != "identity" else 0.0)
+
+    @property
+    def shape(self) -> tuple[str, int]:
+        """Models that agree in it can be trained side by side."""
+        return self.positions, self.train_length
+
+
+Job = tuple[Configuration, int]  # and its seed
+
+# In the order in which they are trained; a configuration of several figures is trained once
+FIGURES: dict[str, tuple[Configuration, ...]] = {
+    "1c": tuple(Configuration("length", function=function) for function in FUNCTIONS),
+    "1a": tuple(Configuration("mean", positions) for positions in reversed(POSITIONS)),
+    "1b": tuple(Configuration("length", positions) for positions in reversed(POSITIONS)),
+    "5": tuple(Configuration("mean", positions, kind="uniform ones") for positions in reversed(POSITIONS)),
+    "4b": tuple(Configuration("sum", function=function) for function in FUNCTIONS),
+    "4a": tuple(Configuration("sum", positions) for positions in reversed(POSITIONS)),
+    "3b": tuple(Configuration("length", train_length=longest) for longest in (10, 20, 30)),
+    "3a": tuple(Configuration("sum", train_length=longest) for longest in (10, 20, 30)),
+}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One trained model: its errors at every test length, in the units of the target."""
+
+    target: str
+    positions: str
+    function: str
+    kind: str
+    train_length: int
+    seed: int
+    steps: int
+    train_loss: float  # of the last steps, in the units of f(y)
+    losses: list[float]  # mean squared errors at lengths 1, 2, ...
+    answers: list[float]  # mean answers there
+    cpu_seconds: float  # its share of what was trained side by side
+
+    @property
+    def key(self) -> Hashable:
+        return Configuration(self.target, self.positions, self.function, self.kind, self.train_length), self.seed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The model and its training, the same for all configurations."""
+
+    steps: int = option(3000, "of training")
+    batch: int = option(32, "sequences of a step")
+    lr: float = option(3e-3, "highest learning rate")
+    warmup: int = option(100, "steps until it is reached")
+    weight_decay: float = option(0.0, "of AdamW")
+    width: int = option(32, "of the model")
+    inner: int = option(128, "width of the feed-forward networks")
+    layers: int = option(2, "of the model")
+    heads: int = option(4, "of a layer")
+    initial: float = option(0.02, "standard deviation of the first weights")
+    samples: int = option(200, "test sequences a length")
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch", "width", "inner", "layers", "heads", "samples"):
+            require(getattr(self, name) >= 1, f"--{name} must be at least 1, not {getattr(self, name)}")
+        require(self.lr > 0, f"--lr must be above 0, not {self.lr}")
+
+    def model(self, configuration: Configuration, seed: int) -> Any:
+        config = SmallDecoderConfig(
+            vocab_size=synthetic.VOCABULARY,
+            hidden_size=self.width,
+            intermediate_size=self.inner,
+            num_hidden_layers=self.layers,
+            num_attention_heads=self.heads,
+            hidden_act="relu",
+            initializer_range=self.initial,
+            positions=configuration.positions,
+            max_position_embeddings=configuration.train_length + 2,
+            learned_positions=max(TEST_LENGTH, configuration.train_length) + 2,
+        )
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return SmallDecoderForRegression(config)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(Settings):
+    """One call."""
+
+    out: Path = option(help="folder of the experiment")
+    figures: tuple[str, ...] = option(tuple(FIGURES), "figures of the paper to train for", choices=list(FIGURES))
+    seeds: int = option(5, "models a curve")
+    together: int = option(5, "models trained side by side")
+    minutes: float = option(math.inf, "stop after so long; the next call goes on")
+    device: str = option("cpu", "cuda where there is one")
+    command: str = ""  # as typed
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("seeds", "together"):
+            require(getattr(self, name) >= 1, f"--{name} must be at least 1, not {getattr(self, name)}")
+
+
+def run(options: Options) -> None:
+    """Trains as much as there is time for; writes the results and the page of all that is trained."""
+    options.out.mkdir(parents=True, exist_ok=True)
+    settings = {field.name: getattr(options, field.name) for field in fields(Settings)}
+    facts = kept_settings(
+        options.out, settings, command=f"python -m experiments.bits.run {options.command}", made_with=made_with(options.device)
+    )
+    curves = AppendOnly(options.out / "curves.jsonl", Curve)
+    groups = grouped(jobs(options.figures, options.seeds), options.together)
+    work_for(options.minutes, lambda: share_out([_work(curves, group, options) for group in groups]))
+    trained = read_lines(options.out / "curves.jsonl", Curve)
+    if trained:
+        rows = [{**asdict(curve), "losses": _short(curve.losses), "answers": _short(curve.answers)} for curve in trained]
+        document = {"format": FORMAT, **facts, "theorem_1": [asdict(sides) for sides in theorem_1()], "curves": rows}
+        write_whole(options.out / page.RESULTS, json.dumps(document) + "\n")
+        page.write_pages(options.out, options.out)
+
+
+def jobs(figures: Sequence[str], seeds: int) -> list[Job]:
+    """Every configuration with every seed, once, in the order of the figures."""
+    wanted = dict.fromkeys(configuration for name in figures for configuration in FIGURES[name])
+    return [(configuration, seed) for configuration in wanted for seed in range(seeds)]
+
+
+def grouped(wanted: Sequence[Job], most: int) -> list[list[Job]]:
+    """At most so many jobs of equal shape together, those first that are wanted first."""
+    groups: list[list[Job]] = []
+    for job in wanted:
+        fitting = next((group for group in groups if group[0][0].shape == job[0].shape and len(group) < most), None)
+        if fitting is None:
+            groups.append([job])
+        else:
+            fitting.append(job)
+    return groups
+
+
+def _work(curves: AppendOnly[Curve], group: list[Job], options: Options) -> Once:
+    def missing() -> list[Job]:
+        curves.refresh()
+        return [job for job in group if job not in curves.lines]
+
+    def make() -> None:
+        trained = train(missing(), options, options.device)
+        curves.append(trained)
+        for curve in trained:
+            print(f"{curve.key}: {curve.losses[-1]:.4g} at the end", flush=True)
+
+    claim = "-".join(
+        str(value).replace(" ", "") for job in (group[0], group[-1]) for value in (*asdict(job[0]).values(), job[1])
+    )
+    return Once(options.out / f".claim-{claim}", lambda: not missing(), make)
+
+
+def train(wanted: Sequence[Job], settings: Settings, device: str = "cpu") -> list[Curve]:
+    """Trains the jobs side by side; their configurations must be of one shape."""
+    require(
+        len({configuration.shape for configuration, _ in wanted}) == 1, "only models of one shape can be trained side by side"
+    )
+    began = time.process_time()
+    together = Together([settings.model(*job).to(device) for job in wanted])
+    optimizer = torch.optim.AdamW(together.parameters, lr=settings.lr, weight_decay=settings.weight_decay)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, partial(_rate, settings=settings))
+    last = []
+    for step, (tokens, ends, targets) in enumerate(_batches(wanted, settings, device)):
+        losses = (together(tokens, ends) - targets).square().mean(1)  # [models]
+        optimizer.zero_grad()
+        losses.sum().backward()
+        optimizer.step()
+        schedule.step()
+        if step >= min(0.95 * settings.steps, settings.steps - 1):
+            last.append(losses.detach())
+    train_losses = torch.stack(last).mean(0).tolist()
+    require(all(map(math.isfinite, train_losses)), f"training diverged at --lr {settings.lr:g}; give a lower one")
+    tested = _tested(together, wanted, settings, device)
+    seconds = round((time.process_time() - began) / len(wanted), 2)
+    return [
+        Curve(**asdict(job[0]), seed=job[1], steps=settings.steps, train_loss=loss, **answers, cpu_seconds=seconds)
+        for job, loss, answers in zip(wanted, train_losses, tested, strict=True)
+    ]
+
+
+class Together:
+    """Models of one shape as one function of [models, batch, tokens]: `torch.vmap` over their stacked weights.
+
+    A model sees the same data and starts from the same weights whoever stands beside it.
+    """
+
+    def __init__(self, models: Sequence[Any]) -> None:
+        stacked, self._buffers = torch.func.stack_module_state(list(models))
+        self._weights = {name: weight.detach().requires_grad_() for name, weight in stacked.items()}
+        self.parameters = list(self._weights.values())
+        base = models[0]
+
+        def answer(weights: dict[str, Tensor], buffers: dict[str, Tensor], tokens: Tensor, ends: Tensor) -> Tensor:
+            return torch.func.functional_call(base, (weights, buffers), (tokens, ends)).logits  # type: ignore[no-any-return]
+
+        self._answer = torch.vmap(answer)
+
+    def __call__(self, tokens: Tensor, ends: Tensor) -> Tensor:  # [models, batch]
+        with warnings.catch_warnings(), kernels(self.parameters[0].device):
+            # On a CPU attention is done model by model, which is a small part of the work
+            warnings.filterwarnings("ignore", message=".*batching rule.*")
+            return self._answer(self._weights, self._buffers, tokens, ends)
+
+
+def kernels(device: torch.device) -> AbstractContextManager[None]:
+    """Attention kernels that may be used while it lasts.
+
+    vmap hides that its tensors need gradients, and a GPU's fused kernels then keep nothing for their backward ("LSE is not
+    correctly aligned"). The one that is written out has no such choice to make, and takes all models at once.
+    """
+    return nullcontext() if device.type == "cpu" else sdpa_kernel(SDPBackend.MATH)
+
+
+def _rate(step: int, settings: Settings) -> float:
+    """The share of the learning rate: up in a line, then down to 0 as a cosine."""
+    return min(1.0, (step + 1) / settings.warmup) * 0.5 * (1 + math.cos(math.pi * step / settings.steps))
+
+
+def _batches(wanted: Sequence[Job], settings: Settings, device: str) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Tokens [models, batch, tokens], ends and f(y) [models, batch], a step each."""
+    sources = [np.random.default_rng([seed, 1]) for _, seed in wanted]
+    for first in range(0, settings.steps, CHUNK):
+        steps = min(CHUNK, settings.steps - first)
+        drawn = []
+        for (configuration, _), source in zip(wanted, sources, strict=True):
+            sequences = synthetic.training(steps * settings.batch, configuration.train_length, source, configuration.kind)
+            aligned = configuration.outrep.aligned(torch.from_numpy(sequences.target(configuration.target))).float()
+            tensors = (torch.from_numpy(sequences.tokens), torch.from_numpy(sequences.ends), aligned)
+            drawn.append([tensor.to(device) for tensor in tensors])
+        parts = (torch.stack(part).unflatten(1, (steps, -1)).unbind(1) for part in zip(*drawn, strict=True))
+        yield from zip(*parts, strict=True)
+
+
+@torch.no_grad()
+def _tested(together: Together, wanted: Sequence[Job], settings: Settings, device: str) -> list[dict[str, list[float]]]:
+    """Errors and mean answers of every model at lengths 1 ... TEST_LENGTH; all are asked for the same sequences."""
+    tested: list[dict[str, list[float]]] = [{"losses": [], "answers": []} for _ in wanted]
+    for length in range(1, TEST_LENGTH + 1):
+        asked = [synthetic.samples(length, settings.samples, TEST_SEED, configuration.kind) for configuration, _ in wanted]
+        tokens = torch.stack([torch.from_numpy(sequences.tokens) for sequences in asked]).to(device)
+        ends = torch.stack([torch.from_numpy(sequences.ends) for sequences in asked]).to(device)
+        answers = together(tokens, ends).double().cpu()
+        for z, measured, sequences, (configuration, _) in zip(answers, tested, asked, wanted, strict=True):
+            y = torch.from_numpy(sequences.target(configuration.target))
+            measured["losses"].append(float(configuration.outrep.squared_error(z, y).mean()))
+            measured["answers"].append(float(configuration.outrep.original(z).mean()))
+    return tested
+
+
+def _short(values: list[float]) -> list[float]:
+    return [float(f"{value:.4g}") for value in values]
+
+
+if __name__ == "__main__":
+    sys.exit(main(Options, run, __doc__))

@@ -1,0 +1,189 @@
+"""The text of the experiment: novels to train on, to choose a learning rate by and to measure on, and BABILong's questions.
+
+A seed draws the order of the books and the paragraph that each begins with; what stood before it follows at its end. So rows of
+tokens are cut at other places for every seed.
+
+A small model's answers to BABILong are mostly beside the point. So besides what it writes, a label's log-likelihood after the
+prompt is compared with those of all labels that the question does not name. Prompts leave room for the answer within the
+length; they are made once, in OUT/prompts.json, and every run is asked the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from experiments._lib.novels import unwrapped
+from experiments._lib.processes import Once, share_out
+from lengthwise.common.files import write_whole
+from lengthwise.common.text import read_texts
+from lengthwise.errors import BadInput, require
+from lengthwise.evaluation.likelihood import token_nll
+from lengthwise.evaluation.sweep.generate import greedy_answers
+from lengthwise.models.extend import extend
+from lengthwise.tasks import babilong
+from lengthwise.tasks.material.babi import read_stories
+
+HELD_BACK = 10  # one paragraph in so many, the last ones of a book
+KINDS = ("qa1", "qa2", "qa3", "qa4", "qa5")
+DEPTHS, DEPTH_FACTOR = (0.0, 0.25, 0.5, 0.75), 4  # Table 7, at the paper's four training lengths
+PROMPTS = "prompts.json"
+Book = list[str]  # paragraphs
+Key = tuple[str, int, float | None]  # kind, length in training lengths, depth
+
+
+def read_books(paths: Sequence[Path]) -> list[Book]:
+    return [unwrapped(read_texts([path])).split("\n\n") for path in paths]
+
+
+def digest(books: Sequence[Book]) -> str:
+    return hashlib.sha256("\0".join("\n\n".join(book) for book in books).encode()).hexdigest()[:16]
+
+
+def held_back(book: Book) -> Book:
+    """The last paragraphs, which no run is trained on: learning rates are chosen by them."""
+    return book[len(book) - len(book) // HELD_BACK :]
+
+
+def training_files(books: Sequence[Book], seed: int, folder: Path) -> list[str]:
+    """The seed's text, a file a book, written where it is missing."""
+    randomness = random.Random(f"fine-tuning {seed}")
+    order = randomness.sample(range(len(books)), len(books))
+    files = []
+    for at, which in enumerate(order):
+        book = books[which][: len(books[which]) - len(books[which]) // HELD_BACK]
+        first = randomness.randrange(len(book))
+        file = folder / f"seed-{seed}" / f"{at}.txt"
+        if not file.exists():
+            write_whole(file, "\n\n".join([*book[first:], *book[:first]]) + "\n")
+        files.append(str(file))
+    return files
+
+
+def streams(tokenizer: Any, books: Sequence[Book], count: int, tokens: int) -> Tensor:  # [books * count, tokens]
+    """`count` streams of every book, evenly spread, each from a paragraph on; without a token that begins a text, as rows that
+    are trained on have none."""
+    rows = []
+    for book in books:
+        for part in range(count):
+            first, last = (len(book) * end // count for end in (part, part + 1))
+            # A token of running text has far fewer than 16 characters
+            text = "\n\n".join(book[first:last])[: 16 * tokens]
+            ids = tokenizer(text, add_special_tokens=False, verbose=False).input_ids[:tokens]
+            require(
+                len(ids) == tokens,
+                f"a part of a book has {len(ids):,} tokens, a stream takes {tokens:,}; give longer books or fewer --streams",
+            )
+            rows.append(ids)
+    return torch.tensor(rows)
+
+
+@dataclass(frozen=True)
+class Question:
+    prompt: list[int]  # tokens
+    target: str
+    labels: list[str]  # to choose from
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Questions of one kind at one length, and at one depth or spread."""
+
+    kind: str
+    factor: int
+    depth: float | None
+    questions: list[Question]
+
+    @property
+    def chance(self) -> float:
+        return fmean(1 / len(question.labels) for question in self.questions)
+
+
+def keys(kinds: Sequence[str], factors: Sequence[int]) -> list[Key]:
+    """Table 6 over all kinds, then Table 7 over the first."""
+    by_length: list[Key] = [(kind, factor, None) for factor in factors for kind in kinds]
+    return by_length + [(kinds[0], DEPTH_FACTOR, depth) for depth in DEPTHS]
+
+
+@dataclass(frozen=True)
+class Maker:
+    """Makes prompts from bAbI's files and sentences of novels."""
+
+    tokenizer: Any
+    train_length: int
+    babi: Path  # folder of bAbI's files
+    filler: Sequence[str]  # sentences
+    samples: int  # questions of a cell
+
+    def cell(self, key: Key) -> Cell:
+        kind, factor, depth = key
+        length = factor * self.train_length - babilong.ANSWER_TOKENS
+        files = sorted(self.babi.glob(f"{kind}_*_test.txt"))
+        require(len(files) == 1, f"{self.babi} should hold one file {kind}_*_test.txt of bAbI's, and has {len(files)}")
+        stories = read_stories(files[0])
+        made = babilong.samples(self.tokenizer, length, self.samples, 0, depth, kind, stories, self.filler)
+        questions = [
+            Question([int(token) for token in self.tokenizer(one.prompt, verbose=False).input_ids], one.target, [*one.labels])
+            for one in made
+        ]
+        return Cell(kind, factor, depth, questions)
+
+
+def kept_cells(maker: Maker, wanted: Sequence[Key], out: Path) -> list[Cell]:
+    """The cells in OUT/prompts.json, made by one process for all."""
+    file = out / PROMPTS
+
+    def make() -> None:
+        write_whole(file, json.dumps([asdict(maker.cell(key)) for key in wanted]) + "\n")
+
+    share_out([Once(out / f".claim-{PROMPTS}", file.exists, make)])
+    try:
+        return [
+            Cell(cell["kind"], cell["factor"], cell["depth"], [Question(**question) for question in cell["questions"]])
+            for cell in json.loads(file.read_text())
+        ]
+    except (ValueError, KeyError, TypeError):
+        raise BadInput(f"{file} does not hold prompts; remove it, and they are made again") from None
+
+
+def written(model: Any, tokenizer: Any, cell: Cell, method: str) -> list[int]:
+    """1 where what the model writes is right, by BABILong's own rule."""
+    with extend(model, method):
+        predictions = greedy_answers(model, tokenizer, [question.prompt for question in cell.questions], babilong.ANSWER_TOKENS)
+    pairs = zip(predictions, cell.questions, strict=True)
+    return [int(babilong.score(prediction, question.target, question.labels)) for prediction, question in pairs]
+
+
+def likeliest(model: Any, tokenizer: Any, cell: Cell, method: str) -> list[int]:
+    """1 where no other label is as likely as the right one."""
+    labels = {label: _tokens(tokenizer, label) for question in cell.questions for label in question.labels}
+    asked = [(question.prompt, labels[label]) for question in cell.questions for label in question.labels]
+    # All at one length, the longest, because some methods ask how long the input is; what follows a label cannot reach it
+    width = max(len(prompt) + len(label) for prompt, label in asked)
+    rows = torch.zeros(len(asked), width, dtype=torch.long)
+    for row, (prompt, label) in zip(rows, asked, strict=True):
+        row[: len(prompt) + len(label)] = torch.tensor([*prompt, *label])
+    nll = token_nll(model, rows, method=method)
+    ends = [(len(prompt) - 1, len(prompt) - 1 + len(label)) for prompt, label in asked]
+    losses = iter([float(row[first:last].sum()) for row, (first, last) in zip(nll, ends, strict=True)])
+    marks = []
+    for question in cell.questions:
+        scores = {label: next(losses) for label in question.labels}
+        right = scores.pop(question.target)
+        marks.append(int(all(right < other for other in scores.values())))
+    return marks
+
+
+def _tokens(tokenizer: Any, label: str) -> list[int]:
+    """The label's tokens as they come after the prompt's last sign."""
+    before, whole = (tokenizer(text, add_special_tokens=False).input_ids for text in ("word:", f"word: {label}"))
+    return [int(token) for token in whole[len(before) :]]

@@ -1,0 +1,585 @@
+"""Fine-tunes a rotary model on novels with and without the misalignment loss, and measures it on other novels at 1 to 8 times
+its training length (Tables 2 to 7 and 9 to 11 of Output Alignment, in small).
+
+    python -m experiments.misalignment_loss.run MODEL --books FILE ... --held-out FILE ... --babi FOLDER --out runs/tuned
+
+First each adjustment gets its learning rate (16 short runs), then come 132 runs for three seeds, the most important first.
+Every run goes through `lengthwise.train`; its weights are not kept. OUT/results.jsonl gets a line for each of the steps after
+which a run is measured: the same command goes on where the last one stopped, and several at once share the work.
+
+The learning rate is constant after the warm-up, so that a run of 50 steps is the beginning of one of 200: one run gives all
+rows of a table. Runs of one seed see the same rows in the same order with the same e.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import sys
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import TrainerCallback
+
+import lengthwise as lw
+from experiments._lib.command import main, option
+from experiments._lib.processes import Once, share_out, work_for
+from experiments._lib.rotary_methods import say
+from experiments._lib.settings import kept_settings
+from experiments.misalignment_loss import data, page
+from lengthwise.common.files import write_whole
+from lengthwise.errors import require
+from lengthwise.evaluation.likelihood import token_nll
+from lengthwise.evaluation.sweep.run_config import made_with, parameters_digest, tokenizer_digest
+from lengthwise.methods import weights
+from lengthwise.models.anatomy import anatomy_of, unwrapped
+from lengthwise.models.load import load
+from lengthwise.models.patches import in_mode
+from lengthwise.records.append_only import AppendOnly, read_lines
+from lengthwise.tasks.sample import sentences
+from lengthwise.training.adjustment import LEARNT, spec_with
+from lengthwise.training.output_alignment.fused import KL, SCE
+from lengthwise.training.output_alignment.regulariser import Regulariser, regularised_loss
+from lengthwise.training.settings import DTYPES
+
+FORMAT = "lengthwise.experiments.output_alignment.fine_tuning/1"
+ALPHAS = (0.0, 0.1, 0.3, 0.5, 1.0)  # Table 4
+KL_ALPHAS = (0.0, 0.1, 1.0, 10.0)  # of the symmetric KL, a far smaller number than L_SCE
+SAMPLING = "1..L/2"
+RANGES = (SAMPLING, "1..L/4", "L/4..L/2", "1..L")  # Table 5
+LENGTHS = (1, 2, 4, 8)  # at which perplexity is measured, in the model's own training lengths
+STAGES = 6
+TRIAL_SEED = 100  # no run of the tables has it
+Weights = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Runs that differ in alpha and seed only."""
+
+    adjustment: str
+    factor: int  # the length trained at, in the model's own training lengths
+    sampling: str = SAMPLING
+    compare: str = SCE  # what readings are compared by; the paper has L_SCE
+
+    @property
+    def label(self) -> str:
+        drawn = "" if self.sampling == SAMPLING else f", e from {self.sampling}"
+        return f"{self.adjustment} at {self.factor} x{drawn}" + ("" if self.compare == SCE else ", by KL")
+
+    @property
+    def alphas(self) -> tuple[float, ...]:
+        return ALPHAS if self.compare == SCE else KL_ALPHAS
+
+    @property
+    def without(self) -> Setting:
+        """The setting whose runs with alpha 0 serve this one: they compare nothing."""
+        return replace(self, compare=SCE)
+
+
+@dataclass(frozen=True)
+class Run:
+    setting: Setting
+    alpha: float
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """The run's name, which is its folder's as well."""
+        setting = self.setting
+        compared = "" if setting.compare == SCE else f"-{setting.compare}"
+        trained = f"{setting.adjustment}-{setting.factor}x-{setting.sampling.replace('/', '_')}{compared}"
+        return f"{trained}-alpha{self.alpha:g}-seed{self.seed}"
+
+    @property
+    def answers(self) -> bool:
+        """Whether it is asked BABILong's questions, as those of Tables 6 and 7 are."""
+        return self.setting == Setting("clex", 1) and self.alpha in (0.0, 0.1)
+
+
+def stages(seeds: int) -> list[list[Run]]:
+    """One list a stage, the most important first; of each, first what the answer hangs on."""
+    wanted = [
+        [(Setting(name, 1), alpha) for alpha in ALPHAS for name in ("clex", "eabf")],  # Tables 2, 4, 6, 7 and 9
+        [(Setting(name, 2), alpha) for alpha in ALPHAS[:-1] for name in ("longqlora", "eabf", "clex")],  # 3 and 10
+        [(Setting("none", 2), alpha) for alpha in ALPHAS[:3]],  # 11
+        [(Setting("longqlora", 2, sampling), 0.1) for sampling in RANGES[1:]],  # 5
+        [(Setting(name, 1), alpha) for alpha in ALPHAS for name in ("longqlora", "none")],  # 4 with others
+        [(Setting(name, 1, compare=KL), alpha) for alpha in KL_ALPHAS[1:] for name in ("clex", "eabf")],  # not in the paper
+    ]
+    return [[Run(setting, alpha, seed) for setting, alpha in stage for seed in range(seeds)] for stage in wanted]
+
+
+def marks(steps: int) -> tuple[int, int, int]:
+    """What 50, 100 and 200 steps are of the paper's 200."""
+    return steps // 4, steps // 2, steps
+
+
+def cheaper(mark: int) -> int:
+    """Steps with the misalignment loss for the cost of `mark` without: the paper's 47, 95 and 190."""
+    return max(1, mark * 95 // 100)
+
+
+def measured_at(run: Run, steps: int) -> tuple[int, ...]:
+    """The steps after which a run is measured; before the first step all alphas are the same."""
+    own = marks(steps)
+    return (0, *own) if run.alpha == 0 else tuple(sorted({*own, *map(cheaper, own)}))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """One call."""
+
+    model: str = option(help="directory or hub name of a rotary language model", positional=True)
+    out: Path = option(help="folder of the experiment")
+    books: tuple[Path, ...] = option(help="novels to train on, text files")
+    held_out: tuple[Path, ...] = option(help="novels to measure on")
+    babi: Path = option(help="folder of bAbI's files qa1_*_test.txt ... qa5_*_test.txt")
+    steps: int = option(200, "of every run")
+    seeds: int = option(3, "runs of every kind")
+    stages: int = option(STAGES, "how many of the lists of runs, the most important first")
+    batch: int = option(16, "rows of a step at the model's own length; fewer at longer ones, for as many tokens")
+    rates: tuple[float, ...] = option((1e-4, 3e-4, 1e-3, 3e-3), "learning rates to choose from")
+    streams: int = option(8, "of every novel held out")
+    pairs: int = option(24, "of readings that misalignment is measured on")
+    samples: int = option(30, "questions of a cell of BABILong")
+    kinds: tuple[str, ...] = option(data.KINDS, "kinds of bAbI questions")
+    dtype: str = option("bfloat16", "of training; measured is in float32", choices=DTYPES)
+    device: str | None = option(None, "cuda where there is one")
+    minutes: float = option(math.inf, "stop after so long; the next call goes on")
+    command: str = ""  # as typed
+
+    def __post_init__(self) -> None:
+        both = sorted({path.resolve() for path in self.books} & {path.resolve() for path in self.held_out})
+        require(not both, f"{both[0] if both else ''} is trained on and held out; give it to one of --books and --held-out")
+        require(self.steps >= 4, f"--steps must be at least 4, to be measured after a quarter of them, not {self.steps}")
+        for name, least in (("seeds", 1), ("batch", 1), ("streams", 1), ("samples", 1), ("pairs", 2)):
+            require(getattr(self, name) >= least, f"--{name} must be at least {least}, not {getattr(self, name)}")
+        require(1 <= self.stages <= STAGES, f"--stages must be from 1 to {STAGES}, not {self.stages}")
+        require(min(self.rates) > 0, f"--rates must be above 0, not {list(self.rates)}")
+
+    @property
+    def runs(self) -> list[Run]:
+        return [run for stage in stages(self.seeds)[: self.stages] for run in stage]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A learning rate, tried with alpha 0 on text that is then held back from the tables."""
+
+    adjustment: str
+    factor: int  # length trained at, in the model's own
+    rate: float
+    steps: int
+    nll: float | None  # mean at twice the model's own length, nats; None where it is not finite
+
+    @property
+    def key(self) -> tuple[str, float]:
+        return self.adjustment, self.rate
+
+
+@dataclass(frozen=True)
+class Result:
+    """A run after so many steps."""
+
+    adjustment: str
+    factor: int
+    sampling: str
+    alpha: float
+    seed: int
+    steps: int
+    rate: float
+    nll: list[list[float]]  # [lengths][streams], mean of each stream in nats; a length is empty where one is not finite
+    sce: float | None  # L_misalign at the length trained at, of the last step only
+    kl: float | None  # its symmetric KL
+    seconds: float  # of the whole run
+    compare: str = SCE  # lines that do not say are of before there was another
+
+    @property
+    def run(self) -> Run:
+        return Run(Setting(self.adjustment, self.factor, self.sampling, self.compare), self.alpha, self.seed)
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.run.name, self.steps
+
+
+@dataclass(frozen=True)
+class Answers:
+    """One cell of BABILong after the last step."""
+
+    run: str
+    alpha: float
+    seed: int
+    kind: str  # qa1 ... qa5
+    factor: int  # length of the prompt and its answer, in the model's own training lengths
+    depth: float | None  # of the facts; None where they are spread
+    generated: list[int]  # 1 where the answer written is right
+    likeliest: list[int]  # 1 where of the answers to choose from the right one is the likeliest
+    chance: float  # of a likeliest one that is right by chance, in the mean
+
+    @property
+    def key(self) -> tuple[str, str, int, float | None]:
+        return self.run, self.kind, self.factor, self.depth
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A model in evaluation, whose weights change from snapshot to snapshot, and novels it was not trained on.
+
+    Perplexity at a length n is that of readings of n tokens, one after the other: every length scores the same tokens.
+    """
+
+    model: Any
+    ids: Tensor  # [streams, longest + 1]
+    lengths: Sequence[int]  # divisors of the longest
+
+    def nll(self, method: str) -> list[list[float]]:
+        """[lengths][streams]; a length is left empty where a stream's mean is not finite."""
+        means = [self._means(method, length) for length in self.lengths]
+        return [streams if all(map(math.isfinite, streams)) else [] for streams in means]
+
+    def _means(self, method: str, length: int) -> list[float]:
+        readings = self.ids.unfold(1, length + 1, length)  # [streams, readings, length + 1]
+        nll = token_nll(self.model, readings.flatten(0, 1), method=method)
+        means: list[float] = nll.view(len(self.ids), -1).double().mean(1).tolist()
+        return means
+
+    def misalignment(self, method: str, length: int, pairs: int) -> list[float | None]:
+        """L_SCE and symmetric KL of two readings of at most `length` tokens; None where they are not finite."""
+        text = self.ids[:, :-1].flatten()
+        apart = lw.misalignment(self.model, text, length=length, pairs=pairs, method=method, show_progress=False)
+        return [value if math.isfinite(value) else None for value in (apart.sce, apart.kl)]
+
+
+class Experiment:
+    """The model as it is measured, the novels, and the records in OUT, which other processes share."""
+
+    def __init__(self, options: Options) -> None:
+        self.options, self.out = options, options.out
+        self.model, self.tokenizer = load(options.model, "float32", options.device)
+        self.train_length = anatomy_of(self.model).train_length
+        self.books, self.held_out = data.read_books(options.books), data.read_books(options.held_out)
+        self.own_weights = {name: weight.clone() for name, weight in self.model.state_dict().items()}
+
+    def begin(self) -> None:
+        options = self.options
+        numbers = ("rates", "kinds", "steps", "batch", "streams", "pairs", "samples", "dtype")
+        made = {
+            "model": parameters_digest(self.model),
+            "tokenizer": tokenizer_digest(self.tokenizer),
+            "train_length": self.train_length,
+            "books": data.digest(self.books),
+            "held_out": data.digest(self.held_out),
+            **{name: getattr(options, name) for name in numbers},
+        }
+        facts = {
+            "name": Path(options.model).name,
+            "books": [path.stem for path in options.books],
+            "held_out": [path.stem for path in options.held_out],
+            "made_with": made_with(next(self.model.parameters()).device.type),
+        }
+        self.out.mkdir(parents=True, exist_ok=True)
+        kept_settings(self.out, made, command=f"python -m experiments.misalignment_loss.run {options.command}", **facts)
+        self.trials = AppendOnly(self.out / "trials.jsonl", Trial)
+        self.results = AppendOnly(self.out / "results.jsonl", Result)
+        self.answers = AppendOnly(self.out / "answers.jsonl", Answers)
+
+    @cached_property
+    def reader(self) -> Reader:
+        return self._reader(self.held_out, self.options.streams, [factor * self.train_length for factor in LENGTHS])
+
+    @cached_property
+    def chooser(self) -> Reader:
+        """Reads what is held back of the novels trained on, at twice the model's own length, to choose learning rates."""
+        books = [data.held_back(book) for book in self.books]
+        return self._reader(books, max(1, self.options.streams // 2), [2 * self.train_length])
+
+    def _reader(self, books: list[data.Book], count: int, lengths: list[int]) -> Reader:
+        return Reader(self.model, data.streams(self.tokenizer, books, count, max(lengths) + 1), lengths)
+
+    def work(self) -> None:
+        """Returns when all is done, here or elsewhere."""
+        runs = self.options.runs
+        share_out([*self._trials(runs), self._cost()])
+        self.trials.refresh()
+        trials = list(self.trials.lines.values())
+        rates = {run.setting.adjustment: chosen(run.setting.adjustment, trials) for run in runs}
+        share_out([self._once(run, rates[run.setting.adjustment]) for run in runs])
+
+    def _trials(self, runs: Sequence[Run]) -> list[Once]:
+        """Each adjustment where it comes first, without the misalignment loss, for half of the steps."""
+        first: dict[str, Setting] = {}
+        for run in runs:
+            first.setdefault(run.setting.adjustment, run.setting)
+        works = []
+        for setting in first.values():
+            for rate in self.options.rates:
+
+                def make(setting: Setting = setting, rate: float = rate) -> None:
+                    say(f"{setting.label}, trying a learning rate of {rate:g}")
+                    self._try(Run(setting, 0.0, TRIAL_SEED), rate)
+
+                def done(key: tuple[str, float] = (setting.adjustment, rate)) -> bool:
+                    self.trials.refresh()
+                    return key in self.trials.lines
+
+                works.append(Once(self.out / f".claim-trial-{setting.adjustment}-{rate:g}", done, make))
+        return works
+
+    def _try(self, run: Run, rate: float) -> None:
+        steps = max(1, self.options.steps // 2)
+
+        def use(snapshots: list[Snapshot]) -> None:
+            self.model.load_state_dict(snapshots[0].weights)
+            (means,) = self.chooser.nll(snapshots[0].method)
+            nll = fmean(means) if means else None
+            self.trials.append([Trial(run.setting.adjustment, run.setting.factor, rate, steps, nll)])
+
+        folder = self.out / "runs" / f"trial-{run.setting.adjustment}-{rate:g}"
+        trained(run, self.options, self.train_length, steps, rate, self._files(run), folder, [steps], use)
+
+    def _cost(self) -> Once:
+        file = self.out / "cost.json"
+
+        def make() -> None:
+            say("measuring what a step costs")
+            self.model.load_state_dict(self.own_weights)
+            cost = step_cost(self.model, self.train_length, self.options.batch, self.options.dtype)
+            write_whole(file, json.dumps(cost) + "\n")
+
+        return Once(self.out / ".claim-cost.json", file.exists, make)
+
+    def _once(self, run: Run, rate: float) -> Once:
+        def make() -> None:
+            say(run.name)
+            self._train(run, rate)
+
+        def done() -> bool:
+            """A run's lines are written together, and answers before them."""
+            self.results.refresh()
+            return (run.name, self.options.steps) in self.results.lines
+
+        return Once(self.out / f".claim-{run.name}", done, make)
+
+    def _train(self, run: Run, rate: float) -> None:
+        begun, last = time.perf_counter(), self.options.steps
+
+        def use(snapshots: list[Snapshot]) -> None:
+            numbers = [self._measured(run, snapshot) for snapshot in snapshots]
+            if run.answers:
+                # The weights are those of the last snapshot
+                self.answers.append(self._asked(run, snapshots[-1].method))
+            seconds = round(time.perf_counter() - begun, 2)
+            about = {**asdict(run.setting), "alpha": run.alpha, "seed": run.seed, "rate": rate, "seconds": seconds}
+            self.results.append([Result(**about, **measured) for measured in numbers])
+
+        folder, steps = self.out / "runs" / run.name, measured_at(run, last)
+        trained(run, self.options, self.train_length, last, rate, self._files(run), folder, steps, use)
+
+    def _measured(self, run: Run, snapshot: Snapshot) -> dict[str, Any]:
+        self.model.load_state_dict(snapshot.weights)
+        nll = self.reader.nll(snapshot.method)
+        sce = kl = None
+        # A model that has lost one length may say nothing finite of another
+        if snapshot.steps == self.options.steps and all(nll):
+            length = run.setting.factor * self.train_length
+            sce, kl = self.reader.misalignment(snapshot.method, length, self.options.pairs)
+        return {"steps": snapshot.steps, "nll": nll, "sce": sce, "kl": kl}
+
+    def _asked(self, run: Run, method: str) -> list[Answers]:
+        filler = [sentence for book in self.held_out for sentence in sentences("\n\n".join(book))]
+        maker = data.Maker(self.tokenizer, self.train_length, self.options.babi, filler, self.options.samples)
+        cells = data.kept_cells(maker, data.keys(self.options.kinds, LENGTHS), self.out)
+        lines = []
+        for cell in cells:
+            written, likeliest = (ask(self.model, self.tokenizer, cell, method) for ask in (data.written, data.likeliest))
+            place = cell.kind, cell.factor, cell.depth
+            lines.append(Answers(run.name, run.alpha, run.seed, *place, written, likeliest, cell.chance))
+        return lines
+
+    def _files(self, run: Run) -> list[str]:
+        return data.training_files(self.books, run.seed, self.out / "text")
+
+
+def chosen(adjustment: str, trials: Sequence[Trial]) -> float:
+    """The rate of the lowest loss; equal ones go to the lower rate."""
+    own = [(trial.nll, trial.rate) for trial in trials if trial.adjustment == adjustment and trial.nll is not None]
+    require(bool(own), f"no learning rate suits {adjustment}: all losses are infinite; give lower --rates")
+    return min(own)[1]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The model after so many steps."""
+
+    steps: int
+    weights: Weights  # as the model itself names them
+    method: str  # to use it with
+
+
+def trained(
+    run: Run,
+    options: Options,
+    train_length: int,
+    steps: int,
+    rate: float,
+    files: Sequence[str],
+    folder: Path,
+    at: Collection[int],
+    use: Callable[[list[Snapshot]], None],
+) -> None:
+    """Trains one run and gives its snapshots to `use`; what is on the disk is removed after that, and before a killed run's."""
+    setting = run.setting
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    try:
+        keeper = Keeper(at, folder)
+        finished = lw.train(
+            options.model,
+            folder / "trained",
+            data=list(files),
+            callbacks=[keeper],
+            show_progress=False,
+            adjustment=setting.adjustment,
+            alpha=run.alpha,
+            sampling=setting.sampling,
+            compare=setting.compare,
+            train_length=setting.factor * train_length,
+            steps=steps,
+            batch=max(1, options.batch // setting.factor),
+            learning_rate=rate,
+            warmup=steps // 10,
+            # The same on machines with and without bitsandbytes
+            quantise=False if setting.adjustment.startswith("longqlora") else None,
+            dtype=options.dtype,
+            device=options.device,
+            seed=run.seed,
+            # A run takes less time than going on with it would save
+            save_every=steps + 1,
+        )
+        use([Snapshot(after, kept, keeper.method(after, finished.method)) for after, kept in keeper.kept.items()])
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class Keeper(TrainerCallback):  # type: ignore[misc]
+    """Copies the weights after the steps asked for; 0 is before the first."""
+
+    def __init__(self, at: Collection[int], folder: Path) -> None:
+        self.at, self.folder = at, folder
+        self.kept: dict[int, Weights] = {}
+        self.learnt: dict[int, Path] = {}
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any, **_: Any) -> None:
+        self._keep(state.global_step, model)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, model: Any, **_: Any) -> None:
+        self._keep(state.global_step, model)
+
+    def method(self, steps: int, last: str) -> str:
+        """`last` is the spec of the trained model; what CLEX has learnt differs from step to step."""
+        return spec_with(last, self.learnt[steps]) if steps in self.learnt else last
+
+    def _keep(self, steps: int, model: Any) -> None:
+        if steps not in self.at:
+            return
+        inner = unwrapped(model)
+        self.kept[steps] = merged_weights(inner)
+        if (learnt := getattr(inner, LEARNT, None)) is not None:
+            self.learnt[steps] = self.folder / f"clex-{steps}.safetensors"
+            weights.save(learnt, self.learnt[steps])
+
+
+def merged_weights(model: Any) -> Weights:
+    """Copies, by the names of the model without LoRA, which is merged in, and without what a method learns."""
+    copies = {
+        name.replace(".base_layer", ""): weight.detach().clone()
+        for name, weight in model.state_dict().items()
+        if ".lora_" not in name and not name.startswith(LEARNT)
+    }
+    for name, module in model.named_modules():
+        if hasattr(module, "get_delta_weight"):
+            copies[f"{name}.weight"] += module.get_delta_weight("default").detach()
+    return copies
+
+
+def step_cost(model: Any, train_length: int, batch: int, dtype: str, pairs: int = 30, warm: int = 3) -> dict[str, Any]:
+    """How many times as long a step with the misalignment loss takes: the median and quartiles over neighbouring steps.
+
+    Both read the same rows twice; steps take turns, so that whatever else runs disturbs both alike. No weight is moved.
+    """
+    device, extra = next(model.parameters()).device, train_length // 4
+    drawn = torch.randint(model.config.vocab_size, (batch, train_length + extra), generator=torch.Generator().manual_seed(0))
+    rows, on_gpu = drawn.to(device), device.type == "cuda"
+
+    def seconds(alpha: float) -> float:
+        now = time.perf_counter if on_gpu else time.process_time
+        if on_gpu:
+            torch.cuda.synchronize()
+        begun = now()
+        with torch.autocast(device.type, torch.bfloat16, enabled=dtype == "bfloat16"):
+            loss = regularised_loss(model, {"input_ids": rows}, Regulariser(train_length, alpha), extra)
+        loss.backward()
+        if on_gpu:
+            torch.cuda.synchronize()
+        return now() - begun
+
+    try:
+        with in_mode(model, training=True):
+            times = [(seconds(0.0), seconds(0.1)) for _ in range(warm + pairs)][warm:]
+    finally:
+        model.zero_grad(set_to_none=True)
+    low, ratio, high = (float(end) for end in np.quantile([slow / fast for fast, slow in times], [0.25, 0.5, 0.75]))
+    name = torch.cuda.get_device_name(device) if on_gpu else device.type
+    return {"ratio": ratio, "low": low, "high": high, "pairs": pairs, "tokens": 2 * batch * train_length, "device": name}
+
+
+def run(options: Options) -> None:
+    """Trains as much as there is time for; writes the results and the page of all that is measured, by any process."""
+
+    def work() -> None:
+        experiment = Experiment(options)
+        experiment.begin()
+        experiment.work()
+
+    work_for(options.minutes, work)
+    results = read_lines(options.out / "results.jsonl", Result)
+    if results:
+        summarise(options, results)
+        page.write_pages(options.out, options.out)
+
+
+def summarise(options: Options, results: Sequence[Result]) -> None:
+    """Writes OUT/misalignment_loss.json and tables.json: what the page is made of."""
+    noted = json.loads((options.out / "settings.json").read_text())
+    noted = {"made": noted.pop("settings"), **noted, "seeds": options.seeds, "stages": options.stages}
+    outcome = page.Outcome([(page.Point(one.run.setting, one.alpha, one.steps), asdict(one)) for one in results])
+    cost = options.out / "cost.json"
+    document = {
+        "format": FORMAT,
+        "settings": {**noted, "runs": len(outcome.last(options.steps)), "seconds": fmean(outcome.last(options.steps))},
+        "cost": json.loads(cost.read_text()) if cost.exists() else None,
+        "trials": [asdict(trial) for trial in read_lines(options.out / "trials.jsonl", Trial)],
+        "points": page.points(outcome, options.steps),
+        "answers": [asdict(answers) for answers in read_lines(options.out / "answers.jsonl", Answers)],
+    }
+    write_whole(options.out / page.RESULTS, json.dumps(document, indent=1) + "\n")
+    write_whole(options.out / page.TABLES, json.dumps(page.further(outcome, options.steps), indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    from transformers.utils import logging
+
+    # Two bars a run would hide what is said
+    logging.disable_progress_bar()
+    sys.exit(main(Options, run, __doc__))

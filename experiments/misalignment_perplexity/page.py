@@ -1,0 +1,164 @@
+"""The page of Table 1: coefficients beside the paper's, a chart with a dot a row, and all rows."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments._lib import draw
+from experiments._lib.markdown import table
+from experiments.misalignment_perplexity.strength import (
+    GROUPINGS,
+    MEASURES,
+    PRINTED,
+    SILENT,
+    Coefficient,
+    Group,
+    Row,
+    Strength,
+    groups,
+    of_the_paper,
+)
+from lengthwise.common.files import write_whole
+
+RESULTS, PAGE, FIGURE = (f"misalignment_perplexity.{ending}" for ending in ("json", "md", "svg"))
+TITLES = (
+    "Spearman's coefficients with long perplexity",
+    "Pearson's coefficients with the log of long perplexity",
+    "Spearman's coefficients, only tokens beyond the training length",
+)
+ABOUT = """A row is a model with a length method, whose factor fits the long length. `L_train` is the mean cross-entropy of
+readings of the training length; `L_misalign` and the symmetric KL compare two readings of the same place that begin up to half
+the training length apart, at positions that both tell from L/2 to L tokens. Long perplexity is that of one forward over all
+tokens of the long length, `beyond` that of the tokens told from more than the training length. All are in nats, on the same
+text for all methods of a model; in brackets 95 % intervals, of losses over streams, of misalignment over pairs of readings.
+Means are rounded to 0.001 before they are ranked, so that arithmetic does not make an order; `=` marks methods that leave all
+three at the plain model's, `methods that act within` are the others and the plain model. Coefficients have 95 % bootstrap
+intervals over rows; those of one position method, at all lengths and with all temperatures on top, are drawn together, because
+they are alike. The last column is `more strongly` or `less strongly` where the whole interval of the difference says so, and
+`neither does` where neither coefficient is above 0 for certain."""
+
+
+def write_pages(results: Path, out: Path) -> None:
+    """The page and its chart, from RESULTS/misalignment_perplexity.json."""
+    document = json.loads((results / RESULTS).read_text())
+    draw.save(chart(document["rows"], _coefficients(document)), out / FIGURE)
+    write_whole(out / PAGE, page(document))
+
+
+def page(document: dict[str, Any]) -> str:
+    rows, coefficients = document["rows"], _coefficients(document)
+    parts = [
+        "# Does misalignment tell more of long perplexity than training loss? (Output Alignment, Table 1)",
+        "\n".join(line for model in document["models"] for line in _about(model)),
+    ]
+    if document["missing"]:
+        parts.append(f"**Unfinished**: {document['missing']} rows are missing. The same command goes on.")
+    parts += [ABOUT, f"![Long perplexity against each measure]({FIGURE})"]
+    for title, (kind, quality) in zip(TITLES, GROUPINGS, strict=True):
+        parts += [f"## {title}", _table(groups(rows), coefficients, kind, quality)]
+    first = coefficients[groups(rows)[0].models, groups(rows)[0].lengths, False, "Spearman", "log_ppl"]
+    if first is not None:
+        parts.append(f"L_misalign and L_train with each other, over all rows: {told(first.between)}.")
+    for group in groups(rows):
+        if len({(row["model"], row["factor"]) for row in group.rows}) == 1:
+            parts += [f"## Rows: {group.models}, {group.lengths} ({group.rows[0]['length']:,} tokens)", _rows(group.rows)]
+    for name, refused in document["refused"].items():
+        parts += [f"## Refused by {name}", "\n".join(f"- `{what}`: {why}" for what, why in refused.items())]
+    return "\n\n".join(parts) + "\n"
+
+
+def told(coefficient: Coefficient) -> str:
+    return f"{coefficient.value:.2f} [{coefficient.low:.2f}, {coefficient.high:.2f}]"
+
+
+def _coefficients(document: dict[str, Any]) -> dict[tuple[str, str, bool, str, str], Strength | None]:
+    """The coefficients in the results, by the models, the lengths, whether rows act within, kind and quality."""
+    read: dict[tuple[str, str, bool, str, str], Strength | None] = {}
+    for entry in document["coefficients"]:
+        for kind, quality in GROUPINGS:
+            values = entry.get(f"{kind} with {quality}")
+            read[entry["models"], entry["lengths"], entry["acting"], kind, quality] = values and Strength(
+                values["rows"],
+                values["owners"],
+                {name: Coefficient(**numbers) for name, numbers in values["of"].items()},
+                Coefficient(**values["more"]),
+                Coefficient(**values["between"]),
+            )
+    return read
+
+
+def _about(model: dict[str, Any]) -> list[str]:
+    machine = ", ".join(f"{key} {value}" for key, value in model["made_with"].items())
+    read = f"{model['streams']} streams of {model['source']}, {model['pairs']} pairs of readings, seed {model['seed']}"
+    trained = f"(weights {model['model']}, {model['dtype']}), trained on {model['train_length']:,} tokens"
+    return [f"- {model['name']} {trained}: {read}; {machine}", f"- command: `{model['command']}`"]
+
+
+def _table(sets: Sequence[Group], coefficients: dict[Any, Strength | None], kind: str, quality: str) -> str:
+    head = ["rows", "n", "families", *MEASURES.values(), "L_misalign less L_train", "L_misalign correlates"]
+    lines: list[list[object]] = []
+    if quality == "log_ppl":
+        lines.append(_line("paper, 7 models, 16k tokens", of_the_paper(kind), 7))
+    if (kind, quality) == GROUPINGS[0]:
+        printed = [PRINTED.get(name, "") for name in MEASURES]
+        lines.append(["paper, as printed", 7, 7, *printed, f"{PRINTED['l_misalign'] - PRINTED['l_train']:.2f}", ""])
+    for group in sets:
+        label, acting = f"{group.models}, {group.lengths}", group.acting
+        lines.append(_line(label, coefficients[group.models, group.lengths, False, kind, quality], len(group.rows)))
+        if len(acting.rows) < len(group.rows):
+            inside = coefficients[group.models, group.lengths, True, kind, quality]
+            lines.append(_line(f"{label}, methods that act within", inside, len(acting.rows)))
+    return table(head, lines)
+
+
+def _line(label: str, strength: Strength | None, rows: int) -> list[object]:
+    if strength is None:
+        return [label, rows, *[""] * (len(MEASURES) + 2), SILENT]
+    columns = [told(strength.of[name]) if name in strength.of else "" for name in MEASURES]
+    return [label, strength.rows, strength.owners, *columns, told(strength.more), strength.verdict]
+
+
+def _rows(rows: Sequence[Row]) -> str:
+    names = (*MEASURES, "log_ppl", "beyond")
+    ranked = sorted(rows, key=lambda row: row["log_ppl"]["mean"])
+    lines = [[f"`{row['spec']}`{' =' if row['unchanged'] else ''}", *(_cell(row[name]) for name in names)] for row in ranked]
+    return table(["method", *MEASURES.values(), "log of long perplexity", "beyond"], lines)
+
+
+def _cell(numbers: dict[str, float]) -> str:
+    return f"{numbers['mean']:.3f} [{numbers['low']:.2f}, {numbers['high']:.2f}]"
+
+
+def chart(rows: Sequence[Row], coefficients: dict[Any, Strength | None]) -> Any:
+    """Long perplexity against each measure: a dot a row, a colour a length, a sign a model; the plain model has a dark rim."""
+    figure, panels = draw.panels(len(MEASURES), width=4, height=4.8, share_y=True)
+    colours = dict(zip(sorted({row["factor"] for row in rows}), draw.COLOURS * 9, strict=False))
+    signs = dict(zip(dict.fromkeys(row["model"] for row in rows), "os^Dv*P" * 9, strict=False))
+    first = groups(rows)[0]
+    strength = coefficients[first.models, first.lengths, False, "Spearman", "log_ppl"]
+    for axes, (measure, label) in zip(panels, MEASURES.items(), strict=True):
+        for plain, (model, sign), (factor, colour) in itertools.product((False, True), signs.items(), colours.items()):
+            dots = [row for row in rows if (row["method"] == "none", row["model"], row["factor"]) == (plain, model, factor)]
+            at = [row[measure]["mean"] for row in dots], [row["log_ppl"]["mean"] for row in dots]
+            rim = (
+                {"s": 70, "edgecolors": draw.INK, "linewidths": 1.4}
+                if plain
+                else {"s": 34, "edgecolors": "white", "linewidths": 0.5}
+            )
+            axes.scatter(*at, c=colour, marker=sign, **rim)
+        axes.set(xlabel=f"{label}, nats")
+        axes.set_title(f"{label}: {told(strength.of[measure])}" if strength else label, fontsize=10)
+    panels[0].set_ylabel("log of long perplexity")
+    axes = panels[-1]
+    for factor, colour in colours.items():
+        axes.scatter([], [], s=34, c=colour, label=f"{factor:g} x the training length")
+    for model, sign in signs.items():
+        axes.scatter([], [], s=34, c=draw.GREY, marker=sign, label=model)
+    axes.scatter([], [], s=70, c="white", edgecolors=draw.INK, linewidths=1.4, label="without a method")
+    draw.key(figure, axes, columns=6)
+    figure.suptitle("Long perplexity against what is measured up to the training length; Spearman's coefficients", fontsize=11)
+    return figure

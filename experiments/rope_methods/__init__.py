@@ -1,1 +1,0 @@
-"""Every length method on real models with rotary positions, in one table."""

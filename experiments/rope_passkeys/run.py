@@ -1,0 +1,245 @@
+"""A pass key in long text: which length methods still find it, by length and depth.
+
+    python -m experiments.rope_passkeys.run MODEL --length 1024 8192 16384 --samples 20 --out runs/passkeys
+
+The package's own task, answered greedily and scored by `lengthwise.evaluate`: prompt and answer together take the length, and
+the number stands at every depth in turn. The same command goes on where the last one stopped, and several of them share the
+work. OUT/run is a run directory, OUT/MODEL.json and its page hold what came out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import lengthwise as lw
+from experiments._lib.command import main, option
+from experiments._lib.novels import unwrapped
+from experiments._lib.processes import Once, share_out, work_for
+from experiments._lib.rotary_methods import (
+    INTERPOLATION,
+    NTK,
+    PLAIN,
+    YARN,
+    YARN_BARE,
+    Alignments,
+    Refused,
+    filled,
+    read_refused,
+    refusal,
+    say,
+    split_aligned,
+)
+from experiments.rope_passkeys import page
+from lengthwise.common.files import write_whole
+from lengthwise.common.text import read_texts, shipped_prose
+from lengthwise.errors import require
+from lengthwise.evaluation.sweep.named_methods import TRUNCATE
+from lengthwise.models.anatomy import anatomy_of
+from lengthwise.models.load import DTYPES, load
+from lengthwise.records import CellKey, Record, mean_interval, read_lines
+from lengthwise.records.append_only import AppendOnly
+from lengthwise.records.directory import CONFIG, RECORDS, read_config
+from lengthwise.tasks import TASKS, Sample, Task
+from lengthwise.tasks.sample import sentences
+
+TASK = "passkey"
+DEPTHS = (0.1, 0.3, 0.5, 0.7, 0.9)
+# The most important first
+NAMES = (
+    PLAIN,
+    "streaming_llm",
+    YARN,
+    NTK,
+    f"{YARN_BARE}+{{pmax-layer}}",
+    INTERPOLATION,
+    "ntk:factor=2,dynamic=true",
+    "rerope:window={half}",
+    "lm_infinite",
+    "window",
+    "log",
+    "infoscale",
+    TRUNCATE,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """One call."""
+
+    model: str = option(help="directory, hub name or GGUF file of a causal language model", positional=True)
+    out: Path = option(help="folder of the experiment")
+    lengths: tuple[int, ...] = option((1024, 2048, 4096, 8192, 12288, 16384), "tokens", flag="--length")
+    samples: int = option(20, "of each method and length, spread over the depths")
+    books: tuple[Path, ...] = option((), "text files to hide the number in; the package's prose without them")
+    methods: tuple[str, ...] = option(NAMES, "specs with places to fill", flag="--method")
+    batch_tokens: int | None = option(None, "tokens of one batch; by default what suits the device")
+    seed: int = option(0, "of the samples")
+    train_length: int | None = option(None, "the model's own if not given")
+    dtype: str = option("auto", "of the model", choices=list(DTYPES))
+    device: str | None = option(None, "cuda where there is one")
+    minutes: float = option(math.inf, "stop after so long; the next call goes on")
+    command: str = ""  # as typed
+
+    def __post_init__(self) -> None:
+        require(min(self.lengths) >= 1, f"a length must be at least 1 token, not {min(self.lengths)}")
+        require(self.samples >= 1, f"--samples must be at least 1, not {self.samples}")
+
+    @property
+    def cells(self) -> list[tuple[str, int]]:
+        """(method, length), method by method and the shortest first."""
+        return [(name, length) for name in self.methods for length in sorted(self.lengths)]
+
+
+def run(options: Options) -> dict[str, Any]:
+    """Asks as much as there is time for; writes the results and the page of all that is answered, by any process."""
+    model, tokenizer = load(options.model, options.dtype, options.device)
+    train = anatomy_of(model, options.train_length).train_length
+    for name, length in options.cells:
+        filled(name, length, train)
+    alignments = Alignments(model, tokenizer, shipped_prose(), train, options.out / "alignments")
+    work_for(options.minutes, partial(_ask_all, options, alignments))
+    document = document_of(options, train)
+    if document["by_length"]:
+        write_whole(options.out / f"{Path(options.model).stem}.json", json.dumps(document, indent=1) + "\n")
+        page.write_pages(options.out, options.out)
+    return document
+
+
+def _ask_all(options: Options, alignments: Alignments) -> None:
+    (options.out / "run").mkdir(parents=True, exist_ok=True)
+    refused, answers = Refused(options.out), AppendOnly(options.out / "run" / RECORDS, Record)
+    task, train = hidden_in(options.books, options.samples), alignments.train_length
+
+    def answered(name: str, length: int) -> bool:
+        answers.refresh()
+        cell = CellKey(recorded_as(name, length, train), TASK, "", length)
+        return all((cell, index) in answers.lines for index in range(options.samples))
+
+    def make(name: str, spec: str, length: int) -> None:
+        say(f"{spec} at {length:,} tokens")
+        # Only the method may be refused: another seed or model in this folder is an error of the whole call
+        with refused.noted(spec, length):
+            # Up to the training length an alignment is exactly 1, and is not calibrated
+            plain = filled(split_aligned(name)[0], length, train)
+            method = plain if length <= train else alignments.method(name, length)
+            with lw.extend(alignments.model, [] if method == TRUNCATE else method, train_length=options.train_length):
+                pass
+        if not refused.has(spec, length):
+            _ask(options, alignments, task, recorded_as(name, length, train), method, length)
+
+    works = []
+    for name, length in options.cells:
+        spec = filled(name, length, train)
+        claim = options.out / f".claim-{hashlib.sha256(f'{name} {length}'.encode()).hexdigest()[:16]}"
+
+        def done(name: str = name, spec: str = spec, length: int = length) -> bool:
+            return refused.has(spec, length) or answered(name, length)
+
+        works.append(Once(claim, done, partial(make, name, spec, length)))
+    share_out(works)
+
+
+def _ask(options: Options, alignments: Alignments, task: Task, recorded: str, method: object, length: int) -> None:
+    lw.evaluate(
+        alignments.model,
+        alignments.tokenizer,
+        {recorded: method},
+        {TASK: task},
+        [length],
+        options.samples,
+        options.seed,
+        options.out / "run",
+        train_length=options.train_length,
+        batch_tokens=options.batch_tokens,
+        name=Path(options.model).name,
+        sharpness=False,
+        show_progress=False,
+    )
+
+
+def recorded_as(name: str, length: int, train_length: int) -> str:
+    """The method's name in the records; an alignment is another one at every length."""
+    spec = filled(name, length, train_length)
+    return spec if split_aligned(name)[1] is None else f"{spec}-{length}"
+
+
+def hidden_in(books: Sequence[Path], most: int) -> Task:
+    """The package's task with books around the number, up to `most` samples a length; its own prose where there are none."""
+    texts = [unwrapped(read_texts([path])) for path in books] or [shipped_prose()]
+    pieces = [" ".join(part.split()) for text in texts for part in sentences(text)]
+    # Lists of chapters are not sentences
+    filler = [piece for piece in pieces if len(piece) < 400]
+    digest = hashlib.sha256(" ".join(filler).encode()).hexdigest()[:16]
+    named = ", ".join(path.stem for path in books) or "the package's prose"
+
+    # Every method asks for the same ones, and at 16,384 tokens a sample takes half a second to make
+    @lru_cache(maxsize=2)
+    def made(tokenizer: Any, length: int, seed: int) -> list[Sample]:
+        return in_turn(tokenizer, length, most, seed, filler)
+
+    def samples(tokenizer: Any, length: int, n: int, seed: int) -> list[Sample]:
+        return made(tokenizer, length, seed)[:n]
+
+    depths = ", ".join(map(str, DEPTHS))
+    return replace(TASKS[TASK], samples=samples, material=f"{named} ({digest}), at depths {depths} in turn")
+
+
+def in_turn(tokenizer: Any, length: int, count: int, seed: int, filler: Sequence[str]) -> list[Sample]:
+    """The depths one after another; prompt and answer together take the length."""
+    task = TASKS[TASK]
+    each, room = -(-count // len(DEPTHS)), length - task.answer_tokens
+    columns = [
+        task.samples(tokenizer, room, each, len(DEPTHS) * seed + at, depth, filler=filler) for at, depth in enumerate(DEPTHS)
+    ]
+    return [sample for row in zip(*columns, strict=True) for sample in row][:count]
+
+
+def document_of(options: Options, train_length: int) -> dict[str, Any]:
+    """The answers so far, by length and by depth."""
+    directory, refused = options.out / "run", read_refused(options.out)
+    lines = read_lines(directory / RECORDS, Record)
+    config = read_config(directory / CONFIG) if (directory / CONFIG).exists() else {}
+    records: dict[tuple[str, int], list[Record]] = {}
+    missing = 0
+    for name, length in options.cells:
+        recorded = recorded_as(name, length, train_length)
+        own = [one for one in lines if (one.method, one.length) == (recorded, length) and one.index < options.samples]
+        if refusal(filled(name, length, train_length), length) not in refused:
+            missing += options.samples - len(own)
+        if own:
+            records[name, length] = own
+    deep = {
+        (name, depth): [
+            one for (of, n), own in records.items() if of == name and n > train_length for one in own if one.depth == depth
+        ]
+        for name in dict.fromkeys(name for name, _ in records)
+        for depth in DEPTHS
+    }
+    return {
+        "format": page.FORMAT,
+        "command": f"python -m experiments.rope_passkeys.run {options.command}",
+        "config": {key: config.get(key) for key in ("model", "settings", "tasks", "made_with")},
+        "train_length": train_length,
+        "samples": options.samples,
+        "missing": missing,
+        "refused": refused,
+        "by_length": [_score(name, length, own) for (name, length), own in records.items()],
+        "by_depth": [_score(name, depth, own) for (name, depth), own in deep.items() if own],
+    }
+
+
+def _score(name: str, at: float, records: Sequence[Record]) -> dict[str, Any]:
+    mean, low, high = mean_interval([record.score for record in records])
+    return {"method": name, "at": at, "mean": mean, "low": low, "high": high, "n": len(records)}
+
+
+if __name__ == "__main__":
+    sys.exit(main(Options, run, __doc__))

@@ -1,0 +1,264 @@
+"""Every length method on the same streams of text: perplexity by position, against re-encoding, alone and combined.
+
+    python -m experiments.rope_perplexity.run MODEL --length 2048 8192 --out runs/stories                  # its own stories
+    python -m experiments.rope_perplexity.run MODEL --books FILE ... --length 8192 16384 --out runs/books  # text of books
+
+Stories suit a causal language model whose texts are no longer than its training length, such as stories15M; books one that
+reads thousands of tokens, such as SmolLM2-135M-Instruct, given as a GGUF file. The same command goes on where the last one
+stopped, and several at once share the work. OUT/cells.jsonl gets a line a method and length, OUT/nll/ the likelihoods token by
+token; OUT/MODEL.json and its page hold what came out.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from experiments._lib.command import main, option
+from experiments._lib.likelihood_cells import Array, Cells, in_one_forward, read_cells, read_nll
+from experiments._lib.processes import share_out, work_for
+from experiments._lib.rotary_methods import (
+    NAMES,
+    PLAIN,
+    STAGES,
+    YARN,
+    YARN_BARE,
+    Alignments,
+    Refused,
+    filled,
+    parts,
+    read_refused,
+    refusal,
+    say,
+    split_aligned,
+    split_temperature,
+)
+from experiments._lib.settings import kept_settings
+from experiments._lib.streams import Source, source_of
+from experiments.rope_perplexity import page
+from experiments.rope_perplexity.reencoding import Reencoding
+from lengthwise.common.files import write_whole
+from lengthwise.errors import require
+from lengthwise.evaluation.sweep.run_config import dtype_of, made_with
+from lengthwise.models.anatomy import anatomy_of
+from lengthwise.models.fingerprint import fingerprint_of
+from lengthwise.models.load import DTYPES, load
+from lengthwise.tasks.perplexity import Ratio, by_bucket, compared, doubling
+
+GOLD = "re-encoding"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """One call."""
+
+    model: str = option(help="directory, hub name or GGUF file of a causal language model", positional=True)
+    out: Path = option(help="folder of the experiment")
+    lengths: tuple[int, ...] = option((2048, 8192), "tokens of a forward", flag="--length")
+    books: tuple[Path, ...] = option((), "text files, a book each; else the model's own stories")
+    streams: int = option(4, "streams of text")
+    stride: int | None = option(None, "tokens between two readings of re-encoding; 1 for stories, 512 for books")
+    methods: tuple[str, ...] = option((), "specs with places to fill; all of ours if none", flag="--method")
+    stages: int = option(len(STAGES), "how many of our lists of methods, the most important first")
+    seed: int = option(0, "of the streams")
+    train_length: int | None = option(None, "the model's own if not given")
+    dtype: str = option("auto", "of the model", choices=list(DTYPES))
+    device: str | None = option(None, "cuda where there is one")
+    minutes: float = option(math.inf, "stop after so long; the next call goes on")
+    command: str = ""  # as typed
+
+    def __post_init__(self) -> None:
+        require(min(self.lengths) >= 1, f"a length must be at least 1 token, not {min(self.lengths)}")
+        require(self.streams >= 1, f"--streams must be at least 1, not {self.streams}")
+        require(1 <= self.stages <= len(STAGES), f"--stages must be from 1 to {len(STAGES)}, not {self.stages}")
+
+    def cells(self, train_length: int) -> list[tuple[str, int]]:
+        """(method, length), the most important first; up to the training length there is nothing to calibrate."""
+        if self.methods:
+            return [(name, length) for length in sorted(self.lengths) for name in self.methods]
+        cells = [(name, length) for stage in STAGES[: self.stages] for length in sorted(self.lengths) for name in stage]
+        return [(name, n) for name, n in cells if n > train_length or split_aligned(name)[1] is None]
+
+
+def run(options: Options) -> Results:
+    """Measures as much as there is time for; writes the results and the page of all that is measured, by any process."""
+    model, tokenizer = load(options.model, options.dtype, options.device)
+    train = anatomy_of(model, options.train_length).train_length
+    # A name that cannot be filled is said before hours of work, not after
+    for name, length in options.cells(train):
+        filled(name, length, train)
+        split_aligned(name)
+    source = source_of(model, tokenizer, train, options.seed, options.streams, options.books, options.out)
+    gold = Reencoding(train, options.stride or (min(512, train) if options.books else 1))
+    options.out.mkdir(parents=True, exist_ok=True)
+    machine = made_with(next(model.parameters()).device.type)
+    noted = kept_settings(options.out, {"stride": gold.stride}, made_with=machine)
+    work_for(options.minutes, partial(_measure, options, model, tokenizer, source, gold))
+    results = Results(options.out, options.streams, gold, source.stretch)
+    if results.cells:
+        facts = {
+            "command": f"python -m experiments.rope_perplexity.run {options.command}",
+            "model": {**fingerprint_of(anatomy_of(model, options.train_length)), "name": Path(options.model).name},
+            "made_with": noted["made_with"],
+            "dtype": dtype_of(model),
+            "seed": options.seed,
+            "streams": options.streams,
+            "source": source.words,
+            "train_length": train,
+        }
+        file = options.out / f"{Path(options.model).stem}.json"
+        write_whole(file, json.dumps(document_of(results, facts, options), indent=1) + "\n")
+        page.write_pages(options.out, options.out)
+    return results
+
+
+def _measure(options: Options, model: Any, tokenizer: Any, source: Source, gold: Reencoding) -> None:
+    longest, train = max(options.lengths), gold.window
+    say(f"{options.streams} streams of {longest:,} tokens")
+    # One token more than is read: the last prediction has a target, too
+    scored, text = source.read(longest + 1)
+    for length in options.lengths:
+        gold.make(model, scored, length, options.out)
+    alignments = Alignments(model, tokenizer, text, train, options.out / "alignments")
+    cells, refused = Cells(options.out), Refused(options.out)
+    works = []
+    for name, length in options.cells(train):
+        spec = filled(name, length, train)
+        measured = partial(_measured, model, scored, alignments, name, length)
+        works.append(refused.instead(spec, length, cells.once(name, spec, length, measured)))
+    share_out(works)
+
+
+def _measured(model: Any, scored: Tensor, alignments: Alignments, name: str, length: int) -> tuple[Tensor, float]:
+    say(f"{filled(name, length, alignments.train_length)} at {length:,} tokens")
+    return in_one_forward(model, scored, length, alignments.method(name, length), alignments.train_length)
+
+
+class Results:
+    """The finished cells of a folder; likelihoods are kept once read.
+
+    `stretch` tokens of a stream count as independent of the next ones in all intervals; without it only streams do.
+    """
+
+    def __init__(self, folder: Path, streams: int, reencoding: Reencoding, stretch: int | None) -> None:
+        self.folder, self.streams, self.reencoding, self.stretch = folder, streams, reencoding, stretch
+        self.train_length = reencoding.window
+        self.cells = {cell.key: cell for cell in read_cells(folder)}
+        self.lengths = sorted({length for _, length in self.cells})
+        self._nll: dict[tuple[str, int], Array | None] = {}
+
+    def methods(self, length: int) -> list[str]:
+        """In the order of our list; others after it, as they came."""
+        measured = [method for method, at in self.cells if at == length]
+        return [*(name for name in NAMES if name in measured), *(name for name in measured if name not in NAMES)]
+
+    def nll(self, method: str, length: int) -> Array | None:  # [streams, length]
+        """The likelihoods; None for re-encoding while it is not finished."""
+        key = method, length
+        if key not in self._nll:
+            gold = method == GOLD
+            read = self.reencoding.read(self.folder, self.streams, length) if gold else read_nll(self.folder, self.cells[key])
+            self._nll[key] = read
+        return self._nll[key]
+
+    def ratio(self, method: str, other: str, length: int, first: int = 0, last: int | None = None) -> Ratio:
+        """Perplexity of one over the other's on the tokens first ... last - 1."""
+        ours, theirs = self.nll(method, length), self.nll(other, length)
+        assert ours is not None
+        assert theirs is not None
+        return compared(ours[:, first:last], theirs[:, first:last], self.stretch)
+
+    def rows(self, length: int) -> list[dict[str, Any]]:
+        """Re-encoding where it is finished, then all methods, the best first."""
+        gold = [self._row(GOLD, self.reencoding.name, None, length)] if self.nll(GOLD, length) is not None else []
+        cells = [self.cells[method, length] for method in self.methods(length)]
+        rows = [self._row(cell.method, cell.spec, cell.seconds, length) for cell in cells]
+        return gold + sorted(rows, key=lambda row: row["whole"]["perplexity"])
+
+    def _row(self, method: str, spec: str, seconds: float | None, length: int) -> dict[str, Any]:
+        """Perplexity by position: up to the training length, then doubling, and at the other lengths that were measured."""
+        nll, train = self.nll(method, length), self.train_length
+        assert nll is not None
+        edges = sorted({*doubling(train, length), *(other for other in self.lengths if other < length)})
+        against = beyond = None
+        if method != GOLD and self.nll(GOLD, length) is not None:
+            against = asdict(self.ratio(method, GOLD, length))
+            beyond = asdict(self.ratio(method, GOLD, length, first=train)) if length > train else None
+        (whole,) = by_bucket(nll, [0, length], self.stretch)
+        buckets = [asdict(bucket) for bucket in by_bucket(nll, edges, self.stretch)]
+        row = {"method": method, "spec": spec, "length": length, "whole": asdict(whole), "buckets": buckets}
+        return {**row, "against": against, "beyond": beyond, "seconds": seconds}
+
+    def unchanged(self, length: int) -> list[str] | None:
+        """The methods that are exactly the plain model on every token; None where that is not asked of them."""
+        names = self.methods(length)
+        if PLAIN not in names or length > self.train_length:
+            return None
+        plain = self.nll(PLAIN, length)
+        return [name for name in names if name != PLAIN and np.array_equal(plain, self.nll(name, length))]  # type: ignore[arg-type]
+
+    def against(self, method: str, other: str, length: int) -> dict[str, Any]:
+        """One method against another on the same tokens, over all of them and within the training length."""
+        within = self.ratio(method, other, length, last=self.train_length)
+        ratios = {"ratio": asdict(self.ratio(method, other, length)), "within": asdict(within)}
+        return {"length": length, "method": method, "other": other, **ratios}
+
+
+def combinations(results: Results, length: int) -> Iterable[dict[str, Any]]:
+    """Every combination against the better of its parts."""
+    known = results.methods(length)
+    for name in known:
+        if sides := parts(name, known):
+            yield results.against(name, min(sides, key=lambda side: results.cells[side, length].perplexity), length)
+
+
+def temperatures(results: Results, length: int) -> Iterable[dict[str, Any]]:
+    """Every method with a temperature against the same without it."""
+    known = results.methods(length)
+    for name in known:
+        base, law = split_temperature(name)
+        if law is not None and base in known:
+            yield {**results.against(name, base, length), "temperature": law}
+
+
+def calibrated(results: Results, length: int) -> Iterable[dict[str, Any]]:
+    """Every alignment against YaRN with the temperature it was given by hand."""
+    known = results.methods(length)
+    for name in known if YARN in known else ():
+        if name == YARN_BARE or split_aligned(name)[1] is not None:
+            yield results.against(name, YARN, length)
+
+
+def document_of(results: Results, facts: dict[str, Any], options: Options) -> dict[str, Any]:
+    refused, train = read_refused(options.out), results.train_length
+    wanted: Sequence[tuple[str, int]] = options.cells(train)
+    wanted = [key for key in wanted if refusal(filled(*key, train), key[1]) not in refused]
+    same = {length: results.unchanged(length) for length in results.lengths}
+    return {
+        "format": page.FORMAT,
+        **facts,
+        "missing": len(set(wanted) - set(results.cells)),
+        "refused": refused,
+        "rows": [row for length in results.lengths for row in results.rows(length)],
+        "unchanged": [
+            {"length": length, "methods": names, "of": len(results.methods(length)) - 1}
+            for length, names in same.items()
+            if names is not None
+        ],
+        "combinations": [pair for length in results.lengths for pair in combinations(results, length)],
+        "temperatures": [pair for length in results.lengths for pair in temperatures(results, length)],
+        "calibrated": [pair for length in results.lengths for pair in calibrated(results, length)],
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main(Options, run, __doc__))

@@ -1,0 +1,291 @@
+"""Tables 2 to 7 and 9 to 11 of Output Alignment, on a tiny Llama that reads bytes."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import ByT5Tokenizer
+
+import lengthwise as lw
+from experiments.misalignment_loss import data, page, run
+from experiments.misalignment_loss.page import Mean, Outcome, Point
+from experiments.misalignment_loss.run import Answers, Options, Result, Run, Setting, Snapshot, Trial
+from lengthwise.models.load import load
+from lengthwise.records.append_only import read_lines
+from tests.helpers.answering import answering, saved
+
+# Four steps need no second file
+pytestmark = pytest.mark.filterwarnings("ignore:the steps end before they reach")
+STEPS = 4
+CLEX, LORA = Setting("clex", 1), Setting("longqlora", 2)
+BY_KL = Setting("clex", 1, compare="kl")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(saved(answering("llama", max_position_embeddings=64), tmp_path_factory.mktemp("tuned") / "tiny"))
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("novels")
+    for name in ("apple", "birch", "cedar"):
+        (folder / f"{name}.txt").write_text("\n\n".join(f"The {name} {k} begins, and {name} {k * k} ends." for k in range(120)))
+    (folder / "babi").mkdir()
+    lines = [f"1 Al is in {place}.\n2 Where?\t{place}\t1\n" for place in ("bath", "garden", "office")]
+    (folder / "babi" / "qa1_tiny_test.txt").write_text("".join(lines))
+    return {path.stem: path for path in folder.iterdir()}
+
+
+def options(model: str, library: dict[str, Path], out: Path, **changes: Any) -> Options:
+    given: dict[str, Any] = {"steps": STEPS, "seeds": 2, "batch": 2, "rates": (0.001, 0.01), "streams": 1, "pairs": 2}
+    given |= {"samples": 2, "kinds": ("qa1",), "dtype": "float32", "device": "cpu", "babi": library["babi"]}
+    given |= {"books": (library["apple"], library["birch"]), "held_out": (library["cedar"],)}
+    return Options(**{"model": model, "out": out, **given, **changes})
+
+
+def few(seeds: int) -> list[list[Run]]:
+    """A grid that takes seconds."""
+    wanted = [[(CLEX, 0.0), (CLEX, 0.1)], [(LORA, 0.0)], [], [], [], [(BY_KL, 10.0)]]
+    return [[Run(setting, alpha, seed) for setting, alpha in stage for seed in range(seeds)] for stage in wanted]
+
+
+@pytest.fixture(scope="module")
+def finished(model: str, library: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("finished")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(run, "stages", few)
+        # So short a prompt has no room for instructions
+        patched.setattr(data.babilong, "INTRODUCTION", "Facts:")
+        patched.setattr(data.babilong, "QUESTION", "{question} Answer:")
+        patched.setattr(data.babilong, "ANSWER_TOKENS", 3)
+        run.run(options(model, library, out, command="as typed"))
+    return out
+
+
+def test_the_grid_has_the_papers_settings_and_steps() -> None:
+    stages = run.stages(3)
+    assert [len(stage) for stage in stages] == [30, 36, 9, 9, 30, 18]
+    runs = [one for stage in stages for one in stage]
+    assert len({one.name for one in runs}) == len(set(runs)) == 132
+    assert not any(sign in one.name for one in runs for sign in "+,/")
+    assert (run.marks(200), [run.cheaper(mark) for mark in run.marks(200)]) == ((50, 100, 200), [47, 95, 190])
+    assert run.measured_at(runs[0], 200) == (0, 50, 100, 200)
+    assert run.measured_at(Run(CLEX, 0.1, 0), 200) == (47, 50, 95, 100, 190, 200)
+    assert {one.setting.sampling for one in stages[3]} | {run.SAMPLING} == set(page.PAPER["5"])
+    assert {f"{one.alpha:g}" for one in stages[0] if one.setting == CLEX} == set(page.PAPER["2 and 4"]["RedPajama-Book"])
+
+
+def test_a_seed_draws_other_text_and_what_is_held_back_is_never_trained_on(library: dict[str, Path], tmp_path: Path) -> None:
+    books = data.read_books([library["apple"], library["birch"]])
+    beginnings = set()
+    for seed in range(3):
+        files = [Path(file) for file in data.training_files(books, seed, tmp_path)]
+        assert data.training_files(books, seed, tmp_path) == list(map(str, files))
+        read = [file.read_text().strip().split("\n\n") for file in files]
+        beginnings |= {book[0] for book in read}
+        # Nothing is lost and nothing doubled, and the last tenth is not there
+        assert sorted(paragraph for book in read for paragraph in book) == sorted([*books[0][:108], *books[1][:108]])
+    assert len(beginnings) == 6
+    assert [data.held_back(book) for book in books] == [book[108:] for book in books]
+    streams = data.streams(ByT5Tokenizer(), books, 3, 100)
+    for row, (book, first) in zip(streams, [(b, f) for b in books for f in (0, 40, 80)], strict=True):
+        assert bytes(int(token) - 3 for token in row).decode() == "\n\n".join(book[first:])[:100]
+    with pytest.raises(lw.BadInput, match="a stream takes 9,999; give longer books or fewer --streams"):
+        data.streams(ByT5Tokenizer(), books, 3, 9999)
+
+
+@pytest.mark.parametrize("setting", [CLEX, LORA])
+def test_snapshots_are_the_models_that_shorter_runs_leave(
+    setting: Setting, model: str, library: dict[str, Path], tmp_path: Path
+) -> None:
+    """The text has fewer rows than two steps take, so that runs of all lengths are of the same rows."""
+    asked = options(model, library, tmp_path, batch=40)
+
+    def said(path: str, weights: Any, method: str) -> torch.Tensor:
+        loaded, _ = load(path, "float32", "cpu")
+        if weights is not None:
+            loaded.load_state_dict(weights)
+        ids = torch.randint(40, 120, (1, 300), generator=torch.Generator().manual_seed(1))
+        with lw.extend(loaded, method), torch.no_grad():
+            return loaded(input_ids=ids).logits
+
+    def snapshots(steps: int, at: list[int]) -> tuple[dict[int, Snapshot], dict[int, torch.Tensor], torch.Tensor]:
+        kept: dict[int, Snapshot] = {}
+        logits: dict[int, torch.Tensor] = {}
+        last: list[torch.Tensor] = []
+
+        def use(taken: list[Snapshot]) -> None:
+            kept.update({one.steps: one for one in taken})
+            logits.update({one.steps: said(model, one.weights, one.method) for one in taken})
+            method = (tmp_path / "run" / "trained" / "method.txt").read_text().strip()
+            last.append(said(str(tmp_path / "run" / "trained" / "model"), None, method))
+
+        files = [str(library["apple"])]
+        run.trained(Run(setting, 0.3, 5), asked, 64, steps, 0.01, files, tmp_path / "run", at, use)
+        assert not (tmp_path / "run").exists()
+        return kept, logits, last[0]
+
+    whole, logits, last = snapshots(4, [0, 2, 4])
+    torch.testing.assert_close(logits[4], last, atol=1e-4, rtol=1e-4)
+    part, short, _ = snapshots(2, [2])
+    for name, weight in part[2].weights.items():
+        torch.testing.assert_close(whole[2].weights[name], weight, msg=name)
+    torch.testing.assert_close(logits[2], short[2])
+    own = load(model, "float32", "cpu")[0].state_dict()
+    assert all(torch.equal(whole[0].weights[name], weight) for name, weight in own.items())
+    moved = {name for name, weight in own.items() if not torch.equal(whole[4].weights[name], weight)}
+    # LoRA leaves norms and embeddings where they are
+    assert moved == ({name for name in own if "_proj" in name} if setting == LORA else set(own))
+
+
+def test_perplexities_are_those_of_loops_over_the_models_own_logits() -> None:
+    loaded = answering("llama", max_position_embeddings=32)
+    ids = torch.randint(40, 120, (2, 129), generator=torch.Generator().manual_seed(0))
+    nll = run.Reader(loaded, ids, [32, 64, 128]).nll("eabf")
+    for length, means in zip((32, 64, 128), nll, strict=True):
+        for stream, mean in zip(ids, means, strict=True):
+            losses = []
+            with lw.extend(loaded, "eabf"), torch.no_grad():
+                for start in range(0, 128, length):
+                    logits = loaded(input_ids=stream[None, start : start + length]).logits[0].double().log_softmax(-1)
+                    losses += [-float(logits[at, stream[start + at + 1]]) for at in range(length)]
+            assert mean == pytest.approx(sum(losses) / 128, rel=1e-5)
+    loaded.lm_head.weight.data[:] = math.nan
+    assert run.Reader(loaded, ids, [32, 64]).nll("none") == [[], []]
+
+
+def test_the_likeliest_label_is_that_of_a_loop_over_labels() -> None:
+    loaded, tokenizer = answering("llama", max_position_embeddings=64), ByT5Tokenizer()
+    torch.nn.init.normal_(loaded.lm_head.weight, std=0.5)
+    labels = ["bathroom", "den", "hall"]
+    prompts = [[ord(sign) + 3 for sign in f"{'x' * k} the answer is:"] for k in range(12)]
+    questions = [data.Question(prompt, labels[k % 3], labels) for k, prompt in enumerate(prompts)]
+    marks = data.likeliest(loaded, tokenizer, data.Cell("qa1", 1, None, questions), "none")
+    expected = []
+    for question in questions:
+        scores = {}
+        for label in labels:
+            ids = torch.tensor([*question.prompt, *(ord(sign) + 3 for sign in f" {label}")])
+            with torch.no_grad():
+                logits = loaded(input_ids=ids[None]).logits[0].double().log_softmax(-1)
+            scores[label] = sum(float(logits[at - 1, ids[at]]) for at in range(len(question.prompt), len(ids)))
+        expected.append(int(max(scores, key=lambda label: scores[label]) == question.target))
+    assert marks == expected
+    assert 0 < sum(marks) < len(marks)
+    # Equally likely labels are no right answer
+    loaded.lm_head.weight.data.zero_()
+    assert data.likeliest(loaded, tokenizer, data.Cell("qa1", 1, None, questions[:1]), "none") == [0]
+
+
+def result(alpha: float, seed: int, long: list[float], **changes: Any) -> tuple[Point, dict[str, Any]]:
+    """The same two streams at every long length."""
+    numbers = {"seed": seed, "nll": [[1.0, 1.0], long, long, long], "sce": 2.0 - alpha, "kl": 0.5, **changes}
+    return Point(CLEX, alpha, 4), numbers
+
+
+def test_ratios_are_paired_over_seeds() -> None:
+    """By hand: differences of -0.1, -0.2 and -0.3 have a standard error of 0.1 / sqrt 3, and Student's factor is 4.3027."""
+    results = [result(0.0, seed, [3.0 + seed, 5.0 + seed]) for seed in range(3)]
+    results += [result(0.1, seed, [3.1 + seed, 4.7 - 0.2 * seed + seed]) for seed in range(3)]
+    outcome = Outcome(results)
+    with_loss, without = Point(CLEX, 0.1, 4), Point(CLEX, 0.0, 4)
+    ratio = outcome.ratio(with_loss, without)
+    assert ratio is not None
+    half = 4.302653 * 0.1 / math.sqrt(3)
+    assert [ratio[key] for key in ("value", "low", "high")] == pytest.approx(
+        [math.exp(d) for d in (-0.2, -0.2 - half, -0.2 + half)]
+    )
+    assert (ratio["seeds"], ratio["lower"]) == (3, 0.5)
+    assert outcome.perplexity(without)["2 x"] == pytest.approx(math.exp(5.0))
+    less = outcome.difference(with_loss, without, "sce")
+    assert less is not None
+    assert less.value == pytest.approx(-0.1)
+    assert outcome.ratio(with_loss, Point(CLEX, 0.5, 4)) is None
+    assert Mean.of([0.5]) == Mean(0.5, None, None)
+    # A loss that is not finite has no ratio, and is told
+    infinite = Outcome([*results[:3], result(0.1, 0, [], sce=None, kl=None)])
+    assert infinite.ratio(with_loss, without) is None
+    assert infinite.difference(with_loss, without, "sce") is None
+    assert page._number(infinite.perplexity(with_loss)["2 x"]) == "not finite"
+
+
+def test_shares_of_babilong_are_paired_over_seeds() -> None:
+    def answers(alpha: float, seed: int, marks: list[int]) -> dict[str, Any]:
+        return {"alpha": alpha, "seed": seed, "likeliest": marks}
+
+    cells = [answers(0.0, 0, [1, 0, 0, 0]), answers(0.0, 1, [0, 0, 0, 0]), answers(0.1, 0, [1, 1, 0, 0])]
+    cells += [answers(0.1, 1, [1, 1, 0, 0]), answers(0.1, 2, [1, 1, 1, 1])]
+    without, with_loss, more = page.share(cells, "likeliest")
+    assert (without, with_loss, more.value) == (12.5, 50.0, 37.5)
+    # Differences of 25 and 50 points: a standard error of 12.5, times Student's 12.706
+    assert more.high == pytest.approx(37.5 + 12.706205 * 12.5)
+
+
+def test_the_lowest_loss_chooses_the_rate() -> None:
+    trials = [Trial("clex", 1, rate, 2, nll) for rate, nll in ((1e-4, 3.0), (3e-4, 2.0), (1e-3, 2.0), (3e-3, None))]
+    assert run.chosen("clex", [*trials, Trial("eabf", 1, 1e-2, 2, 1.0)]) == 3e-4
+    with pytest.raises(lw.BadInput, match="no learning rate suits clex"):
+        run.chosen("clex", trials[3:])
+
+
+def test_the_cost_of_a_step_is_measured_and_nothing_moves() -> None:
+    loaded = answering("llama", max_position_embeddings=64)
+    before = {name: weight.clone() for name, weight in loaded.state_dict().items()}
+    cost = run.step_cost(loaded, 64, 3, "float32", pairs=2)
+    assert 0 < cost["low"] <= cost["ratio"] <= cost["high"]
+    assert (cost["tokens"], cost["pairs"], cost["device"]) == (2 * 3 * 64, 2, "cpu")
+    assert not loaded.training
+    assert all(weight.grad is None for weight in loaded.parameters())
+    assert all(torch.equal(before[name], weight) for name, weight in loaded.state_dict().items())
+
+
+def test_every_run_is_measured_told_of_and_no_weights_are_left(finished: Path) -> None:
+    results = read_lines(finished / "results.jsonl", Result)
+    assert {one.key for one in results} == {
+        (one.name, steps) for stage in few(2) for one in stage for steps in run.measured_at(one, STEPS)
+    }
+    assert {one.sce is not None for one in results if one.steps == STEPS} == {True}
+    names = [f"clex-1x-1..L_2-{alpha}-seed{seed}" for alpha in ("alpha0", "alpha0.1", "kl-alpha10") for seed in (0, 1)]
+    losses = {one.key: one.nll for one in results}
+    assert len({json.dumps(losses[name, STEPS]) for name in names}) == 6
+    assert losses[names[0], 0] == losses[names[1], 0]
+    answers = read_lines(finished / "answers.jsonl", Answers)
+    assert len(answers) == 4 * (4 + 4)
+    assert not list((finished / "runs").iterdir())
+    document = json.loads((finished / "misalignment_loss.json").read_text())
+    rows = next(one for one in document["points"] if (one["adjustment"], one["alpha"]) == ("clex", 0.1))["measured"]
+    assert [(row["steps"], row["against_steps"]) for row in rows] == [(1, 1), (2, 2), (1, 2), (4, 4), (3, 4)]
+    apart = [losses[names[2 + seed], 3][2][0] - losses[names[seed], 4][2][0] for seed in (0, 1)]
+    assert rows[-1]["ratio_to_alpha_0"]["4 x"]["value"] == pytest.approx(math.exp(sum(apart) / 2))
+    text = (finished / "misalignment_loss.md").read_text()
+    for title in (
+        "Before training",
+        "Learning rates",
+        "Tables 2 and 4",
+        "Table 6",
+        "Table 9",
+        "Not in the paper",
+        "Misalignment",
+    ):
+        assert f"\n## {title}" in text
+    assert "RedPajama-Book 5.88 (-3.9 %); PG19 7.3 (-2.0 %)" in text
+
+
+def test_a_second_call_trains_nothing_and_other_settings_are_refused(
+    model: str, library: dict[str, Path], finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "stages", few)
+    monkeypatch.setattr(run, "trained", None)
+    before = (finished / "results.jsonl").read_text()
+    run.run(options(model, library, finished))
+    assert (finished / "results.jsonl").read_text() == before
+    with pytest.raises(lw.BadInput, match="was begun with another steps: 4 then, 8 now; give another --out"):
+        run.run(options(model, library, finished, steps=8))
+    with pytest.raises(lw.BadInput, match="is trained on and held out"):
+        options(model, library, finished, held_out=(library["apple"],))
