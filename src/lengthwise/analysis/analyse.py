@@ -35,9 +35,9 @@ from lengthwise.errors import BadInput, require
 from lengthwise.evaluation.sweep.run_config import dtype_of, made_with, parameters_digest, tokenizer_digest
 from lengthwise.methods.temperature.aligned import STATISTICS
 from lengthwise.models.anatomy import Anatomy, anatomy_of
-from lengthwise.models.extend import refuse_past_the_table
 from lengthwise.models.fingerprint import fingerprint_of
 from lengthwise.models.patches import refuse_extended
+from lengthwise.models.suitability import refuse_past_the_table
 from lengthwise.records.append_only import AppendOnly
 from lengthwise.records.config import ANOTHER, check_same
 from lengthwise.report import png

@@ -32,7 +32,7 @@ from lengthwise.calibration.align import AtSharpness
 from lengthwise.calibration.measure import Means, refuse_nan, row_weights, run_stack
 from lengthwise.common.progress import ProgressCallback, no_progress
 from lengthwise.models.anatomy import Anatomy
-from lengthwise.models.attention_interface import bias_of
+from lengthwise.models.bias import learned_bias
 from lengthwise.models.extend import extend
 
 LEAST_SHARE = AtSharpness.LEAST_SHARE  # as calibration has it
@@ -110,7 +110,7 @@ def sights(anatomy: Anatomy, longest: int) -> list[Sight]:
         if owner is not layer:
             continue
         with torch.no_grad():
-            bias = DistanceBias(bias_of(owner).table.double().cpu())
+            bias = DistanceBias(learned_bias(owner).table.double().cpu())
         near, far = (sight(bias, n, anatomy.causal).tolist() for n in (anatomy.train_length, longest))
         heads += [Sight(index + 1, head + 1, near[head], far[head], curve) for head, curve in enumerate(bias.table.tolist())]
     return sorted(heads, key=lambda head: head.sight_train)

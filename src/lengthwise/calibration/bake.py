@@ -19,8 +19,9 @@ from lengthwise.calibration.fold import fold, keys_seen
 from lengthwise.calibration.measure import run_stack
 from lengthwise.errors import BadInput
 from lengthwise.models.anatomy import anatomy_of, unwrapped
-from lengthwise.models.extend import Method, extend, slots_of
+from lengthwise.models.extend import Method, extend
 from lengthwise.models.patches import refuse_extended
+from lengthwise.models.suitability import suitable_slots
 
 PROBE = torch.arange(2, 18)[None]  # tokens on which the baked model must do as the extended one
 WITHIN = {torch.float32: 1e-3, torch.float64: 1e-3}  # relative norm; coarser types round every weight
@@ -41,7 +42,7 @@ def bake(
     anatomy = anatomy_of(model, train_length)
     if any(parameter.is_meta for parameter in unwrapped(model).parameters()):
         raise BadInput("weights are offloaded; load the model without device_map to bake it")
-    slots = slots_of(anatomy, method, force)
+    slots = suitable_slots(anatomy, method, force)
     if slots.filled != ("temperature",):
         raise BadInput(
             f"only temperatures can be folded into weights; this method fills: {', '.join(slots.filled) or 'nothing'}"

@@ -25,9 +25,10 @@ from lengthwise.common.text import long_sequences, pad_rows, parse_lengths, shor
 from lengthwise.errors import BadInput, require
 from lengthwise.methods.temperature.aligned import SCOPES, STATISTICS, Alignment, Calibrated
 from lengthwise.models.anatomy import Anatomy, anatomy_of
-from lengthwise.models.extend import Method, extend, refuse_past_the_table
+from lengthwise.models.extend import Method, extend
 from lengthwise.models.fingerprint import fingerprint_of, versions
 from lengthwise.models.layer import active_slots
+from lengthwise.models.suitability import refuse_past_the_table
 from lengthwise.tasks import TASKS
 
 SEARCHES = ("solve", "grid")

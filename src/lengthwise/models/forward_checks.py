@@ -1,0 +1,106 @@
+"""Hooks around every forward of an extended stack: what it is given is checked before, that every layer was reached after."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from torch import Tensor, nn
+
+from lengthwise.errors import BadInput, require
+from lengthwise.methods.base import method_name, sinks_and_window
+from lengthwise.methods.slots import Slots
+from lengthwise.models.anatomy import Anatomy
+from lengthwise.models.cache import admit
+from lengthwise.models.layer import Layer, active_slots
+from lengthwise.models.masks import real_tokens
+from lengthwise.models.patches import Patches
+from lengthwise.models.position_ids import IN_A_CACHE, leaps
+from lengthwise.models.state import LAYER
+from lengthwise.models.suitability import refuse_past_the_table
+
+
+def prove_reached(patches: Patches, anatomy: Anatomy) -> None:
+    """Every forward of the stack must have gone through our function in every layer, or its result is withheld."""
+    running: set[int] = set()
+
+    def layers() -> list[Layer]:
+        return [layer for module in anatomy.layers if (layer := LAYER.on(module)) is not None]
+
+    def start(stack: nn.Module, *_: Any) -> None:
+        replica = getattr(stack, "_is_replica", False)
+        if stack is not anatomy.stack and not replica:
+            raise BadInput(f"this {type(stack).__name__} is a copy made while its model was extended; copy it outside `extend`")
+        if not patches.active:
+            return
+        require(
+            replica or running <= {threading.get_ident()},
+            "two threads run this extended model at once; hold a lock around its forwards, or extend a copy for each",
+        )
+        running.add(threading.get_ident())
+        layers()[0].read.clear()
+        for layer in layers():
+            layer.visits = 0
+
+    def finish(*_: Any) -> None:
+        if not patches.active:
+            return
+        layers()[0].read.clear()
+        missed = [layer.index for layer in layers() if layer.visits == 0]
+        if missed:
+            name = type(anatomy.layers[missed[0]]).__name__
+            raise BadInput(
+                f"{len(missed)} of {len(anatomy.layers)} attention layers of {type(anatomy.stack).__name__} were not reached "
+                f"(the first is layer {missed[0]}, {name}): this family computes attention outside transformers' "
+                "AttentionInterface and cannot be extended"
+            )
+
+    def release(*_: Any) -> None:
+        running.discard(threading.get_ident())
+
+    patches.hook(anatomy.stack.register_forward_pre_hook(start))
+    patches.hook(anatomy.stack.register_forward_hook(finish))
+    # After a failed forward, too
+    patches.hook(anatomy.stack.register_forward_hook(release, always_call=True))
+
+
+def check_caches(patches: Patches, anatomy: Anatomy, unrotated: bool) -> None:
+    """Keys of a cache stand where the method put them: one filled under another method is refused."""
+
+    def check(_: nn.Module, __: Any, kwargs: dict[str, Any]) -> None:
+        cache, places, mask = (kwargs.get(name) for name in ("past_key_values", "position_ids", "attention_mask"))
+        if not patches.active or cache is None:
+            return
+        # Read at every forward: an outer or an inner `extend` fills slots too
+        slots = active_slots(anatomy)
+        assert slots is not None
+        admit(cache, slots, mask, patches.status)
+        if unrotated and isinstance(places, Tensor):
+            require(not leaps(places, real_tokens(mask, places.shape[-1])), IN_A_CACHE)
+
+    patches.hook(anatomy.stack.register_forward_pre_hook(check, with_kwargs=True))
+
+
+def check_lengths(patches: Patches, anatomy: Anatomy, slots: Slots) -> None:
+    """Inputs that the model's own positions or its own window cannot hold are refused before they are read."""
+    keys = sinks_and_window(slots.visible)
+    wide = [window for window in anatomy.windows if window is not None and keys is not None and window > keys.window]
+    sliding = min(wide, default=None)
+    if anatomy.position_table is None and sliding is None:
+        return
+
+    def check(_: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
+        given = [kwargs.get("input_ids"), kwargs.get("inputs_embeds"), *args]
+        read = next((one for one in given if isinstance(one, Tensor)), None)
+        if not patches.active or read is None:
+            return
+        cache = kwargs.get("past_key_values")
+        tokens = read.shape[1] + (0 if cache is None else cache.get_seq_length())
+        refuse_past_the_table(anatomy, tokens, kwargs.get("position_ids"))
+        if sliding is not None and tokens > sliding:
+            raise BadInput(
+                f"{method_name(slots.visible)} keeps the first keys of a sequence, and {type(anatomy.stack).__name__} has a "
+                f"window of its own of {sliding} tokens, which has left them behind at {tokens}; leave it out, or take window"
+            )
+
+    patches.hook(anatomy.stack.register_forward_pre_hook(check, with_kwargs=True))
