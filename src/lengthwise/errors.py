@@ -1,5 +1,8 @@
 """The exception for input that a user can put right; nearly everything that lengthwise refuses raises it."""
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class BadInput(ValueError):
     """Bad input, in one line: what is wrong, with the value, and what to do. The command line exits with status 2."""
@@ -13,3 +16,9 @@ def require(holds: bool, otherwise: str) -> None:
     """Raise `BadInput` unless `holds`; comparisons with NaN do not."""
     if not holds:
         raise BadInput(otherwise)
+
+
+def did_you_mean(name: str, allowed: Iterable[str], otherwise: str = "", cutoff: float = 0.6) -> str:
+    """`did you mean 'NAME'?` of the allowed name nearest to a misspelt one; `otherwise` where none is near."""
+    near = get_close_matches(name, list(allowed), n=1, cutoff=cutoff)
+    return f"did you mean {near[0]!r}?" if near and near[0] != name else otherwise

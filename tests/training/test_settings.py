@@ -56,7 +56,7 @@ def test_yaml_values_become_what_the_fields_are(tmp_path: Path) -> None:
         ({"split": "validation"}, "--split is of a --dataset, and --data is given; leave --split out"),
         ({"dataset-config": "en"}, "--dataset-config is of a --dataset"),
         ({"text_field": "body"}, "--text-field is of a --dataset"),
-        ({"learningrate": 1}, "training has no setting 'learningrate'; did you mean learning_rate?"),
+        ({"learningrate": 1}, "training has no setting 'learningrate'; did you mean 'learning_rate'?"),
         ({"xyzzy": 1}, "training has no setting 'xyzzy'; there are: model, out, adjustment"),
     ],
 )

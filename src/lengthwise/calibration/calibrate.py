@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import warnings
 from collections.abc import Sequence
@@ -22,7 +21,7 @@ from lengthwise.calibration.measure import AttentionStatistics, Means, refuse_na
 from lengthwise.calibration.search import FLATTEST, GRID, SHARPEST, TOLERANCE, Point, Search, grid_search, solve
 from lengthwise.common.progress import ProgressCallback, progress
 from lengthwise.common.text import long_sequences, pad_rows, parse_lengths, short_sequences, text_or_prose
-from lengthwise.errors import BadInput, require
+from lengthwise.errors import BadInput, did_you_mean, require
 from lengthwise.methods.temperature.aligned import SCOPES, STATISTICS, Alignment, Calibrated
 from lengthwise.models.anatomy import Anatomy, anatomy_of
 from lengthwise.models.extend import Method, extend
@@ -303,6 +302,5 @@ def _check_lengths(lengths: list[int], train_length: int, sequences: int) -> Non
 
 
 def _one_of(what: str, value: str, allowed: Sequence[str]) -> None:
-    near = difflib.get_close_matches(str(value), allowed, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    require(value in allowed, f"{what} must be one of {', '.join(allowed)}, not {value!r}{hint}")
+    hint = did_you_mean(str(value), allowed)
+    require(value in allowed, f"{what} must be one of {', '.join(allowed)}, not {value!r}{'; ' * bool(hint)}{hint}")

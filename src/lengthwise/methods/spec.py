@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import sys
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 
-from lengthwise.errors import BadInput
+from lengthwise.errors import BadInput, did_you_mean
 from lengthwise.methods.registry import CATALOGUE
 
 # What of a prompt is read: no methods (evaluation/sweep/named_methods.py)
@@ -36,8 +35,7 @@ def _method(part: str, spec: str, facts: Mapping[str, object]) -> object:
     if name in READINGS:
         raise BadInput(f"{spec!r}: truncate and hedge are for evaluate and reach, without options; leave {name} out here")
     if name not in CATALOGUE:
-        near = difflib.get_close_matches(name, ["none", *CATALOGUE], n=1)
-        hint = f"did you mean {near[0]!r}?" if near and near[0] != name else "`lengthwise methods` lists them."
+        hint = did_you_mean(name, ["none", *CATALOGUE], "`lengthwise methods` lists them.")
         raise BadInput(f"no method {name!r} in {spec!r}; {hint}")
     factory = CATALOGUE[name]
     wanted = inspect.signature(factory).parameters

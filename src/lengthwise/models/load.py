@@ -5,7 +5,6 @@ Safetensors (or GGUF) only, nothing left uninitialised, clear refusals.
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 import json
 import re
@@ -16,7 +15,7 @@ from typing import Any
 import torch
 import transformers
 
-from lengthwise.errors import BadInput, require
+from lengthwise.errors import BadInput, did_you_mean, require
 from lengthwise.models import gau_alpha, small_decoder
 from lengthwise.models.anatomy import T5_FAMILIES
 
@@ -86,8 +85,8 @@ def _check_directory(name: str) -> None:
         if name.startswith((".", "/", "~")) or name.count("/") > 1:
             raise BadInput(f"no directory {name}")
         # Before the hub is asked, which may be out of reach; names there have an owner, but for a few old ones
-        if "/" not in name and difflib.get_close_matches(name, ["embedded"], cutoff=0.8):
-            raise BadInput(f"no model {name!r}; did you mean 'embedded'?")
+        if "/" not in name and (hint := did_you_mean(name, ["embedded"], cutoff=0.8)):
+            raise BadInput(f"no model {name!r}; {hint}")
         return
     if not (path / "config.json").is_file():
         raise BadInput(f"{name} is not a model directory: it has no config.json")

@@ -5,7 +5,6 @@ The options of `lengthwise train` are made of these fields, their kinds, default
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -15,7 +14,7 @@ from annotated_types import Ge, Gt, Lt
 from typing_extensions import Doc
 
 from lengthwise.common.formats import checked, parse_yaml, should_be
-from lengthwise.errors import BadInput, require
+from lengthwise.errors import BadInput, did_you_mean, require
 
 if TYPE_CHECKING:
     from lengthwise.training.output_alignment.regulariser import Regulariser
@@ -88,8 +87,7 @@ def settings_of(options: Mapping[str, Any]) -> Settings:
     given = {str(name).replace("-", "_"): value for name, value in options.items()}
     known = [field.name for field in fields(Settings)]
     if unknown := [name for name in given if name not in known]:
-        near = difflib.get_close_matches(unknown[0], known, n=1)
-        raise BadInput(f"training has no setting {unknown[0]!r}; " + (f"did you mean {near[0]}?" if near else _known()))
+        raise BadInput(f"training has no setting {unknown[0]!r}; {did_you_mean(unknown[0], known, _known())}")
     for name in ("model", "out"):
         require(name in given, f"training needs {name}; give {'MODEL' if name == 'model' else '--out DIR'}")
     if switched := [name for name, value in given.items() if isinstance(value, bool) and name not in SWITCHES]:

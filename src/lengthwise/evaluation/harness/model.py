@@ -6,7 +6,6 @@ it was. Inputs are not cut at the training length, as the harness would by itsel
 
 from __future__ import annotations
 
-import difflib
 from typing import Any
 
 import torch
@@ -14,7 +13,7 @@ from lm_eval.api.registry import register_model
 from lm_eval.models.huggingface import HFLM
 from torch import Tensor, nn
 
-from lengthwise.errors import BadInput, require
+from lengthwise.errors import BadInput, did_you_mean, require
 from lengthwise.evaluation.harness import MODEL
 from lengthwise.evaluation.sweep.generate import check_can_answer
 from lengthwise.methods.base import follows_length, method_name
@@ -106,8 +105,7 @@ def _check_options(options: dict[str, Any], batch_size: int | str, max_length: i
     for name in options:
         if name not in OPTIONS:
             ours = ["pretrained", "method", "train_length", "force", "dtype", "device", "max_length", "batch_size", *OPTIONS]
-            near = difflib.get_close_matches(name, ours, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(ours)}"
+            hint = did_you_mean(name, ours, f"it takes {', '.join(ours)}")
             raise BadInput(f"the model {MODEL!r} takes no argument {name!r}; {hint}")
     tries = str(batch_size).startswith("auto") and max_length is None
     require(

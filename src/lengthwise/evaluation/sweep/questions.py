@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +10,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from lengthwise.errors import BadInput, require
+from lengthwise.errors import BadInput, did_you_mean, require
 from lengthwise.evaluation.sweep.jobs import Job
 from lengthwise.evaluation.sweep.named_methods import NamedMethod
 from lengthwise.tasks import TASKS, Sample, Task
@@ -122,8 +121,7 @@ def tasks_by_name(tasks: Sequence[str] | Mapping[str, Task]) -> dict[str, Task]:
     require(bool(tasks), f"give at least one task: {', '.join(TASKS)}")
     for name in tasks:
         if name not in TASKS:
-            near = difflib.get_close_matches(name, TASKS, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"the tasks are {', '.join(TASKS)}"
+            hint = did_you_mean(name, TASKS, f"the tasks are {', '.join(TASKS)}")
             raise BadInput(f"no task {name!r}; {hint}")
     if not isinstance(tasks, Mapping):
         return {name: TASKS[name] for name in tasks}
