@@ -37,9 +37,11 @@ def option(
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def main(options: type[Options], work: Callable[[Options], object], doc: str | None) -> int:
+def main(
+    options: type[Options], work: Callable[[Options], object], doc: str | None, arguments: Sequence[str] | None = None
+) -> int:
     """Reads the command line into `options`, does the work, and returns the exit status."""
-    return exit_status(lambda: work(parse(options, doc)))
+    return exit_status(lambda: work(parse(options, doc, arguments)))
 
 
 def exit_status(work: Callable[[], object]) -> int:
@@ -53,7 +55,7 @@ def exit_status(work: Callable[[], object]) -> int:
 
 
 def parse(options: type[Options], doc: str | None, arguments: Sequence[str] | None = None) -> Options:
-    """The options as typed; where the dataclass has a field `command`, it holds the typed words."""
+    """The options as typed; a field `command` holds the words that measured, which --page is not among."""
     typed = sys.argv[1:] if arguments is None else list(arguments)
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     hints = typing.get_type_hints(options)
@@ -64,7 +66,7 @@ def parse(options: type[Options], doc: str | None, arguments: Sequence[str] | No
         name: tuple(value) if isinstance(value, list) else value for name, value in vars(parser.parse_args(typed)).items()
     }
     if "command" in hints:
-        values["command"] = shlex.join(typed)
+        values["command"] = shlex.join(word for word in typed if word != "--page")
     return options(**values)
 
 

@@ -54,11 +54,10 @@ def _figures(document: dict[str, Any], paper: dict[str, Any], name: str) -> list
 
 def _figure(tasks: dict[str, list[page.Cell]]) -> Any:
     titles = [f"{task}: {statistic}" for statistic in WORDS for task in tasks]
-    figure, panels = draw.panels(len(titles), columns=len(tasks) if len(tasks) > 1 else 2, width=3.8, height=3.7, titles=titles)
+    figure, panels = draw.panels(len(titles), columns=len(tasks) if len(tasks) > 1 else 2, width=4.4, titles=titles)
     places = ((statistic, cells) for statistic in WORDS for cells in tasks.values())
     for axes, (statistic, cells) in zip(panels, places, strict=True):
         page.curves(axes, cells, 1, (statistic,))
         draw.length_axis(axes, sorted({cell["length"] for cell in cells}))
-        axes.tick_params(axis="x", rotation=45)
     draw.key(figure, panels[0], columns=8)
     return figure

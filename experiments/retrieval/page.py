@@ -24,7 +24,7 @@ def write_pages(results: Path, out: Path) -> None:
         parts += [page.METHODS.format(**document)]
         for task, cells in tasks.items():
             parts += [f"## {task}", page.by_length("ours", cells, partial(page.percent, samples=document["samples"]))]
-        parts += _official(document) + _scopes(document) + _claims(document)
+        parts += _official(document) + _gains(document) + _scopes(document) + _claims(document)
         parts += ["## Temperatures (Table 9)", page.temperatures(document), *_paper()]
         page.write(out / f"{name}.md", f"Retrieval by length: {page.model_name(document)}", document, parts)
 
@@ -56,6 +56,13 @@ def _official(document: page.Document) -> list[str]:
     return ["## Official LongEval cases", table(["file", "method", "percent right", "samples", "about tokens"], rows)]
 
 
+def _gains(document: page.Document) -> list[str]:
+    """Every method against the plain model on the same samples."""
+    gains = document.get("gains", [])
+    tables = [page.by_length(f"{task}: points", [row for row in gains if row["task"] == task], page.points) for task in TASKS]
+    return ["## Against the plain model", *(text for text in tables if text.count("\n") > 1)] if gains else []
+
+
 def _scopes(document: page.Document) -> list[str]:
     """One temperature for the model, a layer or a head, on the same samples."""
     rows = []
@@ -73,7 +80,7 @@ def _scopes(document: page.Document) -> list[str]:
 
 def _claims(document: page.Document) -> list[str]:
     holds = {True: "yes", False: "**no**", None: ""}
-    rows = [[claim["claim"], claim["measured"], holds[claim["holds"]]] for claim in document["must_show"]]
+    rows = [[claim["claim"], claim["measured"], holds[claim["holds"]]] for claim in document.get("must_show", [])]
     return ["## Claims", table(["claim", "measured", "holds"], rows, numbers=False)] if rows else []
 
 

@@ -1,7 +1,7 @@
-"""What every token of every continuation cost, by method and length: measured, or computed from what was.
+"""What every token of every continuation cost, by method and length: measured, or computed from what was measured.
 
 truncate at any length beyond       = none at the training length: the same case, read from its end
-hedge-X, hedge+X at a length beyond = X there, mixed by Bayes with that (lengthwise/hedge.py)
+hedge-X, hedge+X at a length beyond = X there, mixed by Bayes with that (lengthwise/evaluation/hedge.py)
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from experiments._lib.alignments import behind, hedged
 from experiments._lib.likelihood_cells import Cell, read_cells, read_nll
 from experiments._lib.processes import Once, share_out
-from experiments.attention_alignment.contenders import behind, hedged
 from lengthwise.common.files import write_whole
 from lengthwise.errors import BadInput, require
 from lengthwise.evaluation.hedge import mixed_nll
@@ -28,19 +28,17 @@ from lengthwise.records.config import check_same
 FOLDER = "language_modelling"
 CONFIG = "config.json"
 PLAIN = "none"
-MIXED = "hedge+none"  # what mixing two readings gives by itself, without a temperature
 
 
 def measured_as(names: Sequence[str]) -> list[str]:
     """The methods that must be measured for those named."""
     for name in filter(hedged, names):
         require(behind(name) != TRUNCATE, f"{name}: a hedge mixes truncation in; name what reads the whole, as in hedge+log")
-    computed = [name for name in names if hedged(name) or name == TRUNCATE]
-    found = [PLAIN] if computed else []
-    return list(dict.fromkeys([*found, *(behind(name) for name in names if name != TRUNCATE)]))
+    plain = [PLAIN] if any(hedged(name) or name == TRUNCATE for name in names) else []
+    return list(dict.fromkeys([*plain, *(behind(name) for name in names if name != TRUNCATE)]))
 
 
-def begun(out: Path, config: dict[str, Any]) -> None:
+def begin(out: Path, config: dict[str, Any]) -> None:
     """Notes what the likelihoods of a folder depend on, or refuses to mix others with them."""
     folder = out / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
@@ -51,7 +49,7 @@ def begun(out: Path, config: dict[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Likelihoods:
-    """Of one folder, as far as they have been measured."""
+    """All that has been measured in one folder."""
 
     out: Path
     cells: dict[tuple[str, int], Cell]  # by method and length, as measured
@@ -71,22 +69,22 @@ class Likelihoods:
     def nll(self, method: str, length: int) -> Tensor | None:  # [cases, continuation]
         """None where it has not been measured."""
         if method == TRUNCATE:
-            return self._of(PLAIN, min(length, self.train_length))
+            return self._measured(PLAIN, min(length, self.train_length))
         if not hedged(method) or length <= self.train_length:
-            return self._of(behind(method), length)
-        whole, end = self._of(behind(method), length), self._of(PLAIN, self.train_length)
+            return self._measured(behind(method), length)
+        whole, end = self._measured(behind(method), length), self._measured(PLAIN, self.train_length)
         return None if whole is None or end is None else mixed_nll(whole, end)
 
-    def _of(self, method: str, length: int) -> Tensor | None:
+    def _measured(self, method: str, length: int) -> Tensor | None:
         cell = self.cells.get((method, length))
         if cell is None:
             return None
-        if cell.nll not in self._read:
-            self._read[cell.nll] = torch.from_numpy(read_nll(self.out / FOLDER, cell))
-        return self._read[cell.nll]
+        if cell.nll not in self._arrays:
+            self._arrays[cell.nll] = torch.from_numpy(read_nll(self.out / FOLDER, cell))
+        return self._arrays[cell.nll]
 
     @cached_property
-    def _read(self) -> dict[str, Tensor]:
+    def _arrays(self) -> dict[str, Tensor]:
         return {}
 
 

@@ -1,4 +1,4 @@
-"""The methods of the experiment: the paper's, its alignments also a layer and a head at a time, and hedged with truncation."""
+"""The methods that T5 experiments compare: the paper's, its alignments by layer and head, and hedged with truncation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lengthwise.methods.temperature.aligned import SCOPES, STATISTICS
 from lengthwise.methods.temperature.log import Log
 
 ALIGNED = {f"{statistic}-{scope}": (statistic, scope) for scope in SCOPES for statistic in STATISTICS}
-# The alignment, mixed with what truncation reads (lengthwise/hedge.py)
+# The alignment, mixed with what truncation reads
 HEDGED = {f"{HEDGE}-{name}": name for name in ALIGNED}
 # What a user is advised to take: `lengthwise calibrate` as it is, hedged
 DEFAULT = "hedge-pmax-model"
@@ -34,8 +34,8 @@ NAMES = tuple(name for stage in STAGES for name in stage)
 
 def stages(names: Sequence[str]) -> list[list[str]]:
     """The methods named, or all; specs that are not among ours come last."""
-    own = [[name for name in stage if name in (names or NAMES)] for stage in STAGES]
-    return [stage for stage in [*own, [name for name in names if name not in NAMES]] if stage]
+    ours = [[name for name in stage if name in (names or NAMES)] for stage in STAGES]
+    return [stage for stage in [*ours, [name for name in names if name not in NAMES]] if stage]
 
 
 def calibrated_once(
@@ -60,18 +60,18 @@ def calibrated_once(
 
 def contenders(names: Sequence[str], lengths: Sequence[int], train_length: int, folder: Path) -> dict[str, object]:
     """What `lengthwise.evaluate` takes: specs, and the alignments in `folder`; those that were left out are missing."""
-    found: dict[str, object] = {}
+    methods: dict[str, object] = {}
     for name in names:
         if behind(name) not in ALIGNED:
-            found[name] = name
+            methods[name] = name
         elif (file := alignment_file(folder, behind(name))).exists():
             alignment = _covering(file, lengths, train_length)
-            found[name] = [HEDGE, alignment] if hedged(name) else alignment
-    return found
+            methods[name] = [HEDGE, alignment] if hedged(name) else alignment
+    return methods
 
 
 def behind(name: str) -> str:
-    """The method that a hedged one, of ours or `hedge+SPEC`, reads the whole with; any other name is its own."""
+    """The method that a hedged one, of ours or `hedge+SPEC`, reads the whole input with; any other name stands for itself."""
     first, _, rest = name.partition("+")
     return rest.strip() or "none" if first.strip() == HEDGE else HEDGED.get(name, name)
 
@@ -84,13 +84,13 @@ def temperatures(lengths: Sequence[int], train_length: int, folder: Path) -> dic
     """tau at these lengths of the log law and of the alignments in `folder`: one number, one a layer or one a head."""
     beyond = [length for length in lengths if length > train_length]
     sharpness = Log(train_length).inverse_temperature(torch.tensor(beyond)).tolist()
-    found = {"log": {n: [1 / g] for n, g in zip(beyond, sharpness, strict=True)}}
+    taus = {"log": {n: [1 / g] for n, g in zip(beyond, sharpness, strict=True)}}
     for name in ALIGNED:
         if (file := alignment_file(folder, name)).exists():
             alignment = lw.Alignment.load(file)
             solved = [n for n in beyond if n <= alignment.temperatures[-1].length]
-            found[name] = {n: alignment.tau(n).flatten().tolist() for n in solved}
-    return found
+            taus[name] = {n: alignment.tau(n).flatten().tolist() for n in solved}
+    return taus
 
 
 def left_out(names: Sequence[str], folder: Path) -> dict[str, str]:

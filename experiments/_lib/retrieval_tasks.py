@@ -1,0 +1,61 @@
+"""What is asked: tasks made of what the embedded model never saw in training, so that its answers are no memories.
+
+Names of lines and labels of topics are the held-out ones, the number hides in the package's prose, and where a data folder is
+given also in held-out novels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from experiments._lib import held_out, novels
+from experiments._lib.measure import Asked, digest
+from lengthwise.common.text import shipped_prose
+from lengthwise.errors import BadInput
+from lengthwise.tasks import line, passkey, topic
+from lengthwise.tasks.sample import sentences
+
+NOVELS = "passkey-novels"
+# The most important first
+TASKS = (NOVELS, "passkey", "line", "topic")
+# A run directory holds one material a task; what its tasks are called in our tables, where that differs
+RUNS: dict[str, dict[str, str]] = {"run": {}, "run-novels": {"passkey": NOVELS}}
+
+
+def asked(names: Sequence[str], data: Path | None) -> list[Asked]:
+    """Those named, or all there are, the most important first."""
+    known = {task.name: task for task in _all(data)}
+    for name in names:
+        if name not in known:
+            why = "needs --data FOLDER with gutenberg/*.txt" if name == NOVELS else f"is none of {', '.join(known)}"
+            raise BadInput(f"the task {name!r} {why}")
+    return [known[name] for name in TASKS if name in (names or known)]
+
+
+def _all(data: Path | None) -> list[Asked]:
+    names = tuple(filter(held_out.word, line.ADJECTIVES)), tuple(filter(held_out.word, line.NOUNS))
+    labels = tuple(filter(held_out.label, topic.LABELS))
+    prose = f"the package's prose ({digest(shipped_prose())})"
+    words = f"{len(names[0])} and {len(names[1])} words never used as names in training ({digest(str(names))})"
+    topics = f"{len(labels)} labels never used in training ({digest(str(labels))}) and {prose}"
+    tasks = [
+        Asked("line", "line", "run", partial(line.samples, names=names), words),
+        Asked("topic", "topic", "run", partial(topic.samples, labels=labels), topics),
+        Asked("passkey", "passkey", "run", passkey.samples, prose),
+    ]
+    if data is not None:
+        paths = novels.evaluation(data)
+        filler = _sentences(paths)
+        stems = ", ".join(path.stem for path in paths)
+        material = f"novels never read in training: {stems} ({digest(' '.join(filler))})"
+        tasks.append(Asked(NOVELS, "passkey", "run-novels", partial(passkey.samples, filler=filler), material))
+    return tasks
+
+
+def _sentences(paths: Sequence[Path]) -> list[str]:
+    texts = (novels.unwrapped(path.read_text(encoding="utf-8")) for path in paths)
+    parts = [" ".join(part.split()) for text in texts for part in sentences(text)]
+    # Lists of chapters are not sentences
+    return [part for part in parts if len(part) < 400]

@@ -1,0 +1,83 @@
+"""Code completion and code key retrieval by length: Tables 6, 11, 12 and 13 and section 5.4, for any T5.
+
+    python -m experiments.code.run MODEL --out runs/model
+    python -m experiments.code.run MODEL --files FOLDER --out runs/model
+
+Bucket n is asked with prompts of 1000 n + 500 tokens, which end before the same lines at every length; the code is Python's
+standard library, or that of a folder.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from experiments._lib import alignments, measure, page, results
+from experiments._lib.command import main, option
+from experiments._lib.measure import Answers, Asked, Place, Subject
+from experiments.code.page import BUCKET, COMPLETION, FORMAT, KEY, write_pages
+from lengthwise.errors import require
+from lengthwise.tasks import TASKS
+
+# A run directory each: completion has many records
+RUNS: dict[str, dict[str, str]] = {f"run-{COMPLETION}": {}, f"run-{KEY}": {}}
+# Layers and heads aligned by entropy, and heads by P_max, are left to key retrieval: completion has fifteen lengths
+METHODS = tuple(name for name in alignments.NAMES if name not in ("pmax-head", "entropy-layer", "entropy-head"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(measure.Options):
+    files: Path | None = option(None, "folder of code; Python's standard library if not given")
+    buckets: tuple[int, ...] = option(tuple(page.paper(__file__)["buckets"]), "thousands of tokens", flag="--bucket")
+    key_lengths: tuple[int, ...] = option((4096, 8192, 16000), "tokens of key retrieval", flag="--key-length")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(min(self.buckets, default=0) >= 1, f"a bucket is 1 or more, 1 for 1000 to 2000 tokens, not {self.buckets[:1]}")
+
+    @property
+    def read_at(self) -> tuple[int, ...]:
+        return (*map(length_of, self.buckets), *self.key_lengths)
+
+
+def length_of(bucket: int) -> int:
+    """Tokens of our prompts in a bucket: its middle."""
+    return BUCKET * bucket + BUCKET // 2
+
+
+def code(options: Options) -> Answers:
+    """Measures as much as there is time for, and writes the page of what has been measured so far, by any process."""
+    subject = Subject.of(options)
+    places = _places(options)
+    if not options.page:
+        subject.measure(places)
+    answers = Answers.read(options.out, subject.train_length, RUNS)
+    if answers.records:
+        facts = subject.facts("code", options.methods or alignments.NAMES, measure.materials(options.out, RUNS), RUNS)
+        content = {
+            **facts,
+            "missing": subject.missing(places, answers),
+            "cells": [asdict(cell) for cell in answers.cells],
+            "temperatures": alignments.temperatures(answers.lengths, answers.train_length, options.out),
+        }
+        results.write(options.out / "code.json", FORMAT, facts["command"], content)
+        write_pages(options.out, options.out)
+    return answers
+
+
+def _places(options: Options) -> list[Place]:
+    """Key retrieval between the buckets, so that both are measured as far as time goes."""
+    completion, key = (_asked(task, options.files) for task in (COMPLETION, KEY))
+    places = [Place(completion, length_of(bucket), options.methods or METHODS) for bucket in options.buckets]
+    places += [Place(key, length, options.methods or alignments.NAMES) for length in options.key_lengths]
+    return sorted(places, key=lambda place: place.length)
+
+
+def _asked(task: str, files: Path | None) -> Asked:
+    made = TASKS[task] if files is None else TASKS[task].of(files)
+    return Asked(task, task, f"run-{task}", made.samples, f"code of {made.material}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(Options, code, __doc__))

@@ -1,0 +1,129 @@
+"""How sharp attention is by length: Tables 1 and 7 and Figures 1 to 9, for any T5.
+
+    python -m experiments.dispersion.run embedded --out runs/embedded
+    python -m experiments.dispersion.run embedded --analyse --out runs/embedded
+
+Means of P_max and entropy over all layers, heads and rows of the samples of a task. --analyse runs `lengthwise analyse` on
+prose and on one long prompt of every task instead, into OUT/analysis and OUT/analysis-TASK; new lengths are added.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import lengthwise as lw
+from experiments._lib import alignments, measure, results
+from experiments._lib.command import main, option
+from experiments._lib.measure import LENGTHS, Subject
+from experiments._lib.processes import Once, share_out, work_for
+from experiments._lib.retrieval_tasks import TASKS as RETRIEVAL
+from experiments._lib.retrieval_tasks import asked
+from experiments.dispersion.page import FORMAT, write_pages
+from lengthwise.analysis.records import ANALYSIS, read_analysis
+from lengthwise.errors import require
+from lengthwise.tasks import TASKS
+
+METHODS = ("none", "log", *alignments.ALIGNED)
+PROSE = "prose"
+# The most important first
+TEXTS = (PROSE, "topic", "line", "passkey", "multi_document_qa", "code_completion")
+LAST = "analysis.md"  # what `analyse` writes when all is done
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(measure.Options):
+    samples: int = option(4, "of each cell")
+    lengths: tuple[int, ...] = option(LENGTHS, "tokens", flag="--length")
+    tasks: tuple[str, ...] = option((), f"{', '.join(RETRIEVAL)}; all there are if none", flag="--task")
+    data: Path | None = option(None, "folder with gutenberg/*.txt, for the passkey in held-out novels")
+    analyse: bool = option(False, "run `lengthwise analyse` on texts instead")
+    texts: tuple[str, ...] = option(TEXTS, "what --analyse reads", flag="--text")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in self.texts:
+            require(name in TEXTS, f"--text is one of {', '.join(TEXTS)}, not {name!r}")
+        require("truncate" not in self.methods, "truncate leaves attention as it is; leave it out here")
+        hedged = [name for name in self.methods if alignments.hedged(name)]
+        require(not hedged, f"{', '.join(hedged)} reads with the attention of the method behind it; name that here")
+
+    @property
+    def read_at(self) -> tuple[int, ...]:
+        return self.lengths
+
+    @property
+    def solved_at(self) -> tuple[int, ...]:
+        """Lengths of one's own are solved for themselves."""
+        return super().solved_at if self.lengths == LENGTHS else self.calibrate or self.lengths
+
+
+def dispersion(options: Options) -> list[dict[str, Any]]:
+    """Measures all cells, in a minute or so, and writes their page; or analyses texts."""
+    subject = Subject.of(options)
+    options.out.mkdir(parents=True, exist_ok=True)
+    if options.analyse:
+        work_for(options.minutes, lambda: share_out([_analysis(subject, options, name) for name in options.texts]))
+        return []
+    names, tasks = options.methods or METHODS, asked(options.tasks, options.data)
+    methods = subject.contenders(names)
+    cells = []
+    for task in tasks:
+        for length in options.lengths:
+            print(f"{task.name} at {length:,} tokens", file=sys.stderr, flush=True)
+            samples = task.make(subject.tokenizer, length, options.samples, options.seed)
+            ids = [torch.tensor([subject.tokenizer(sample.prompt, verbose=False).input_ids]) for sample in samples]
+            for name, method in methods.items():
+                cells.append({"task": task.name, "length": length, "method": name, **_means(subject, ids, method)})
+    facts = subject.facts("dispersion", names, {task.name: task.material for task in tasks})
+    results.write(options.out / "dispersion.json", FORMAT, facts["command"], {**facts, "cells": cells})
+    write_pages(options.out, options.out)
+    return cells
+
+
+def _means(subject: Subject, ids: Sequence[Tensor], method: Any) -> dict[str, Any]:
+    """P_max and entropy, of all layers and of each."""
+    stats = [lw.row_statistics(subject.model, one, method=method, train_length=subject.train_length) for one in ids]
+    p_max, entropy = (torch.stack([getattr(one, name) for one in stats]).double().mean((0, 2)) for name in ("p_max", "entropy"))
+    means = {"pmax": float(p_max.mean()), "entropy": float(entropy.mean())}
+    return {**means, "pmax_by_layer": p_max.tolist(), "entropy_by_layer": entropy.tolist()}
+
+
+def _analysis(subject: Subject, options: Options, name: str) -> Once:
+    """The analysis of one text, by one process for all."""
+    folder = options.out / ("analysis" if name == PROSE else f"analysis-{name}")
+    return Once(
+        options.out / f".claim-{folder.name}",
+        partial(_analysed, folder, options.lengths),
+        partial(_analyse, subject, options, name, folder),
+    )
+
+
+def _analysed(folder: Path, lengths: Sequence[int]) -> bool:
+    """Whether all these lengths have been analysed, and the page written after the last of them."""
+    page, document = folder / LAST, folder / ANALYSIS
+    if not (page.exists() and document.exists()) or page.stat().st_mtime_ns < document.stat().st_mtime_ns:
+        return False
+    return {*lengths} <= {analysed.length for analysed in read_analysis(folder).lengths}
+
+
+def _analyse(subject: Subject, options: Options, name: str, folder: Path) -> None:
+    print(f"analysing {name}", file=sys.stderr, flush=True)
+    how: dict[str, Any] = {"train_length": options.train_length, "seed": options.seed, "name": options.model}
+    if name != PROSE:
+        # The same text whatever the lengths, so that shorter ones can be added; stretches are cut out of it
+        size = int(1.1 * max(*LENGTHS, *options.lengths))
+        (sample,) = TASKS[name].samples(subject.tokenizer, size, 1, options.seed)
+        how["text"] = sample.prompt
+    lw.analyse(subject.model, subject.tokenizer, options.lengths, folder, show_progress=False, **how)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Options, dispersion, __doc__))

@@ -1,0 +1,138 @@
+"""Perplexity by length: Tables 3 and 8, for any encoder-decoder or decoder.
+
+    python -m experiments.language_modelling.run embedded --no-sentinel --text novel.txt --length 512 4096 --out runs/embedded
+
+The same continuations at every length and under every method, so that a column over the training length's is a ratio on the
+same tokens; the training length's column is also what truncation gives at any length beyond. What every token cost is kept;
+truncation and hedged methods are computed from it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+from torch import Tensor
+
+from experiments._lib import alignments, measure, results
+from experiments._lib.command import main, option
+from experiments._lib.continuations import FOLDER, Likelihoods, begin, measured_as
+from experiments._lib.likelihood_cells import Cells
+from experiments._lib.measure import LENGTHS, Subject
+from experiments._lib.processes import share_out, work_for
+from experiments.language_modelling.page import FORMAT, write_pages
+from lengthwise.common.text import text_or_prose
+from lengthwise.errors import require
+from lengthwise.evaluation.likelihood import continuation_nll
+from lengthwise.evaluation.sweep.run_config import dtype_of, made_with, parameters_digest, tokenizer_digest
+from lengthwise.models.anatomy import anatomy_of, unwrapped
+from lengthwise.models.fingerprint import fingerprint_of
+from lengthwise.tasks.language_modelling import frame_of, framed, passages, scores
+from lengthwise.tasks.perplexity import compared
+
+MIXED = "hedge+none"  # what mixing two readings gives by itself, without a temperature
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(measure.Options):
+    samples: int = option(100, "places in the text", flag="--cases")
+    lengths: tuple[int, ...] = option(LENGTHS, "beside the training length", flag="--length")
+    text: tuple[str, ...] = option((), "files; by default the package's prose")
+    continuation: int = option(64, "tokens told at each place")
+    sentinel: bool = option(True, "for models trained to go on with a prefix")
+
+    def __post_init__(self) -> None:
+        require(self.samples >= 2, f"--cases must be at least 2, for intervals, not {self.samples}")
+        super().__post_init__()
+
+    @property
+    def read_at(self) -> tuple[int, ...]:
+        return self.lengths
+
+
+def language_modelling(options: Options) -> Likelihoods:
+    """Measures as much as there is time for, and writes the page of what has been measured so far, by any process."""
+    subject = Subject.of(options)
+    lengths = sorted({subject.train_length, *options.lengths})
+    source, text = text_or_prose(None, options.text)
+    names = options.methods or alignments.NAMES
+    begin(options.out, _config(options, subject, text, lengths[-1]))
+    # Places in the text are found in seconds: nothing is to be prepared
+    if not (options.page or options.prepare):
+        work_for(options.minutes, partial(_measure, options, subject, text, lengths))
+    likelihoods = Likelihoods.read(options.out)
+    if likelihoods.cells:
+        facts = subject.facts("language_modelling", names, {})
+        facts |= {"text": source, "cases": options.samples, "continuation": options.continuation, "sentinel": options.sentinel}
+        facts |= {"made_with": likelihoods.made_with, "missing": _missing(options, likelihoods, names, lengths)}
+        taus = alignments.temperatures(likelihoods.lengths, likelihoods.train_length, options.out)
+        content = {**facts, "cells": cells(likelihoods, names), "temperatures": taus}
+        results.write(options.out / "language_modelling.json", FORMAT, facts["command"], content)
+        write_pages(options.out, options.out)
+    return likelihoods
+
+
+def cells(likelihoods: Likelihoods, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Perplexity and its ratio to that at the training length: the methods named, whatever else was measured, a plain hedge."""
+    measured = dict.fromkeys(method for method, _ in likelihoods.cells)
+    rows = []
+    for method in dict.fromkeys((*names, *measured, MIXED)):
+        known = {length: likelihoods.nll(method, length) for length in likelihoods.lengths}
+        nll = {length: table for length, table in known.items() if table is not None}
+        base = nll.get(likelihoods.train_length)
+        for score in scores(nll):
+            ratio = None if base is None else asdict(compared(nll[score.length], base))
+            rows.append({"method": method, **asdict(score), "ratio": ratio, "nll": nll[score.length].mean(1).tolist()})
+    return rows
+
+
+def _missing(options: Options, likelihoods: Likelihoods, names: Sequence[str], lengths: Sequence[int]) -> int:
+    """Cells that were asked for and are not there yet."""
+    left = alignments.left_out(names, options.out)
+    return sum(likelihoods.nll(name, length) is None for name in names if name not in left for length in lengths)
+
+
+def _config(options: Options, subject: Subject, text: str, longest: int) -> dict[str, Any]:
+    """What likelihoods depend on; places in the text follow from the longest prefix."""
+    settings = {
+        "train_length": subject.train_length,
+        "longest": longest,
+        "cases": options.samples,
+        "continuation": options.continuation,
+        "sentinel": options.sentinel,
+        "seed": options.seed,
+        "text": hashlib.sha256(text.encode()).hexdigest()[:16],
+        "dtype": dtype_of(subject.model),
+        "tokenizer": tokenizer_digest(subject.tokenizer),
+        "parameters": parameters_digest(subject.model),
+    }
+    fingerprint = fingerprint_of(anatomy_of(subject.model, options.train_length))
+    device = next(subject.model.parameters()).device.type
+    return {"model": {**fingerprint, "name": options.model}, "settings": settings, "made_with": made_with(device)}
+
+
+def _measure(options: Options, subject: Subject, text: str, lengths: Sequence[int]) -> None:
+    frame = frame_of(subject.tokenizer, bool(unwrapped(subject.model).config.is_encoder_decoder), options.sentinel)
+    prefix = frame.prefix_tokens(lengths[-1], options.continuation)
+    places = passages(subject.tokenizer, text, prefix, options.continuation, options.samples, options.seed)
+    names = measured_as(options.methods or alignments.NAMES)
+    known, done = subject.contenders(names), Cells(options.out / FOLDER)
+
+    def measured(name: str, length: int) -> tuple[Tensor, float]:
+        print(f"{name} at {length:,} tokens", file=sys.stderr, flush=True)
+        start = time.perf_counter()
+        read = framed(frame, places, length, options.continuation)
+        how: Any = {"skipped": len(frame.lead), "method": known[name], "train_length": options.train_length}
+        return continuation_nll(subject.model, *read, **how), time.perf_counter() - start
+
+    order = [(name, length) for stage in alignments.stages(names) for length in lengths for name in stage if name in known]
+    share_out([done.once(name, name, length, partial(measured, name, length)) for name, length in order])
+
+
+if __name__ == "__main__":
+    sys.exit(main(Options, language_modelling, __doc__))

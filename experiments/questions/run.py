@@ -1,0 +1,167 @@
+"""Multi-document question answering by the place of the gold document: Tables 5, 10 and 14, for any T5.
+
+    python -m experiments.questions.run MODEL --out runs/model
+    python -m experiments.questions.run MODEL --questions held_out.jsonl --out runs/model
+
+The same questions among the same documents at every place; made-up ones, or those of a file in the layout of Lost in the
+Middle, whose name then stands behind `questions` in OUT.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from experiments._lib import alignments, measure, page, results
+from experiments._lib.command import main, option
+from experiments._lib.measure import Answers, Asked, Place, Runs, Subject
+from experiments._lib.paired import Paired, compared, paired_means
+from experiments.questions.page import FORMAT, OVER_PLACES, write_pages
+from lengthwise.errors import require
+from lengthwise.records import mean_interval
+from lengthwise.tasks import Sample
+from lengthwise.tasks.material.documents import Question, read_questions
+from lengthwise.tasks.multi_document_qa import at_position
+
+TASK, PLAIN = "multi_document_qa", "none"
+POSITIONS: dict[int, list[int]] = {int(n): places for n, places in page.paper(__file__)["positions"].items()}
+PROBES = 8  # samples that tell about how many tokens so many documents have
+ROUND = 100  # tokens
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(measure.Options):
+    questions: Path | None = option(None, "file of held-out questions; made-up ones if not given")
+    documents: tuple[int, ...] = option(tuple(POSITIONS), "numbers of them")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        known = ", ".join(map(str, POSITIONS))
+        for number in self.documents:
+            require(number in POSITIONS, f"--documents are {known}, as the paper's, not {number}")
+
+    @property
+    def name(self) -> str:
+        """The name of the experiment's files and run directories."""
+        return "questions" if self.questions is None else f"questions-{self.questions.name.split('.')[0]}"
+
+
+def questions(options: Options) -> Answers:
+    """Measures as much as there is time for, and writes the page of what has been measured so far, by any process."""
+    given = None if options.questions is None else read_questions(options.questions)
+    subject = Subject.of(options)
+    places = _places(options, subject.tokenizer, given)
+    if not options.page:
+        subject.measure(places)
+    runs = runs_of(options.name)
+    answers = Answers.read(options.out, subject.train_length, runs)
+    if answers.records:
+        methods = options.methods or alignments.NAMES
+        facts = subject.facts("questions", methods, {"questions": _material(options, given)}, runs)
+        content = {
+            **facts,
+            "missing": subject.missing(places, answers),
+            "cells": [asdict(cell) for cell in answers.cells],
+            "gains": gains(answers),
+            "temperatures": alignments.temperatures(answers.lengths, answers.train_length, options.out),
+        }
+        file = options.out / f"{options.name}.json"
+        results.write(file, FORMAT, facts["command"], content)
+        over = f"{FORMAT.rpartition('/')[0]}_over_places/1"
+        results.write(file.with_name(options.name + OVER_PLACES), over, facts["command"], over_places(answers))
+        write_pages(options.out, options.out)
+    return answers
+
+
+def runs_of(name: str) -> Runs:
+    """The run directories of one set of questions."""
+    tasks = [f"{documents}-{position}" for documents, positions in POSITIONS.items() for position in positions]
+    return {f"{name}/{task}": {TASK: task} for task in tasks}
+
+
+def scores(answers: Answers, method: str, documents: int, positions: Iterable[int] | None = None) -> dict[int, float]:
+    """By question: the share of the places at which it was answered rightly, of those that were asked at all of them."""
+    wanted = POSITIONS[documents] if positions is None else tuple(positions)
+    return answers.means(method, [f"{documents}-{at}" for at in wanted], answers.lengths, len(wanted))
+
+
+def numbers(answers: Answers) -> list[int]:
+    """Numbers of documents that were asked about."""
+    return [n for n in POSITIONS if any(task.startswith(f"{n}-") for task in answers.tasks)]
+
+
+def gain(answers: Answers, method: str, documents: int, positions: Iterable[int] | None = None) -> Paired | None:
+    """`method` less the plain model on the same questions, at some places or at all."""
+    wanted = None if positions is None else tuple(positions)
+    return compared(*(scores(answers, name, documents, wanted) for name in (method, PLAIN)))
+
+
+def middle_gain(answers: Answers, method: str, documents: int) -> Paired | None:
+    """How much more `method` gains over the plain model in the middle than at both ends: the paper expects more there."""
+    first, *inner, last = POSITIONS[documents]
+
+    def difference(positions: Iterable[int]) -> dict[int, float]:
+        ours, plain = (scores(answers, name, documents, positions) for name in (method, PLAIN))
+        return {index: score - plain[index] for index, score in ours.items() if index in plain}
+
+    return paired_means(difference(inner), difference([first, last]))
+
+
+def gains(answers: Answers) -> list[dict[str, Any]]:
+    """Every method over the plain model: at every place, and (position None) over all."""
+    rows = []
+    for method in (name for name in answers.methods if name != PLAIN):
+        for documents in numbers(answers):
+            for position in (*POSITIONS[documents], None):
+                pair = gain(answers, method, documents, None if position is None else [position])
+                if pair is not None:
+                    rows.append({"method": method, "documents": documents, "position": position, **asdict(pair)})
+    return rows
+
+
+def over_places(answers: Answers) -> dict[str, Any]:
+    """Percent right over all places, and what is gained in the middle, in points; intervals are over questions."""
+    means, middle = [], []
+    for documents in numbers(answers):
+        for method in answers.methods:
+            if known := list(scores(answers, method, documents).values()):
+                values = dict(zip(("mean", "low", "high"), (100 * value for value in mean_interval(known)), strict=True))
+                means.append({"method": method, "documents": documents, **values})
+            pair = middle_gain(answers, method, documents) if method in ("pmax-model", "pmax-layer") else None
+            if pair is not None:
+                values = {"difference": 100 * pair.difference, "low": 100 * pair.low, "high": 100 * pair.high}
+                middle.append({"method": method, "documents": documents, **values})
+    return {"means": means, "middle": middle}
+
+
+def _places(options: Options, tokenizer: Any, given: Sequence[Question] | None) -> list[Place]:
+    places = []
+    for documents in options.documents:
+        probes = at_position(tokenizer, documents, 0, PROBES, options.seed, given)
+        length = ROUND * max(1, round(fmean(sample.tokens for sample in probes) / ROUND))
+        for position in POSITIONS[documents]:
+            task = f"{documents}-{position}"
+            material = f"{_material(options, given)}; {documents} documents, the gold one at {position}"
+
+            def make(tokenizer: Any, _: int, n: int, seed: int, at: tuple[int, int] = (documents, position)) -> list[Sample]:
+                """The number of documents decides on the tokens; the length only names them."""
+                return at_position(tokenizer, *at, n, seed, given)
+
+            asked = Asked(task, TASK, f"{options.name}/{task}", make, material)
+            places.append(Place(asked, length, options.methods or alignments.NAMES))
+    return places
+
+
+def _material(options: Options, given: Sequence[Question] | None) -> str:
+    if options.questions is None or given is None:
+        return "made-up questions"
+    return f"{len(given)} questions of {options.questions.name} ({hashlib.sha256(repr(given).encode()).hexdigest()[:8]})"
+
+
+if __name__ == "__main__":
+    sys.exit(main(Options, questions, __doc__))

@@ -1,0 +1,137 @@
+"""Retrieval by length under the paper's methods: Tables 4 and 9, for any T5.
+
+    python -m experiments.retrieval.run embedded --data data --out runs/embedded --minutes 9
+
+The same command again goes on where the last one stopped, and several of them at once share the work.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from experiments._lib import alignments, measure, results
+from experiments._lib.command import main, option
+from experiments._lib.measure import LENGTHS, Answers, Place, Subject
+from experiments._lib.paired import compared, paired
+from experiments._lib.processes import work_for
+from experiments._lib.retrieval_tasks import RUNS, TASKS, asked
+from experiments.retrieval.page import FORMAT, write_pages
+from lengthwise.errors import BadInput
+from lengthwise.methods.temperature.aligned import SCOPES, STATISTICS
+
+COMPARED = (4096, 15000)  # lengths at which scopes are compared
+PLAIN = "none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(measure.Options):
+    lengths: tuple[int, ...] = option(LENGTHS, "tokens", flag="--length")
+    tasks: tuple[str, ...] = option((), f"{', '.join(TASKS)}; all there are if none", flag="--task")
+    data: Path | None = option(None, "folder with gutenberg/*.txt, for the passkey in held-out novels")
+    longeval: tuple[Path, ...] = option((), "official files, scored as they are")
+
+    @property
+    def read_at(self) -> tuple[int, ...]:
+        return self.lengths
+
+    @property
+    def solved_at(self) -> tuple[int, ...]:
+        """Lengths of one's own are solved for themselves."""
+        return super().solved_at if self.lengths == LENGTHS else self.calibrate or self.lengths
+
+
+def retrieval(options: Options) -> Answers:
+    """Measures as much as there is time for, and writes the page of what has been measured so far, by any process."""
+    tasks, official = asked(options.tasks, options.data), {path: _task_of(path) for path in options.longeval}
+    subject = Subject.of(options)
+    methods = options.methods or alignments.NAMES
+    places = [Place(task, length, methods) for length in sorted(options.lengths) for task in tasks]
+    if not options.page:
+        subject.measure(places, sharpness=True)
+    if official and not (options.page or options.prepare):
+        work_for(options.minutes, partial(_answer_official, subject, methods, official))
+    answers = Answers.read(options.out, subject.train_length, RUNS)
+    if answers.records:
+        facts = subject.facts("retrieval", methods, measure.materials(options.out, RUNS), RUNS)
+        facts["missing"] = subject.missing(places, answers)
+        results.write(options.out / "retrieval.json", FORMAT, facts["command"], {**facts, **document(answers, options.out)})
+        write_pages(options.out, options.out)
+    return answers
+
+
+def _answer_official(subject: Subject, methods: Sequence[str], official: dict[Path, str]) -> None:
+    for stage in alignments.stages(methods):
+        if known := subject.contenders(stage):
+            for path, task in official.items():
+                subject.evaluate(known, "run", [task], data=path)
+
+
+def document(answers: Answers, folder: Path) -> dict[str, Any]:
+    """Cells, temperatures, every method against the plain model, and the scopes against one another."""
+    gains = []
+    for method in (name for name in answers.methods if name != PLAIN):
+        for task in answers.tasks:
+            for length in answers.lengths:
+                pair = compared(*(answers.scores(name, [task], [length]) for name in (method, PLAIN)))
+                if pair is not None:
+                    gains.append({"method": method, "task": task, "length": length, **asdict(pair)})
+    return {
+        "cells": [asdict(cell) for cell in answers.cells],
+        "temperatures": alignments.temperatures(answers.lengths, answers.train_length, folder),
+        "scopes": scopes(answers),
+        "gains": gains,
+    }
+
+
+def scopes(answers: Answers) -> list[dict[str, Any]]:
+    """One temperature for the model, a layer or a head: task by task at 4k and 15k, then all tasks, then both lengths."""
+    lengths = [n for n in COMPARED if n in answers.lengths] or answers.lengths[-1:]
+    spans = [*((n,) for n in lengths), *([tuple(lengths)] if len(lengths) > 1 else [])]
+    rows: list[dict[str, Any]] = []
+    for statistic in STATISTICS:
+        for span in spans:
+            for tasks in [*([[task] for task in answers.tasks] if len(span) == 1 else []), answers.tasks]:
+                row = _scopes(answers, statistic, tasks, span)
+                # Where there is one task only, it is all tasks
+                if row is not None and row not in rows:
+                    rows.append(row)
+    return rows
+
+
+def _scopes(answers: Answers, statistic: str, tasks: Sequence[str], lengths: tuple[int, ...]) -> dict[str, Any] | None:
+    scores = {scope: answers.scores(f"{statistic}-{scope}", tasks, lengths) for scope in SCOPES}
+    scores = {scope: row for scope, row in scores.items() if row}
+    # The same samples for all of them, also while some are still being answered
+    common = set.intersection(*map(set, scores.values())) if len(scores) > 1 else set()
+    if not common:
+        return None
+    scores = {scope: {key: row[key] for key in common} for scope, row in scores.items()}
+    pairs = [(a, b) for a, b in (("layer", "model"), ("head", "model"), ("head", "layer")) if a in scores and b in scores]
+    against = {f"{a} - {b}": paired(scores[a], scores[b]) for a, b in pairs}
+    return {
+        "statistic": statistic,
+        "task": tasks[0] if len(tasks) == 1 else "all tasks",
+        "lengths": [n for n in lengths if any(n == length for _, length, _ in common)],
+        "means": {scope: sum(row.values()) / len(row) for scope, row in scores.items()},
+        "against": {key: asdict(pair) for key, pair in against.items() if pair is not None},
+    }
+
+
+def _task_of(path: Path) -> str:
+    """A file of LongEval says by its keys what it asks for."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            first = json.loads(file.readline())
+    except (OSError, ValueError):
+        raise BadInput(f"{path} is not a file of LongEval cases; give one of its lines/*.jsonl or topics/*.jsonl") from None
+    return "topic" if "topics" in first else "line"
+
+
+if __name__ == "__main__":
+    sys.exit(main(Options, retrieval, __doc__))
