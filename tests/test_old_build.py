@@ -18,7 +18,7 @@ from lengthwise.analysis.records import ALIGNED, ANALYSIS, LENGTHS, Aligned, AtL
 from lengthwise.records import Record, RunDirectory, Sharpness, read_lines
 from lengthwise.records.append_only import AppendOnly
 from lengthwise.report.runs.group import read_run
-from lengthwise.training.directory import Directory
+from lengthwise.training.directory import TrainingDirectory
 from tests.conftest import Said
 
 OLD = Path(__file__).parent / "data" / "old_build"
@@ -114,7 +114,7 @@ def test_a_training_run_goes_on_to_the_losses_of_an_undisturbed_one(old: Path, l
     assert after["config.json"] == before["config.json"]
     # Step 3 was taken after the last checkpoint, so it is taken again
     assert after["losses.jsonl"].splitlines()[:2] == losses[:2]
-    resumed, undisturbed = (Directory(old / out).read_losses() for out in ("training", "anew"))
+    resumed, undisturbed = (TrainingDirectory(old / out).read_losses() for out in ("training", "anew"))
     assert [list(line) for line in resumed] == [list(json.loads(losses[0]))] * 4
     for line, expected in zip(resumed, undisturbed, strict=True):
         assert line == pytest.approx(expected, rel=1e-4)

@@ -1,25 +1,20 @@
-"""What an adjustment stands for, and CLEX at the lengths it is trained for."""
+"""What an adjustment stands for, and what of it learns."""
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
 
 import lengthwise as lw
-from lengthwise.attention import Visible
 from lengthwise.errors import BadInput
-from lengthwise.methods.positions.clex import Clex
 from lengthwise.methods.positions.shifted_sparse import ShiftedSparse
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.training.adjustment import Adjustment, adjustment_of, learnt_in, methods_for, prepared, spec_with
 from lengthwise.training.settings import Settings
-from lengthwise.training.stretched import Stretched
-from tests.conftest import logits, make, tokens
+from lengthwise.training.stretched import StretchedClex
+from tests.conftest import make, tokens
 
 
 def settings(**options: Any) -> Settings:
@@ -94,7 +89,7 @@ def test_clex_is_stretched_and_learns_inside_the_model() -> None:
     model = make("llama")
     adjustment = Adjustment("clex+log", 0, True, False)
     methods = methods_for(adjustment, settings(), anatomy_of(model), 32)
-    assert [type(method) for method in methods.installed][::2] == [Stretched, ShiftedSparse]
+    assert [type(method) for method in methods.installed][::2] == [StretchedClex, ShiftedSparse]
     assert methods.learnt is not None
     model = prepared(model, adjustment, methods, seed=0).train()
     with lw.extend(model, methods.installed):
@@ -103,44 +98,3 @@ def test_clex_is_stretched_and_learns_inside_the_model() -> None:
     # W_up hears of the loss through W_down, which starts at zero
     assert moved.pop("lengthwise_adjustment.down") > 0
     assert moved == {"lengthwise_adjustment.up": 0.0}
-
-
-def test_lora_alone_is_trained_and_says_at_first_what_the_model_said() -> None:
-    model, ids = make("llama"), tokens(20)
-    before = logits(model, ids)
-    adjustment = Adjustment("none", 4, False, False)
-    wrapped = prepared(model, adjustment, methods_for(adjustment, settings(), anatomy_of(model), 32), seed=0)
-    assert torch.equal(logits(wrapped, ids), before)
-    trained = {name: p for name, p in wrapped.named_parameters() if p.requires_grad}
-    # Four of attention and three of the feed-forward in each of three layers, two matrices each
-    assert len(trained) == 2 * 7 * 3
-    assert all("lora_" in name and min(p.shape) == 4 for name, p in trained.items())
-
-
-def test_stretched_stands_where_the_formula_says() -> None:
-    clex = Clex(train_length=32, rotary_size=8)
-    torch.nn.init.normal_(clex.down, std=0.1)
-    method, own = Stretched(clex, 4.0, 16, seed=5), 10_000.0 ** -(torch.arange(4) / 4)
-    whole = Visible.build(16, 16, causal=True)
-    seen_t = []
-    for step in range(50):
-        method.step = step
-        drawn = np.random.default_rng([1, 5, step])
-        t = float(drawn.uniform(1, 4))
-        seen_t.append(t)
-        assert method.t == t
-        torch.testing.assert_close(method.frequencies(own, 16), clex.at(own, t))
-        (part,) = method.distances(whole, whole)
-        places = part.key[0].tolist()
-        assert places == part.query[0].tolist() == sorted(set(places))
-        assert len(places) == 16
-        assert 0 <= places[0] <= places[-1] < math.floor(t * 32)
-        assert part.visible is whole
-    assert min(seen_t) < 1.3 < 3.7 < max(seen_t)
-
-
-def test_stretched_begins_where_the_reading_is_and_is_refused_below() -> None:
-    clex = Clex(train_length=32, rotary_size=8)
-    assert all(Stretched(clex, 3.0, 64, seed=seed).t >= 2 for seed in range(20))
-    with pytest.raises(BadInput, match="clex draws t from 4 on at length 128; give a --stretch above that, not 4"):
-        Stretched(clex, 4.0, 128, seed=0)

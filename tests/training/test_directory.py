@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lengthwise.errors import BadInput
-from lengthwise.training.directory import FORMAT, Directory
+from lengthwise.training.directory import FORMAT, TrainingDirectory
 
 CONFIG: dict[str, Any] = {
     "format": FORMAT,
@@ -20,7 +20,7 @@ CONFIG: dict[str, Any] = {
 
 
 def test_the_same_run_agrees_and_another_is_refused(tmp_path: Path) -> None:
-    directory = Directory(tmp_path / "run")
+    directory = TrainingDirectory(tmp_path / "run")
     directory.agree(CONFIG)
     kept = (directory.path / "config.json").read_bytes()
     directory.agree({**CONFIG, "model": {**CONFIG["model"], "name": "there"}})
@@ -38,7 +38,7 @@ def test_the_same_run_agrees_and_another_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_run_begun_before_a_setting_was_there_had_its_only_value(tmp_path: Path) -> None:
-    directory = Directory(tmp_path / "run")
+    directory = TrainingDirectory(tmp_path / "run")
     directory.agree(CONFIG)
     directory.agree({**CONFIG, "settings": {**CONFIG["settings"], "compare": "sce"}})
     with pytest.raises(BadInput, match="was begun with another compare: sce then, kl now; give another --out, or compare sce"):
@@ -58,20 +58,20 @@ def test_a_run_begun_before_a_setting_was_there_had_its_only_value(tmp_path: Pat
 def test_a_directory_of_something_else_is_left_alone(tmp_path: Path, name: str, text: str, message: str) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(BadInput, match=message):
-        Directory(tmp_path).agree(CONFIG)
+        TrainingDirectory(tmp_path).agree(CONFIG)
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(name, text)]
 
 
 def test_a_place_that_cannot_be_a_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(BadInput, match=r"cannot use .*file as a training directory: Not a directory; give another --out"):
-        Directory(tmp_path / "file").agree(CONFIG)
+        TrainingDirectory(tmp_path / "file").agree(CONFIG)
     with pytest.raises(BadInput, match=r"cannot write to .*below: Not a directory; give another --out"):
-        Directory(tmp_path / "file" / "below").agree(CONFIG)
+        TrainingDirectory(tmp_path / "file" / "below").agree(CONFIG)
 
 
 def test_the_last_whole_checkpoint_is_the_one_to_go_on_from(tmp_path: Path) -> None:
-    directory = Directory(tmp_path)
+    directory = TrainingDirectory(tmp_path)
     assert directory.last_checkpoint(None) is None
     for step, state in ((9, "{}"), (50, "{}"), (100, '{"half'), (150, None)):
         folder = directory.checkpoints / f"checkpoint-{step}"
@@ -86,7 +86,7 @@ def test_the_last_whole_checkpoint_is_the_one_to_go_on_from(tmp_path: Path) -> N
 
 
 def test_losses_after_the_checkpoint_are_forgotten(tmp_path: Path) -> None:
-    directory = Directory(tmp_path)
+    directory = TrainingDirectory(tmp_path)
     lines = [json.dumps({"step": step, "loss": 3.5, "cross_entropy": 3.0}) + "\n" for step in (1, 2, 3)]
     directory.losses.write_text("".join(lines) + '{"st')
     directory.forget_losses_after(2)
@@ -105,7 +105,7 @@ def test_losses_after_the_checkpoint_are_forgotten(tmp_path: Path) -> None:
     ],
 )
 def test_a_damaged_line_of_losses_is_named_and_left(tmp_path: Path, line: bytes, reason: str) -> None:
-    directory = Directory(tmp_path)
+    directory = TrainingDirectory(tmp_path)
     text = b'{"step": 1, "loss": 3.5, "cross_entropy": 3.0}\n' + line + b"\n"
     directory.losses.write_bytes(text)
     for read in (directory.read_losses, lambda: directory.forget_losses_after(1)):

@@ -19,7 +19,7 @@ from transformers import ByT5Tokenizer
 import lengthwise as lw
 from lengthwise.common.text import shipped_prose
 from lengthwise.models.load import load
-from lengthwise.training.watching import Losses
+from lengthwise.training.callbacks import LossesCallback
 from tests.conftest import TRAIN_LENGTH, Said, logits, make, tokens
 
 # Rows of 64 + 32 tokens, and as many as the steps need
@@ -222,7 +222,7 @@ def killed_at(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
         if state.global_step == step:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Losses, "on_step_begin", on_step_begin)
+    monkeypatch.setattr(LossesCallback, "on_step_begin", on_step_begin)
 
 
 def interrupt(*_: Any, **__: Any) -> Any:

@@ -73,9 +73,9 @@ train.__annotations__ = {parameter.name: parameter.annotation for parameter in p
 
 def _say_where_it_goes_on(settings: Any) -> None:
     from lengthwise.training.adjustment import learnt_in
-    from lengthwise.training.directory import Directory
+    from lengthwise.training.directory import TrainingDirectory
 
-    directory = Directory(Path(settings.out))
+    directory = TrainingDirectory(Path(settings.out))
     if not (directory.path / "config.json").exists():
         return
     checkpoint = directory.last_checkpoint(learnt_in(settings.adjustment))

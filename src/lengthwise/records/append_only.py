@@ -21,6 +21,8 @@ from lengthwise.records.locks import exclusive
 
 
 class Keyed(Protocol):
+    """A line that is in its file once, however often it is appended."""
+
     @property
     def key(self) -> Hashable: ...
 
@@ -40,7 +42,7 @@ class AppendOnly(Generic[Line]):
         self.refresh()
 
     def refresh(self) -> None:
-        """Read what others have added."""
+        """Read the lines that others have added."""
         with self.locked():
             pass
 

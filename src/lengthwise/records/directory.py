@@ -25,7 +25,7 @@ RECORDS, SHARPNESS, CONFIG, SUMMARY = "records.jsonl", "sharpness.jsonl", "confi
 
 
 class RunDirectory:
-    """Opened, or made, for one `config`; refused when it holds records that do not go with that."""
+    """A run directory, opened or made for one `config`; refused where it holds records that do not go with that."""
 
     def __init__(self, path: str | Path, config: Config) -> None:
         self.path = Path(path)
@@ -49,6 +49,7 @@ class RunDirectory:
         return claim(self.path / f".claim-{name}")
 
     def write_summary(self) -> None:
+        """Write summary.csv anew from all records."""
         with self.records.locked():
             write_whole(self.path / SUMMARY, csv_text(summarise(self.records.lines.values())))
 

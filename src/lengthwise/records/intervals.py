@@ -28,6 +28,7 @@ def mean_interval(scores: Sequence[float]) -> tuple[float, float, float]:
 
 
 def wilson(mean: float, n: int) -> tuple[float, float]:
+    """The ends of Wilson's interval of a share, from n samples."""
     centre = (mean + Z**2 / (2 * n)) / (1 + Z**2 / n)
     half = Z / (1 + Z**2 / n) * math.sqrt(mean * (1 - mean) / n + Z**2 / (4 * n**2))
     # Rounding must neither move the ends that are exact nor leave the range of scores

@@ -15,7 +15,7 @@ from pathlib import Path
 
 @contextmanager
 def exclusive(descriptor: int) -> Iterator[None]:
-    """One process at a time; waits."""
+    """Hold a file's lock, which one process has at a time; wait for it."""
     # Here and not above: lengthwise must be importable where there is no flock
     import fcntl
 

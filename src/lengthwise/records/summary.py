@@ -41,6 +41,7 @@ def summarise(records: Iterable[Record]) -> list[Cell]:
 
 
 def csv_text(cells: Iterable[Cell]) -> str:
+    """The text of summary.csv, sorted by task, file, length and method."""
     text = io.StringIO()
     writer = csv.DictWriter(text, [field.name for field in fields(Cell)], lineterminator="\n")
     writer.writeheader()

@@ -26,18 +26,20 @@ from lengthwise.methods.temperature.aligned import Alignment
 from lengthwise.models.anatomy import Anatomy, unwrapped
 from lengthwise.training.lora import can_quantise, with_lora
 from lengthwise.training.settings import Settings
-from lengthwise.training.stretched import Stretched
+from lengthwise.training.stretched import StretchedClex
 
 LONGQLORA = "longqlora"
 RANK = 64
 # What a method learns is a part of the model while it is trained, so that the optimiser and all processes know of it
 LEARNT = "lengthwise_adjustment"
 # Methods with weights of their own
-LEARNABLE = tuple(name for name, made in CATALOGUE.items() if isinstance(made, type) and issubclass(made, nn.Module))
+LEARNABLE = tuple(name for name, maker in CATALOGUE.items() if isinstance(maker, type) and issubclass(maker, nn.Module))
 
 
 @dataclass(frozen=True)
 class Adjustment:
+    """What a run changes about its model, every choice made."""
+
     spec: str  # in force in training and afterwards
     lora_rank: int  # 0 trains all weights
     shifted_sparse: bool  # in training only
@@ -45,6 +47,7 @@ class Adjustment:
 
 
 def adjustment_of(settings: Settings, own_length: int, train_length: int) -> Adjustment:
+    """The adjustment that settings ask for, of a model whose own training length is `own_length`."""
     name, _, options = settings.adjustment.partition(":")
     is_longqlora = name == LONGQLORA
     spec = settings.adjustment
@@ -67,16 +70,16 @@ def _quantised(asked: bool | None, is_longqlora: bool, rank: int) -> bool:
 
 
 @dataclass(frozen=True)
-class Methods:
-    """What `extend` is given, and what of it learns."""
+class TrainingMethods:
+    """The methods in force while a model is trained, and those among them that learn."""
 
     installed: list[object]
     learnt: nn.Module | None
-    stretched: Stretched | None
+    stretched: StretchedClex | None
 
     @property
     def of_files(self) -> list[object]:
-        """Those that may have been read from a file."""
+        """The methods that may have been read from a file."""
         return [method for method in (self.learnt, self.alignment) if method is not None]
 
     @property
@@ -84,8 +87,11 @@ class Methods:
         return next((method for method in self.installed if isinstance(method, Alignment)), None)
 
 
-def methods_for(adjustment: Adjustment, settings: Settings, anatomy: Anatomy, train_length: int) -> Methods:
-    """CLEX learns at lengths drawn anew every step, see stretched.py; every other method is as it will be used."""
+def methods_for(adjustment: Adjustment, settings: Settings, anatomy: Anatomy, train_length: int) -> TrainingMethods:
+    """The methods that an adjustment puts in force.
+
+    CLEX learns at lengths drawn anew every step, see stretched.py; every other method is as it will be used.
+    """
     methods = methods_of(adjustment.spec, anatomy.facts)
     files = [method for method in methods if isinstance(method, nn.Module | Alignment)]
     if files and any(sign in settings.out for sign in "+,"):
@@ -95,12 +101,12 @@ def methods_for(adjustment: Adjustment, settings: Settings, anatomy: Anatomy, tr
     learnt = next((method for method in files if isinstance(method, nn.Module)), None)
     stretched = None
     if isinstance(learnt, Clex):
-        stretched = Stretched(learnt, settings.stretch, train_length, settings.seed)
+        stretched = StretchedClex(learnt, settings.stretch, train_length, settings.seed)
         methods = [stretched if method is learnt else method for method in methods]
-    return Methods(methods + [ShiftedSparse()] * adjustment.shifted_sparse, learnt, stretched)
+    return TrainingMethods(methods + [ShiftedSparse()] * adjustment.shifted_sparse, learnt, stretched)
 
 
-def prepared(model: nn.Module, adjustment: Adjustment, methods: Methods, seed: int) -> Any:
+def prepared(model: nn.Module, adjustment: Adjustment, methods: TrainingMethods, seed: int) -> Any:
     """The model with LoRA in it, if there is some, and with what the method learns."""
     if adjustment.lora_rank:
         model = with_lora(model, adjustment.lora_rank, seed)
@@ -111,9 +117,9 @@ def prepared(model: nn.Module, adjustment: Adjustment, methods: Methods, seed: i
 
 def learnt_in(spec: str) -> str | None:
     """The method of a spec that has weights of its own."""
-    found = [name for name in (text.partition(":")[0].strip() for text in spec.split("+")) if name in LEARNABLE]
-    require(len(found) < 2, f"{' and '.join(found)} both learn; train with one of them at a time")
-    return next(iter(found), None)
+    learning = [name for name in (text.partition(":")[0].strip() for text in spec.split("+")) if name in LEARNABLE]
+    require(len(learning) < 2, f"{' and '.join(learning)} both learn; train with one of them at a time")
+    return next(iter(learning), None)
 
 
 def spec_with(spec: str, learnt: Path | None = None, alignment: Path | None = None) -> str:
@@ -125,7 +131,7 @@ def spec_with(spec: str, learnt: Path | None = None, alignment: Path | None = No
             return f"@{alignment}"
         if learnt is None or name not in LEARNABLE:
             return text
-        kept = [option for option in options.split(",") if option and not option.strip().startswith("weights=")]
-        return f"{name}:" + ",".join([*kept, f"weights={learnt}"])
+        others = [option for option in options.split(",") if option and not option.strip().startswith("weights=")]
+        return f"{name}:" + ",".join([*others, f"weights={learnt}"])
 
     return "+".join(part(text) for text in spec.split("+"))

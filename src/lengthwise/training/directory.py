@@ -55,7 +55,7 @@ class LossLine(TypedDict):
 
 
 @dataclass(frozen=True)
-class Directory:
+class TrainingDirectory:
     """The files of one training run."""
 
     path: Path
@@ -110,7 +110,7 @@ class Directory:
         return next((path for path in reversed(checkpoints) if _complete(path, learns)), None)
 
     def read_losses(self) -> list[dict[str, Any]]:
-        """One entry a step; a last line without an end, which a kill left, is none."""
+        """The lines of losses.jsonl; a last line without an end, which a kill left, is none."""
         text = self.losses.read_bytes() if self.losses.exists() else b""
         return [_loss(line, number, self.losses) for number, line in enumerate(text.split(b"\n")[:-1], 1)]
 
@@ -123,11 +123,12 @@ class Directory:
         return lines
 
     def forget_losses_after(self, step: int) -> None:
-        """Steps that a killed run took after its last checkpoint are taken again."""
-        kept = [line for line in self.read_losses() if line["step"] <= step]
-        write_whole(self.losses, "".join(json.dumps(line) + "\n" for line in kept))
+        """Take out the steps after a checkpoint: a resumed run takes them again."""
+        before = [line for line in self.read_losses() if line["step"] <= step]
+        write_whole(self.losses, "".join(json.dumps(line) + "\n" for line in before))
 
     def finish(self, model: Any, tokenizer: Any, spec: str) -> None:
+        """Save the trained model, and then the spec to use it with."""
         # What a run killed between this and its last word left there is written anew
         save_whole(self.model, [model, tokenizer], overwrite=True)
         write_whole(self.method, spec + "\n")

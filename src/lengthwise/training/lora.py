@@ -16,7 +16,10 @@ LORA_ALPHA = 16
 
 
 def with_lora(model: nn.Module, rank: int, seed: int) -> Any:
-    """On every linear layer but the last. No dropout: the two readings of a row are to differ in their context alone."""
+    """The model with LoRA on every linear layer but the last.
+
+    Without dropout: the two readings of a row are to differ in their context alone.
+    """
     from peft import LoraConfig, get_peft_model
 
     torch.manual_seed(seed)
@@ -25,6 +28,7 @@ def with_lora(model: nn.Module, rank: int, seed: int) -> Any:
 
 
 def can_quantise() -> bool:
+    """Whether 4-bit weights can be trained here: bitsandbytes and a GPU."""
     return importlib.util.find_spec("bitsandbytes") is not None and torch.cuda.is_available()
 
 
@@ -45,7 +49,7 @@ def quantised(name: str, arguments: Any) -> Any:
 
 
 def merged(model: Any, adapter: Path, unquantised: Any) -> Any:
-    """Into the model's own weights, or into `unquantised` where training went over 4-bit ones."""
+    """The model with LoRA merged into its weights, or into those of `unquantised` where training went over 4-bit ones."""
     from peft import PeftModel
 
     if unquantised is not None:

@@ -27,30 +27,33 @@ NAMED = 4
 
 
 def check_files(paths: Sequence[str]) -> None:
-    """All of them, also those that no step will reach: a run names every file it was asked to learn from."""
+    """Refuse files without text, also where no step will reach them: a run names every file it was asked to learn from."""
     for path in paths:
         require(bool(read_texts([path]).strip()), f"{path} holds no text; leave it out")
 
 
 def rows_of(settings: Settings, tokenizer: Any, words: int, tokens: int, most: int) -> Tensor:  # [rows, tokens]
-    """As many as there are, and no more than `most`: nothing is taken that no step will see. `words` the model knows."""
+    """Rows of tokens cut from the documents, at most `most`, so that nothing is read that no step will see.
+
+    `words` is the size of the model's vocabulary.
+    """
     end = tokenizer.eos_token_id
     require(end is not None, "this tokenizer has no end-of-text token to put between documents; give it an eos_token")
     check_tokenizer(tokenizer, words)
-    packed, found = [], 0
+    packed, length = [], 0
     for text in documents(settings):
         # Tokenizers warn that a text is longer than the model; that is what we are here for
         ids = tokenizer(text, add_special_tokens=False, verbose=False).input_ids
         packed.append(torch.tensor([*ids, end], dtype=torch.int32))
-        found += len(packed[-1])
-        if found >= most * tokens:
+        length += len(packed[-1])
+        if length >= most * tokens:
             break
     if unread := settings.data[len(packed) :]:
         _say_unread(unread)
-    count = min(most, found // tokens)
+    count = min(most, length // tokens)
     if count == 0:
         raise BadInput(
-            f"the text has {found} tokens, and one row takes {tokens}; give more text (--data, --dataset) or a smaller "
+            f"the text has {length} tokens, and one row takes {tokens}; give more text (--data, --dataset) or a smaller "
             "--train-length"
         )
     rows = torch.cat(packed)[: count * tokens].view(count, tokens)
@@ -59,7 +62,7 @@ def rows_of(settings: Settings, tokenizer: Any, words: int, tokens: int, most: i
 
 
 class Rows(Dataset[dict[str, Tensor]]):
-    """Rows as a trainer takes them."""
+    """Rows of tokens as a data set for transformers' Trainer."""
 
     def __init__(self, rows: Tensor) -> None:
         self.rows = rows
@@ -72,6 +75,7 @@ class Rows(Dataset[dict[str, Tensor]]):
 
 
 def digest(rows: Tensor) -> str:
+    """A short hash that tells rows of other text, or of another tokenizer, apart."""
     return hashlib.sha256(rows.numpy().tobytes()).hexdigest()[:16]
 
 
@@ -85,6 +89,7 @@ def _say_unread(paths: Sequence[str]) -> None:
 
 
 def documents(settings: Settings) -> Iterable[str]:
+    """The texts that a run learns from, one at a time."""
     if settings.dataset is None:
         return (read_texts([path]) for path in settings.data)
     return _of_dataset(settings, settings.dataset)

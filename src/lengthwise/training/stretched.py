@@ -20,7 +20,9 @@ from lengthwise.methods.positions.clex import Clex
 from lengthwise.methods.positions.random_positions import positions
 
 
-class Stretched:
+class StretchedClex:
+    """CLEX at a length that is drawn for every step."""
+
     name = "Clex"
     dynamic = True
 
@@ -32,6 +34,7 @@ class Stretched:
 
     @property
     def t(self) -> float:
+        """The length of this step, in training lengths."""
         return float(self._drawn.uniform(self.least, self.most))
 
     def frequencies(self, own: Tensor, length: int) -> Tensor:  # [pairs] -> [pairs]

@@ -33,14 +33,14 @@ from lengthwise.records.locks import claim
 from lengthwise.training.adjustment import (
     LEARNT,
     Adjustment,
-    Methods,
+    TrainingMethods,
     adjustment_of,
     learnt_in,
     methods_for,
     prepared,
     spec_with,
 )
-from lengthwise.training.directory import CLAIM, FORMAT, Directory, learnt_file
+from lengthwise.training.directory import CLAIM, FORMAT, TrainingDirectory, learnt_file
 from lengthwise.training.lora import merged, quantised
 from lengthwise.training.rows import Rows, check_files, digest, rows_of
 from lengthwise.training.settings import Settings, settings_of
@@ -59,7 +59,7 @@ class Trained:
 
 
 @dataclass(frozen=True)
-class Run:
+class TrainingRun:
     """One run, checked and ready to go."""
 
     settings: Settings  # with the length that is trained at
@@ -67,19 +67,20 @@ class Run:
     tokenizer: Any
     anatomy: Anatomy
     adjustment: Adjustment
-    methods: Methods
-    directory: Directory
+    methods: TrainingMethods
+    directory: TrainingDirectory
     arguments: Any  # transformers' TrainingArguments
 
     @property
     def spec(self) -> str:
-        """What to use the model with."""
+        """The spec to use the trained model with."""
         learnt = None if self.learns is None else self.directory.learnt(self.learns)
         aligned = None if self.methods.alignment is None else self.directory.alignment
         return spec_with(self.adjustment.spec, learnt, aligned)
 
     @property
     def learns(self) -> str | None:
+        """The method that has weights of its own."""
         return learnt_in(self.adjustment.spec)
 
 
@@ -90,6 +91,7 @@ def train(model: str, out: str | Path, *, show_progress: bool = True, callbacks:
 
 
 def train_with(settings: Settings, *, show_progress: bool = True, callbacks: Sequence[Any] = ()) -> Trained:
+    """Train with settings that were read already."""
     for package in ("accelerate", "peft"):
         if importlib.util.find_spec(package) is None:
             raise BadInput(f"training needs the package {package}; pip install 'lengthwise[train]'")
@@ -105,8 +107,8 @@ def train_with(settings: Settings, *, show_progress: bool = True, callbacks: Seq
     return Trained(str(run.directory.model), run.directory.method.read_text().strip(), losses)
 
 
-def _checked(settings: Settings) -> tuple[Run, Tensor]:
-    """Everything that can be refused is refused here, before anything is written."""
+def _checked(settings: Settings) -> tuple[TrainingRun, Tensor]:
+    """The run and its rows; everything that can be refused is refused here, before anything is written."""
     require(settings.device != "cuda" or torch.cuda.is_available(), "--device cuda: there is no CUDA device here; leave it out")
     gguf = settings.model.endswith(".gguf")
     require(not gguf, f"{settings.model} is a GGUF file, made to be read only; give the model as a directory of safetensors")
@@ -125,15 +127,15 @@ def _checked(settings: Settings) -> tuple[Run, Tensor]:
     most = settings.steps * settings.batch * settings.accumulation * arguments.world_size
     words = int(model.get_input_embeddings().weight.shape[0])
     rows = rows_of(settings, tokenizer, words, settings.regulariser(length).tokens, most)
-    directory = Directory(Path(settings.out))
-    return Run(settings, model, tokenizer, anatomy, adjustment, methods, directory, arguments), rows
+    directory = TrainingDirectory(Path(settings.out))
+    return TrainingRun(settings, model, tokenizer, anatomy, adjustment, methods, directory, arguments), rows
 
 
 def _arguments(settings: Settings) -> Any:
     from transformers import TrainingArguments
 
     return TrainingArguments(
-        output_dir=str(Directory(Path(settings.out)).checkpoints),
+        output_dir=str(TrainingDirectory(Path(settings.out)).checkpoints),
         max_steps=settings.steps,
         per_device_train_batch_size=settings.batch,
         gradient_accumulation_steps=settings.accumulation,
@@ -153,7 +155,7 @@ def _arguments(settings: Settings) -> Any:
     )
 
 
-def _config(run: Run, rows: Tensor) -> dict[str, Any]:
+def _config(run: TrainingRun, rows: Tensor) -> dict[str, Any]:
     chosen = {name: value for name, value in asdict(run.settings).items() if name not in FREE}
     resolved = {**asdict(run.adjustment), "processes": run.arguments.world_size}
     return {
@@ -167,7 +169,7 @@ def _config(run: Run, rows: Tensor) -> dict[str, Any]:
     }
 
 
-def _trained(run: Run, rows: Tensor, shown: bool, callbacks: Sequence[Any]) -> None:
+def _trained(run: TrainingRun, rows: Tensor, shown: bool, callbacks: Sequence[Any]) -> None:
     from lengthwise.training.output_alignment.trainer import MisalignmentTrainer
 
     settings, directory = run.settings, run.directory
@@ -200,16 +202,16 @@ def _trained(run: Run, rows: Tensor, shown: bool, callbacks: Sequence[Any]) -> N
 
 
 @contextmanager
-def _watched(trainer: Any, run: Run, checkpoint: Path | None, shown: bool) -> Iterator[None]:
+def _watched(trainer: Any, run: TrainingRun, checkpoint: Path | None, shown: bool) -> Iterator[None]:
     from transformers import PrinterCallback
 
-    from lengthwise.training.watching import Draws, Losses
+    from lengthwise.training.callbacks import LossesCallback, MethodCallback
 
     trainer.remove_callback(PrinterCallback)
-    trainer.add_callback(Draws(run.methods, run.learns))
+    trainer.add_callback(MethodCallback(run.methods, run.learns))
     with progress("training", run.settings.steps, shown) as tick:
         if run.arguments.process_index == 0:
-            trainer.add_callback(Losses(run.directory, tick))
+            trainer.add_callback(LossesCallback(run.directory, tick))
             if importlib.util.find_spec("tensorboard") is not None:
                 trainer.add_callback(_tensorboard(run.directory.tensorboard, checkpoint))
         yield
@@ -224,7 +226,7 @@ def _tensorboard(folder: Path, checkpoint: Path | None) -> Any:
     return TensorBoardCallback(SummaryWriter(str(folder), purge_step=done + 1))
 
 
-def _save(model: Any, run: Run) -> None:
+def _save(model: Any, run: TrainingRun) -> None:
     inner = unwrapped(model)
     if run.methods.learnt is not None:
         delattr(inner, LEARNT)

@@ -14,7 +14,7 @@ from lengthwise.errors import require
 
 
 def spearman(measure: Sequence[float], quality: Sequence[float]) -> float:
-    """Of two columns with a row a model; equal values share the mean of their ranks."""
+    """Spearman's coefficient of two columns with a row a model; equal values share the mean of their ranks."""
     from scipy.stats import spearmanr
 
     require(len(measure) == len(quality), f"columns of {len(measure)} and {len(quality)} values are not of the same models")

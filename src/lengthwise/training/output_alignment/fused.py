@@ -33,8 +33,8 @@ def weighted_sums(
     Logits are [2 batch, L, words], the first readings of all rows and then the second; targets [2 batch, L]; counted
     [batch, positions] says which of the overlap count. Where the second weight is 0 nothing is compared, and its sum is 0.
     """
-    found: tuple[Tensor, Tensor] = _Fused.apply(logits, targets, counted, views, weights, compare)  # type: ignore[no-untyped-call]
-    return found
+    both: tuple[Tensor, Tensor] = _Fused.apply(logits, targets, counted, views, weights, compare)  # type: ignore[no-untyped-call]
+    return both
 
 
 class _Fused(torch.autograd.Function):
@@ -112,5 +112,5 @@ def _cross_and_compare(
         sums[1] -= (along * counts).sum()
         if slopes is not None:
             own = valid * weights[0]
-            found = slope(ys[mine], ys[its], against, along, counts * weights[1], own)
-            slopes[where[mine]] = found.scatter_add_(-1, wanted.clamp_min(0), -own)
+            gradient = slope(ys[mine], ys[its], against, along, counts * weights[1], own)
+            slopes[where[mine]] = gradient.scatter_add_(-1, wanted.clamp_min(0), -own)

@@ -31,11 +31,13 @@ LOGITS_AT_ONCE = 2**24
 
 
 def symmetric_cross_entropy(logits: Tensor, other: Tensor) -> Tensor:  # [..., words] -> [...]
+    """L_SCE of two next-token distributions, in nats."""
     log_y, log_other = log_softmax(logits), log_softmax(other)
     return -(log_other.exp() * log_y + log_y.exp() * log_other).sum(-1)
 
 
 def symmetric_kl(logits: Tensor, other: Tensor) -> Tensor:  # [..., words] -> [...]
+    """The symmetric KL divergence of two next-token distributions, in nats."""
     log_y, log_other = log_softmax(logits), log_softmax(other)
     return ((log_y.exp() - log_other.exp()) * (log_y - log_other)).sum(-1)
 
@@ -61,16 +63,16 @@ def misalignment_loss(
 
 
 def chunks(positions: int, logits_each: int) -> Iterator[slice]:
-    """A few positions at a time, of so many logits each."""
+    """Slices of a few positions each, so that no more than LOGITS_AT_ONCE logits are worked on at a time."""
     at_once = max(1, LOGITS_AT_ONCE // logits_each)
     for start in range(0, positions, at_once):
         yield slice(start, min(start + at_once, positions))
 
 
 def slope(y: Tensor, y_other: Tensor, log_other: Tensor, along: Tensor, weight: Tensor, own: Tensor | float = 0.0) -> Tensor:
-    """What `weight` times d L_SCE / d logits is, plus `own` times y; `along` is <y, ln y'>, all three [..., 1]."""
-    found = torch.addcmul(own + weight * (1 + along), log_other, -weight)
-    return found.mul_(y).addcmul_(y_other, -weight)
+    """The gradient `weight` d L_SCE / d logits + `own` y; `along` is <y, ln y'>, all three [..., 1]."""
+    gradient = torch.addcmul(own + weight * (1 + along), log_other, -weight)
+    return gradient.mul_(y).addcmul_(y_other, -weight)
 
 
 class _Summed(torch.autograd.Function):
@@ -99,7 +101,7 @@ class _Summed(torch.autograd.Function):
 
 
 def log_softmax(logits: Tensor) -> Tensor:
-    """In float32 at least; a word that cannot come has a probability of 0 and a finite logarithm, so that 0 ln 0 is 0."""
+    """Log-probabilities in float32 at least; that of a word that cannot come is finite, so that 0 ln 0 is 0."""
     wide = logits if logits.dtype == torch.float64 else logits.float()
     # Far enough from the end of the numbers that a weight of the loss does not make it infinite again
     return wide.log_softmax(-1).clamp_min(-math.sqrt(torch.finfo(wide.dtype).max))

@@ -1,7 +1,7 @@
 """Long-short misalignment of a causal language model: how differently it goes on from a text and from the text's own suffix.
 
-    found = lengthwise.misalignment(model, tokenizer, train_length=4096)
-    found.sce, found.interval                                       # L_misalign, nats, and its 95 % interval
+    apart = lengthwise.misalignment(model, tokenizer, train_length=4096)
+    apart.sce, apart.interval                                       # L_misalign, nats, and its 95 % interval
 
     L_misalign = E[L_SCE(g(x[-l1:]), g(x[-l2:]))],   l1, l2 from [L/2, L]                  Output Alignment, equation 2
 
@@ -71,7 +71,9 @@ def misalignment(
     method: Method = "none",
     show_progress: bool = True,
 ) -> Misalignment:
-    """Of a tokenizer with a text (or files, or prose that ships with lengthwise), or of token ids in the tokenizer's place.
+    """Measure how differently a model goes on from texts and from their suffixes.
+
+    The text, files, or the prose that ships with lengthwise are read with the tokenizer; token ids may stand in its place.
 
     L is `length`, by default the training length, which is by default what the model's config says.
     """
@@ -149,23 +151,23 @@ def _rows(ids: Tensor, length: int, pairs: int, seed: int) -> Tensor:  # [pairs,
 def _pair_sums(scorer: TokenScorer, rows: Tensor, plans: Sequence[Views], tick: ProgressCallback) -> np.ndarray:  # [pairs, 2]
     """L_SCE and symmetric KL of every pair, summed over its positions."""
     at_once = max(1, TOKENS_AT_ONCE // (2 * plans[0].length))
-    found = []
+    sums: list[tuple[float, float]] = []
     for start in range(0, len(rows), at_once):
         some = list(zip(rows[start : start + at_once], plans[start : start + at_once], strict=True))
         first = scorer.hidden(torch.stack([row[plan.first] for row, plan in some]))
         second = scorer.hidden(torch.stack([row[plan.second] for row, plan in some]))
-        for one, other, (_, plan) in zip(first, second, some, strict=True):
+        for hidden, other, (_, plan) in zip(first, second, some, strict=True):
             over_first, over_second = plan.shared
-            found.append(_sums(scorer, one[over_first], other[over_second]))
-        tick(len(some), f"misalignment: {len(found)} of {len(rows)} pairs")
-    return np.array(found)
+            sums.append(_sums(scorer, hidden[over_first], other[over_second]))
+        tick(len(some), f"misalignment: {len(sums)} of {len(rows)} pairs")
+    return np.array(sums)
 
 
 def _sums(scorer: TokenScorer, hidden: Tensor, other: Tensor) -> tuple[float, float]:
     at_once = max(1, LOGITS_AT_ONCE // (2 * scorer.head.weight.shape[0]))
     sce = kl = 0.0
-    for one, two in zip(torch.split(hidden, at_once), torch.split(other, at_once), strict=True):
-        logits = scorer.head(one), scorer.head(two)
+    for states, other_states in zip(torch.split(hidden, at_once), torch.split(other, at_once), strict=True):
+        logits = scorer.head(states), scorer.head(other_states)
         sce += float(symmetric_cross_entropy(*logits).double().sum())
         kl += float(symmetric_kl(*logits).double().sum())
     return sce, kl

@@ -34,6 +34,8 @@ FUNCTIONS: dict[str, tuple[Function, Function]] = {
 
 @dataclass(frozen=True)
 class OutRep:
+    """A target function f and its inverse."""
+
     function: str = "identity"
     shift: float = 0.0
 
@@ -44,11 +46,11 @@ class OutRep:
     def aligned(self, y: Tensor) -> Tensor:
         """f(y), what the model is trained on."""
         shifted = y + self.shift
-        found = FUNCTIONS[self.function][0](shifted)
-        if not bool(torch.isfinite(found).all()):
-            worst = float(y[~torch.isfinite(found)].flatten()[0])
+        aligned = FUNCTIONS[self.function][0](shifted)
+        if not bool(torch.isfinite(aligned).all()):
+            worst = float(y[~torch.isfinite(aligned)].flatten()[0])
             raise BadInput(f"{self.function} has no value at {worst + self.shift:g}, the target {worst:g}; give a shift")
-        return found
+        return aligned
 
     def original(self, z: Tensor) -> Tensor:
         """f^-1(z), the model's answer in y's units."""

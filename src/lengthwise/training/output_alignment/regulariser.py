@@ -26,7 +26,7 @@ READ = ("input_ids", "attention_mask", "labels")
 
 @dataclass(frozen=True)
 class Regulariser:
-    """What L* is made of, without the model and the data."""
+    """The parts of L* that need no model and no data: its weight, and where the two readings stand."""
 
     train_length: int  # L, tokens of each reading
     alpha: float = 0.1
@@ -48,7 +48,7 @@ class Regulariser:
 
     @property
     def tokens(self) -> int:
-        """A row must have so many, whatever e is drawn."""
+        """How many tokens a row must have, whatever e is drawn."""
         return self.train_length + self.largest
 
     def views(self, extra: int) -> Views:

@@ -23,6 +23,8 @@ OVERLAPS = ("whole", "half")
 
 @dataclass(frozen=True)
 class Views:
+    """Where the two readings of a row stand, and which of their positions are compared."""
+
     length: int  # L, tokens of each reading
     extra: int  # e, how much later the second one starts
     overlap: str = "whole"
@@ -39,12 +41,12 @@ class Views:
 
     @property
     def positions(self) -> int:
-        """Of the overlap that counts."""
+        """How many positions of the overlap count."""
         return self.length - self.extra - self._skipped
 
     @property
     def tokens(self) -> int:
-        """Of a row that holds both readings."""
+        """How many tokens a row has that holds both readings."""
         return self.length + self.extra
 
     @property

@@ -1,4 +1,4 @@
-"""What goes along with every step of training: its losses on the disk, a bar, and the draw of methods that draw."""
+"""Callbacks of transformers' Trainer: write a step's losses, move the progress bar, tell methods which step it is."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from transformers import TrainerCallback
 
 from lengthwise.common.progress import ProgressCallback
 from lengthwise.methods import weights
-from lengthwise.training.adjustment import Methods
-from lengthwise.training.directory import Directory, learnt_file
+from lengthwise.training.adjustment import TrainingMethods
+from lengthwise.training.directory import TrainingDirectory, learnt_file
 
-KEPT = ("loss", "cross_entropy", "misalignment", "grad_norm", "learning_rate")
+WRITTEN = ("loss", "cross_entropy", "misalignment", "grad_norm", "learning_rate")
 # Lines where there is no terminal to draw a bar in
 LINES = 20
 
 
-class Losses(TrainerCallback):  # type: ignore[misc]
-    """One line a step into losses.jsonl, and the bar; of the first process only."""
+class LossesCallback(TrainerCallback):  # type: ignore[misc]
+    """Writes one line a step to losses.jsonl and moves the bar; for the first process only."""
 
-    def __init__(self, directory: Directory, tick: ProgressCallback) -> None:
+    def __init__(self, directory: TrainingDirectory, tick: ProgressCallback) -> None:
         self.directory, self.tick = directory, tick
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -31,18 +31,18 @@ class Losses(TrainerCallback):  # type: ignore[misc]
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float], **_: Any) -> None:
         if "loss" not in logs:
             return
-        line = {"step": state.global_step, **{name: float(logs[name]) for name in KEPT if name in logs}}
+        line = {"step": state.global_step, **{name: float(logs[name]) for name in WRITTEN if name in logs}}
         with self.directory.losses.open("a") as file:
             file.write(json.dumps(line) + "\n")
-        told = state.global_step % max(1, state.max_steps // LINES) == 0 or state.global_step == state.max_steps
-        self.tick(1, f"step {state.global_step} of {state.max_steps}: {in_words(line)}" if told else None)
+        said = state.global_step % max(1, state.max_steps // LINES) == 0 or state.global_step == state.max_steps
+        self.tick(1, f"step {state.global_step} of {state.max_steps}: {in_words(line)}" if said else None)
 
 
-class Draws(TrainerCallback):  # type: ignore[misc]
+class MethodCallback(TrainerCallback):  # type: ignore[misc]
     """Tells a method that draws which step it is, and puts what it learns beside every checkpoint, where LoRA's saving would
     leave it out."""
 
-    def __init__(self, methods: Methods, learns: str | None) -> None:
+    def __init__(self, methods: TrainingMethods, learns: str | None) -> None:
         self.methods, self.learns = methods, learns
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -56,5 +56,6 @@ class Draws(TrainerCallback):  # type: ignore[misc]
 
 
 def in_words(line: dict[str, Any]) -> str:
-    told = f"loss {line['loss']:.4f}, cross-entropy {line['cross_entropy']:.4f}"
-    return told + (f", misalignment {line['misalignment']:.4f}" if "misalignment" in line else "")
+    """A line of losses.jsonl as it is printed."""
+    words = f"loss {line['loss']:.4f}, cross-entropy {line['cross_entropy']:.4f}"
+    return words + (f", misalignment {line['misalignment']:.4f}" if "misalignment" in line else "")
