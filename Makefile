@@ -4,14 +4,19 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 OLDEST := 5.15.0
 
-.PHONY: demo test test-gpu pages check bench bench-gpu test-oldest oldest format
+.PHONY: demo test test-all test-gpu pages check bench bench-gpu test-oldest oldest format
 
 demo: $(VENV)/installed
 	$(BIN)/lengthwise demo
 
 # One thread a worker: the tests are many small ones
+PYTEST := -m pytest -n 2 --dist worksteal --ignore=tests/gpu
 test: $(VENV)/installed
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --ignore=tests/gpu
+	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) -m 'not sweep'
+
+# Before a release: the crossings of many parameters as well
+test-all: $(VENV)/installed
+	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST)
 
 # The kernels on a GPU; most of the time goes into compiling them, hence the workers
 test-gpu: $(VENV)/installed
@@ -38,10 +43,12 @@ bench-gpu: $(VENV)/installed
 
 # The suite against the oldest transformers we promise, but for what never meets transformers, and for experiments and benchmarks,
 # which promise nothing; the constraints pin the newest
-WITHOUT_TRANSFORMERS := $(addprefix --ignore=tests/,attention benchmarks common evaluation/sweep/test_on_ray.py experiments gpu methods/temperature report scripts tasks)
+WITHOUT_TRANSFORMERS := $(addprefix --ignore=tests/,analysis/page attention benchmarks calibration/test_search.py common \
+	evaluation/sweep/test_on_ray.py experiments helpers methods/temperature records report scripts tasks test_distribution.py \
+	test_readme.py)
 oldest: $(VENV)-$(OLDEST)/installed
 test-oldest: oldest
-	OMP_NUM_THREADS=1 $(VENV)-$(OLDEST)/bin/python -m pytest -n 2 $(WITHOUT_TRANSFORMERS)
+	OMP_NUM_THREADS=1 $(VENV)-$(OLDEST)/bin/python $(PYTEST) -m 'not sweep' $(WITHOUT_TRANSFORMERS)
 
 format: $(VENV)/installed
 	$(BIN)/ruff check --fix .

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -17,11 +16,15 @@ from lengthwise.attention import IMPLEMENTATIONS, DistanceBias, Equation, Visibl
 from lengthwise.attention.fused import why_not_fused
 from lengthwise.errors import BadInput
 from tests.conftest import logits, make, tokens
+from tests.helpers.sweep import crossed
 
 TOLERANCE = 1e-5
 LENGTHS = (1, 63, 111, 1000)
 TEMPERATURES = ("none", "one", "head", "row", "row and head")
 MASKS = ("full", "causal", "window", "causal window", "left padding", "right padding", "causal left", "holes")
+EVERYTHING = pytest.mark.parametrize(
+    ("length", "mask", "temperature", "bias"), crossed(LENGTHS, MASKS, TEMPERATURES, (True, False), every=4)
+)
 SHUFFLED = ("shuffled", "shuffled causal", "shuffled left padding")
 
 
@@ -96,17 +99,13 @@ def assert_equal_to_reference(equation: Equation, implementation: str, statistic
             torch.testing.assert_close(getattr(measured, field), getattr(rows, field), atol=TOLERANCE, rtol=TOLERANCE)
 
 
-@pytest.mark.parametrize(("length", "mask"), [*itertools.product(LENGTHS, MASKS)])
-@pytest.mark.parametrize("temperature", TEMPERATURES)
-@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
+@EVERYTHING
 def test_blockwise_equals_the_reference(length: int, mask: str, temperature: str, bias: bool) -> None:
     equation = make_equation(length, mask=mask, temperature=temperature, bias=bias)
     assert_equal_to_reference(equation, "blockwise", statistics=True)
 
 
-@pytest.mark.parametrize(("length", "mask"), [*itertools.product(LENGTHS, MASKS)])
-@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
-@pytest.mark.parametrize("temperature", TEMPERATURES)
+@EVERYTHING
 def test_fused_equals_the_reference_or_says_why_not(length: int, mask: str, temperature: str, bias: bool) -> None:
     equation = make_equation(length, mask=mask, temperature=temperature, bias=bias, value_size=16)
     if (reason := why_not_fused(equation)) is None:

@@ -21,6 +21,7 @@ from lengthwise.models.cache import RollingLayer
 from lengthwise.models.patches import suspended
 from lengthwise.models.rotary import Rotary
 from tests.conftest import DECODER_SIZES, TRAIN_LENGTH, make, tokens
+from tests.helpers.sweep import crossed
 
 LONG = 3 * TRAIN_LENGTH
 ROTARY = ["llama", "qwen2", "qwen3", "mistral", "mistral window", "gemma", "gpt_neox", "phi3", "olmo2", "smollm3"]
@@ -152,8 +153,9 @@ def test_distances_that_change_nothing_give_what_every_family_gives(name: str) -
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("method", [*DISTANCES, *FREQUENCIES, *MASKS_AND_BIASES])
-@pytest.mark.parametrize("name", ROTARY)
+@pytest.mark.parametrize(
+    ("name", "method"), crossed([*ROTARY], [*DISTANCES, *FREQUENCIES, *MASKS_AND_BIASES], every=3, whole={"llama"})
+)
 def test_prefill_and_cached_generation_agree(name: str, method: str) -> None:
     """A prompt beyond the training length, then token by token, with eviction where the method allows it."""
     model, tokens = make(name), ids(TRAIN_LENGTH + 12)
