@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 import json
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -161,37 +159,22 @@ def training() -> str:
 
 
 def methods() -> str:
-    """Every method with what it does, its file and its paper, read from the files themselves."""
-    rows = [
-        [f"[`{name}`]({source.relative_to(ROOT)})", about(source).removesuffix("."), papers(source)]
-        for name, source in method_files().items()
-    ]
+    """Every method with what it does, its file, its paper and its authors' code, as its own file says."""
+    from lengthwise.methods.registry import METHODS, source_of
+
+    rows = []
+    for name in METHODS:
+        source = source_of(name)
+        what = source.summary.partition(": ")[2].removesuffix(".")
+        links = [paper_link(paper) for paper in source.papers] + [f"[code]({address})" for address in source.code]
+        rows.append([f"[`{name}`](src/{source.file})", what, ", ".join(links)])
     return _table(["method", "what it does", "from"], rows, left=3)
 
 
-def method_files() -> dict[str, Path]:
-    """The file of each method by its name on the command line."""
-    from lengthwise.methods.registry import CATALOGUE
-
-    return {name: Path(inspect.getfile(inspect.unwrap(method))) for name, method in sorted(CATALOGUE.items())}
-
-
-def papers(source: Path) -> str:
-    """The papers that a method's docstring names by their arXiv numbers, as links; else whom it names with a year."""
-    text = docstring(source)
-    named = re.findall(r"((?:Entropy Invariance|[A-Z]\w+(?: et al\.| and [A-Z]\w+)?)(?: \d{4})?), arXiv (\d{4}\.\d{5})", text)
-    links = [f"[{who}](https://arxiv.org/abs/{number})" for who, number in dict(named).items()]
-    return ", ".join(links or dict.fromkeys(re.findall(r"(?:Su|bloc97) \d{4}", text)))
-
-
-def about(source: Path) -> str:
-    """What a method does: the first sentence of its file, without the name."""
-    return docstring(source).partition("\n")[0].partition(": ")[2]
-
-
-def docstring(source: Path) -> str:
-    text = source.read_text()
-    return text[3 : text.index('"""', 3)]
+def paper_link(paper: str) -> str:
+    """`Who year, arXiv:ID` or `Who year, ADDRESS` as a link."""
+    who, _, where = paper.rpartition(", ")
+    return f"[{who}]({where.replace('arXiv:', 'https://arxiv.org/abs/')})"
 
 
 def _read(path: str) -> Any:

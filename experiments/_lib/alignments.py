@@ -12,9 +12,10 @@ import torch
 import lengthwise as lw
 from experiments._lib.processes import Once
 from lengthwise.common.files import write_whole
-from lengthwise.common.text import long_sequences, shipped_prose
+from lengthwise.common.sequences import long_sequences
+from lengthwise.common.text import shipped_prose
 from lengthwise.errors import BadInput, require
-from lengthwise.evaluation.sweep.named_methods import HEDGE
+from lengthwise.methods.spec import HEDGE
 from lengthwise.methods.temperature.aligned import SCOPES, STATISTICS
 from lengthwise.methods.temperature.log import Log
 

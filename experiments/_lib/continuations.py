@@ -22,7 +22,7 @@ from experiments._lib.processes import Once, share_out
 from lengthwise.common.files import write_whole
 from lengthwise.errors import BadInput, require
 from lengthwise.evaluation.hedge import mixed_nll
-from lengthwise.evaluation.sweep.named_methods import TRUNCATE
+from lengthwise.methods.spec import TRUNCATE
 from lengthwise.records.config import check_same
 
 FOLDER = "language_modelling"

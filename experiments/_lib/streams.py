@@ -21,7 +21,8 @@ from torch import Tensor
 from experiments._lib.novels import unwrapped
 from experiments._lib.processes import Once, share_out
 from lengthwise.common.files import write_whole
-from lengthwise.common.text import read_texts, special_tokens
+from lengthwise.common.sequences import special_tokens
+from lengthwise.common.text import read_texts
 from lengthwise.errors import BadInput, require
 from lengthwise.evaluation.sweep.run_config import dtype_of, parameters_digest, tokenizer_digest
 

@@ -27,7 +27,7 @@ from experiments._lib.measure import Answers, Runs, configs
 from experiments._lib.paired import Paired, compared, holm, paired_means
 from experiments.against_truncation.page import FORMAT, write_pages
 from lengthwise.errors import require
-from lengthwise.evaluation.sweep.named_methods import TRUNCATE
+from lengthwise.methods.spec import TRUNCATE
 from lengthwise.records.directory import CONFIG
 from lengthwise.tasks.perplexity import compared as compared_nll
 

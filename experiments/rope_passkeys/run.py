@@ -41,7 +41,7 @@ from experiments.rope_passkeys import page
 from lengthwise.common.files import write_whole
 from lengthwise.common.text import read_texts, shipped_prose
 from lengthwise.errors import require
-from lengthwise.evaluation.sweep.named_methods import TRUNCATE
+from lengthwise.methods.spec import TRUNCATE
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.load import DTYPES, load
 from lengthwise.records import CellKey, Record, mean_interval, read_lines

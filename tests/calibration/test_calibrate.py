@@ -10,7 +10,8 @@ import torch
 
 import lengthwise as lw
 from lengthwise.calibration.calibrate import _batches
-from lengthwise.common.text import long_sequences, shipped_prose, short_sequences
+from lengthwise.common.sequences import long_sequences, short_sequences
+from lengthwise.common.text import shipped_prose
 from lengthwise.models.anatomy import anatomy_of
 from tests.conftest import TRAIN_LENGTH, make, tiny_t5
 

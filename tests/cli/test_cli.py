@@ -19,7 +19,7 @@ import transformers
 
 import lengthwise as lw
 from lengthwise.cli.calibration import _print_alignment
-from lengthwise.methods.registry import CATALOGUE
+from lengthwise.methods.registry import METHODS
 from lengthwise.methods.temperature.aligned import Calibrated
 from lengthwise.tasks import TASKS
 from tests.conftest import TRAIN_LENGTH, Said, logits, make, tokens
@@ -164,7 +164,7 @@ def test_another_models_alignment_is_baked_by_force(models: Path, tmp_path: Path
     assert lengthwise(*arguments, "--force").status == 0
 
 
-@pytest.mark.parametrize(("command", "catalogue"), [("methods", CATALOGUE), ("tasks", TASKS)])
+@pytest.mark.parametrize(("command", "catalogue"), [("methods", METHODS), ("tasks", TASKS)])
 def test_lists_name_everything_in_a_line_each(command: str, catalogue: dict[str, Any], lengthwise: Callable[..., Said]) -> None:
     said = lengthwise(command)
     assert (said.status, said.err) == (0, [])

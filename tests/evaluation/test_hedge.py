@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import ByT5Tokenizer, LogitsProcessorList
 
 import lengthwise as lw
-from lengthwise.common.text import last_tokens
+from lengthwise.common.sequences import last_tokens
 from lengthwise.errors import BadInput
 from lengthwise.evaluation.hedge import Hedge, _Step, mixed_nll
 from lengthwise.models.patches import suspended

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import math
+import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,9 +14,9 @@ import pytest
 import torch
 
 from lengthwise.errors import BadInput
-from lengthwise.methods.registry import CATALOGUE
+from lengthwise.methods.registry import METHODS, factory, source_of
 from lengthwise.methods.slots import Slots
-from lengthwise.methods.spec import methods_of, one_line
+from lengthwise.methods.spec import methods_of
 from lengthwise.methods.temperature import aligned
 from tests.helpers.rows import Case, distances_of, keys_of
 
@@ -38,7 +40,7 @@ TRAINING = {"pose", "random_positions", "shifted_sparse"}
 
 def names_with(*functions: str) -> list[str]:
     """Methods whose class has one of the functions; `aligned` is a way to load one."""
-    classes = {name: getattr(make, "__self__", make) for name, make in CATALOGUE.items()}
+    classes = {name: getattr(factory(name), "__self__", factory(name)) for name in METHODS}
     return [name for name, made in classes.items() if any(hasattr(made, function) for function in functions)]
 
 
@@ -72,7 +74,7 @@ def build(name: str, alignment: Path | None = None) -> Any:
 
 
 def test_every_method_of_the_catalogue_is_tested_here() -> None:
-    assert set(TEMPERATURES) | set(ADAPTIVE) | set(POSITIONS) | set(SIMILARITIES) == set(CATALOGUE)
+    assert set(TEMPERATURES) | set(ADAPTIVE) | set(POSITIONS) | set(SIMILARITIES) == set(METHODS)
 
 
 @pytest.mark.parametrize("name", TEMPERATURES)
@@ -172,9 +174,9 @@ def test_no_row_sees_a_key_the_model_hides_or_loses_itself(name: str, causal: bo
         assert keys <= set(case.seen(0, place))
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
+@pytest.mark.parametrize("name", METHODS)
 def test_every_method_says_what_it_is_in_one_line(name: str) -> None:
-    title, colon, what = one_line(name).partition(": ")
+    title, colon, what = source_of(name).summary.partition(": ")
     assert colon
     assert title[0].isupper()
     assert what.endswith(".")
@@ -184,10 +186,10 @@ def test_every_method_file_is_in_the_catalogue_and_has_its_line() -> None:
     kinds = ("temperature", "positions", "similarity")
     folders = [importlib.import_module(f"lengthwise.methods.{kind}").__path__[0] for kind in kinds]
     files = {path.stem for folder in folders for path in Path(folder).glob("*.py")} - {"__init__"}
-    assert files - TRAINING == {CATALOGUE[name].__module__.rpartition(".")[2] for name in CATALOGUE}
-    for name in CATALOGUE:
-        first = str(sys.modules[CATALOGUE[name].__module__].__doc__).splitlines()[0]
-        assert one_line(name) == first
+    assert files - TRAINING == {factory(name).__module__.rpartition(".")[2] for name in METHODS}
+    for name in METHODS:
+        first = str(sys.modules[factory(name).__module__].__doc__).splitlines()[0]
+        assert source_of(name).summary == first
 
 
 @pytest.mark.parametrize(
@@ -224,3 +226,21 @@ def test_every_method_file_is_in_the_catalogue_and_has_its_line() -> None:
 def test_an_argument_that_makes_no_method_is_refused(spec: str) -> None:
     with pytest.raises(BadInput):
         methods_of(spec, FACTS)
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name != "constant"])
+def test_every_method_says_where_it_comes_from(name: str) -> None:
+    source = source_of(name)
+    assert source.papers
+    for paper in source.papers:
+        assert re.fullmatch(r"[\w. ]+ (19|20)\d\d( \([\w ]+\))?, (arXiv:\d{4}\.\d{5}|https://\S+)", paper), paper
+    assert all(address.startswith("https://github.com/") for address in source.code)
+    assert source.summary == str(sys.modules[factory(name).__module__].__doc__).splitlines()[0]
+
+
+def test_the_lists_of_methods_and_tasks_need_no_torch() -> None:
+    listing = (
+        "import sys; from lengthwise.cli import run; assert run(['methods']) == run(['tasks']) == 0; "
+        "assert not {'torch', 'transformers', 'numpy'} & set(sys.modules), sorted(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", listing], check=True, stdout=subprocess.DEVNULL)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lengthwise.errors import BadInput
-from lengthwise.methods.spec import methods_of
+from lengthwise.methods.spec import Spec, methods_of, parse_spec, short_name
 from lengthwise.methods.temperature.aligned import Alignment, Calibrated
 from lengthwise.methods.temperature.constant import Constant
 from lengthwise.methods.temperature.infoscale import InfoScale
@@ -24,6 +24,34 @@ def saved(path: Path) -> Alignment:
     alignment = Alignment("pmax", "model", 64, 0.1, (Calibrated(128, 0.8, 0.1, 1),), {"family": "t5"})
     alignment.save(path)
     return alignment
+
+
+def test_a_spec_is_read_into_names_options_and_what_of_a_prompt_is_read() -> None:
+    spec = parse_spec(" yarn:factor=8, base = 10 + @a=b.json ")
+    assert spec.text == "yarn:factor=8, base = 10 + @a=b.json"
+    assert [(term.name, term.options) for term in spec.terms] == [
+        ("yarn", ("factor=8", "base = 10")),
+        ("aligned", ("path=a=b.json",)),
+    ]
+    assert spec.reads == "whole"
+    assert parse_spec("none") == Spec("none", ())
+    assert parse_spec("truncate") == Spec("truncate", (), "end")
+    assert parse_spec(" hedge ") == parse_spec("hedge + none") == Spec("hedge+none", (), "both")
+    hedged = parse_spec("hedge+log")
+    assert (hedged.text, hedged.names, hedged.reads) == ("hedge+log", ("log",), "both")
+
+
+def test_a_parsed_spec_serves_as_its_text_does() -> None:
+    assert methods_of(parse_spec("log+constant:tau=2"), FACTS) == methods_of("log+constant:tau=2", FACTS)
+
+
+def test_an_option_is_set_in_the_place_of_the_old_one() -> None:
+    (term,) = parse_spec("clex:weights = old,steps=4").terms
+    assert term.with_option("weights", "new").text == "clex:steps=4,weights=new"
+
+
+def test_files_are_called_without_their_folders() -> None:
+    assert short_name("yarn:factor=2+@runs/a/alignment.json") == "yarn:factor=2+@alignment.json"
 
 
 def test_none_is_no_method() -> None:
@@ -102,7 +130,12 @@ def test_an_unknown_name_comes_with_the_nearest() -> None:
         methods_of("log+infoscal", FACTS)
 
 
-@pytest.mark.parametrize("spec", ["truncate", "hedge+log", "log+truncate", "hedge"])
+def test_truncate_joins_no_method() -> None:
+    with pytest.raises(BadInput, match=r"'log\+truncate': truncate is a baseline of its own \(for evaluate and reach\)"):
+        methods_of("log+truncate", FACTS)
+
+
+@pytest.mark.parametrize("spec", ["truncate", "hedge+log", "truncate:x=1", "log+hedge:x=1"])
 def test_what_evaluate_and_reach_alone_know_is_said(spec: str) -> None:
     with pytest.raises(BadInput, match=f"'{re.escape(spec)}': truncate and hedge are for evaluate and reach"):
         methods_of(spec, FACTS)

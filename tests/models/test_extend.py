@@ -18,8 +18,8 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 import lengthwise as lw
 from lengthwise.errors import BadInput
+from lengthwise.methods import registry
 from lengthwise.methods.positions.t5_bias import T5Bias
-from lengthwise.methods.registry import CATALOGUE
 from lengthwise.methods.spec import methods_of
 from lengthwise.models import masks
 from lengthwise.models.anatomy import anatomy_of
@@ -54,7 +54,7 @@ SPECS = {
     "proposition1": "proposition1:p_max=0.3,sigma_train=1",
     "proposition2": "proposition2:sigma_train=1",
 }
-METHODS = [SPECS.get(name, name) for name in CATALOGUE if name != "aligned"]
+METHODS = [SPECS.get(name, name) for name in registry.METHODS if name != "aligned"]
 IDENTITY_WHEN_SHORT = ["none", "log", "infoscale", "yarn_factor", SPECS["proposition1"], SPECS["proposition2"], "window"]
 ROTATIONS = ["clex", "eabf", "interpolation", "lm_infinite", "nope", "ntk", "rerope", "streaming_llm", "yarn"]
 # Gemma 3 and ModernBERT have other frequencies for local and for global layers

@@ -41,9 +41,8 @@ def test_what_an_adjustment_stands_for(options: dict[str, Any], expected: Adjust
 
 
 def test_the_plain_model_is_no_part_of_an_adjustment() -> None:
-    chosen = settings(adjustment="none+log")
     with pytest.raises(BadInput, match=r"'none\+log': none is the plain model"):
-        methods_for(adjustment_of(chosen, 32, 32), chosen, anatomy_of(make("llama")), 32)
+        settings(adjustment="none+log")
 
 
 def test_a_shorter_length_than_the_models_own_is_not_squeezed() -> None:
@@ -77,7 +76,7 @@ def test_the_spec_names_what_clex_learnt() -> None:
     learnt = Path("o/clex.safetensors")
     assert spec_with("clex", learnt) == "clex:weights=o/clex.safetensors"
     assert spec_with("clex:steps=4,weights=old.safetensors+log", learnt) == "clex:steps=4,weights=o/clex.safetensors+log"
-    assert spec_with("t5_bias + nope", Path("o/t5_bias.safetensors")) == "t5_bias:weights=o/t5_bias.safetensors+ nope"
+    assert spec_with("t5_bias + nope", Path("o/t5_bias.safetensors")) == "t5_bias:weights=o/t5_bias.safetensors+nope"
     assert spec_with("@a.json+ntk", None, Path("o/alignment.json")) == "@o/alignment.json+ntk"
     assert spec_with("aligned:path=a.json", None, Path("o/alignment.json")) == "@o/alignment.json"
     assert learnt_in("yarn:factor=2+log") is None

@@ -30,7 +30,8 @@ from lengthwise.analysis.temperatures import temperatures
 from lengthwise.calibration.calibrate import calibrate
 from lengthwise.common.files import PART, write_whole
 from lengthwise.common.progress import ProgressCallback, progress
-from lengthwise.common.text import long_sequences, parse_lengths, text_or_prose
+from lengthwise.common.sequences import long_sequences
+from lengthwise.common.text import parse_lengths, text_or_prose
 from lengthwise.errors import BadInput, require
 from lengthwise.evaluation.sweep.run_config import dtype_of, made_with, parameters_digest, tokenizer_digest
 from lengthwise.methods.temperature.aligned import STATISTICS

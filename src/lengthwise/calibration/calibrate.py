@@ -20,7 +20,8 @@ from lengthwise.calibration.align import AlignInPass, AtSharpness, Ladder
 from lengthwise.calibration.measure import AttentionStatistics, Means, refuse_nan, run_stack
 from lengthwise.calibration.search import FLATTEST, GRID, SHARPEST, TOLERANCE, Point, Search, grid_search, solve
 from lengthwise.common.progress import ProgressCallback, progress
-from lengthwise.common.text import long_sequences, pad_rows, parse_lengths, short_sequences, text_or_prose
+from lengthwise.common.sequences import long_sequences, pad_rows, short_sequences
+from lengthwise.common.text import parse_lengths, text_or_prose
 from lengthwise.errors import BadInput, did_you_mean, require
 from lengthwise.methods.temperature.aligned import SCOPES, STATISTICS, Alignment, Calibrated
 from lengthwise.models.anatomy import Anatomy, anatomy_of

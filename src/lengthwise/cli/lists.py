@@ -9,10 +9,9 @@ from lengthwise.cli.options import Json, print_json
 
 def methods(as_json: Json = False) -> None:
     """List the methods, one line each."""
-    from lengthwise.methods.registry import CATALOGUE
-    from lengthwise.methods.spec import one_line
+    from lengthwise.methods.registry import METHODS, source_of
 
-    _print_list({name: one_line(name) for name in CATALOGUE}, as_json)
+    _print_list({name: source_of(name).summary for name in METHODS}, as_json)
 
 
 def tasks(as_json: Json = False) -> None:

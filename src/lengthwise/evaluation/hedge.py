@@ -25,7 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import DynamicCache, LogitsProcessor
 
-from lengthwise.common.text import last_tokens, pad_rows
+from lengthwise.common.sequences import last_tokens, pad_rows
 from lengthwise.errors import require
 from lengthwise.models.anatomy import anatomy_of, unwrapped
 from lengthwise.models.patches import suspended

@@ -1,60 +1,74 @@
-"""The one list of methods: the name used on the command line, and the class behind it."""
+"""The one list of methods: the name used in a spec, and where the method is written, as entry points are.
+
+Nothing is imported before a method is asked for, so that listing them needs no torch. What a method is and where it comes from
+is said once, in the docstring of its file: the first line, and lines that begin with `Paper:` and `Code:`.
+"""
 
 from __future__ import annotations
 
+import ast
+import importlib.util
 from collections.abc import Callable
-
-from lengthwise.methods.positions.alibi import Alibi
-from lengthwise.methods.positions.clex import Clex
-from lengthwise.methods.positions.eabf import Eabf
-from lengthwise.methods.positions.interpolation import Interpolation
-from lengthwise.methods.positions.lm_infinite import LMInfinite
-from lengthwise.methods.positions.nope import Nope
-from lengthwise.methods.positions.ntk import Ntk
-from lengthwise.methods.positions.rerope import ReRoPE
-from lengthwise.methods.positions.streaming_llm import StreamingLLM
-from lengthwise.methods.positions.t5_bias import T5Bias
-from lengthwise.methods.positions.window import Window
-from lengthwise.methods.positions.yarn import Yarn
-from lengthwise.methods.similarity.cosscale import CosScale
-from lengthwise.methods.temperature.adaptive import Adaptive
-from lengthwise.methods.temperature.aligned import Alignment
-from lengthwise.methods.temperature.constant import Constant
-from lengthwise.methods.temperature.infoscale import InfoScale
-from lengthwise.methods.temperature.llama4 import Llama4
-from lengthwise.methods.temperature.log import Log
-from lengthwise.methods.temperature.log_length import LogLength
-from lengthwise.methods.temperature.proposition1 import Proposition1
-from lengthwise.methods.temperature.proposition2 import Proposition2
-from lengthwise.methods.temperature.softmax_plus import SoftmaxPlus
-from lengthwise.methods.temperature.ssmax import SSMax
-from lengthwise.methods.temperature.yarn_factor import YarnFactor
+from dataclasses import dataclass
+from importlib import import_module
+from operator import attrgetter
 
 # `@FILE` in a spec is short for `aligned:path=FILE`
-CATALOGUE: dict[str, Callable[..., object]] = {
-    "adaptive": Adaptive,
-    "alibi": Alibi,
-    "aligned": Alignment.load,
-    "clex": Clex,
-    "constant": Constant,
-    "cosscale": CosScale,
-    "eabf": Eabf,
-    "infoscale": InfoScale,
-    "interpolation": Interpolation,
-    "llama4": Llama4,
-    "lm_infinite": LMInfinite,
-    "log": Log,
-    "log_length": LogLength,
-    "nope": Nope,
-    "ntk": Ntk,
-    "proposition1": Proposition1,
-    "proposition2": Proposition2,
-    "rerope": ReRoPE,
-    "softmax_plus": SoftmaxPlus,
-    "ssmax": SSMax,
-    "streaming_llm": StreamingLLM,
-    "t5_bias": T5Bias,
-    "window": Window,
-    "yarn": Yarn,
-    "yarn_factor": YarnFactor,
+METHODS = {
+    "adaptive": "lengthwise.methods.temperature.adaptive:Adaptive",
+    "alibi": "lengthwise.methods.positions.alibi:Alibi",
+    "aligned": "lengthwise.methods.temperature.aligned:Alignment.load",
+    "clex": "lengthwise.methods.positions.clex:Clex",
+    "constant": "lengthwise.methods.temperature.constant:Constant",
+    "cosscale": "lengthwise.methods.similarity.cosscale:CosScale",
+    "eabf": "lengthwise.methods.positions.eabf:Eabf",
+    "infoscale": "lengthwise.methods.temperature.infoscale:InfoScale",
+    "interpolation": "lengthwise.methods.positions.interpolation:Interpolation",
+    "llama4": "lengthwise.methods.temperature.llama4:Llama4",
+    "lm_infinite": "lengthwise.methods.positions.lm_infinite:LMInfinite",
+    "log": "lengthwise.methods.temperature.log:Log",
+    "log_length": "lengthwise.methods.temperature.log_length:LogLength",
+    "nope": "lengthwise.methods.positions.nope:Nope",
+    "ntk": "lengthwise.methods.positions.ntk:Ntk",
+    "proposition1": "lengthwise.methods.temperature.proposition1:Proposition1",
+    "proposition2": "lengthwise.methods.temperature.proposition2:Proposition2",
+    "rerope": "lengthwise.methods.positions.rerope:ReRoPE",
+    "softmax_plus": "lengthwise.methods.temperature.softmax_plus:SoftmaxPlus",
+    "ssmax": "lengthwise.methods.temperature.ssmax:SSMax",
+    "streaming_llm": "lengthwise.methods.positions.streaming_llm:StreamingLLM",
+    "t5_bias": "lengthwise.methods.positions.t5_bias:T5Bias",
+    "window": "lengthwise.methods.positions.window:Window",
+    "yarn": "lengthwise.methods.positions.yarn:Yarn",
+    "yarn_factor": "lengthwise.methods.temperature.yarn_factor:YarnFactor",
 }
+
+
+@dataclass(frozen=True)
+class MethodSource:
+    """What a method's file says about it."""
+
+    summary: str
+    papers: tuple[str, ...]  # who, when, and an arXiv id or an address
+    code: tuple[str, ...]  # addresses of the authors' own code
+    file: str  # from the root of the sources, as in lengthwise/methods/positions/yarn.py
+
+
+def factory(name: str) -> Callable[..., object]:
+    """The class of a method, or the function that makes one."""
+    module, _, attribute = METHODS[name].partition(":")
+    made: Callable[..., object] = attrgetter(attribute)(import_module(module))
+    return made
+
+
+def source_of(name: str) -> MethodSource:
+    """Read what a method's file says, without importing it."""
+    module = METHODS[name].partition(":")[0]
+    spec = importlib.util.find_spec(module)
+    assert spec is not None
+    assert spec.loader is not None
+    lines = str(ast.get_docstring(ast.parse(spec.loader.get_source(module)))).splitlines()  # type: ignore[attr-defined]
+
+    def after(mark: str) -> tuple[str, ...]:
+        return tuple(line.removeprefix(mark).strip() for line in lines if line.startswith(mark))
+
+    return MethodSource(lines[0], after("Paper:"), after("Code:"), f"{module.replace('.', '/')}.py")

@@ -45,6 +45,11 @@ CLAIMS = {
 }
 
 
+def claimed_slots(method: object) -> list[str]:
+    """Names of the slots that a method, or the class of one, fills."""
+    return [slot for slot, functions in CLAIMS.items() if any(hasattr(method, function) for function in functions)]
+
+
 @dataclass(frozen=True)
 class Slots:
     """Which method fills which slot of one model's equation."""
@@ -65,7 +70,7 @@ class Slots:
 
     def claimed_by(self, method: object) -> Slots:
         """These slots and those that `method` fills."""
-        claims = [slot for slot, functions in CLAIMS.items() if any(hasattr(method, function) for function in functions)]
+        claims = claimed_slots(method)
         if not claims:
             known = ", ".join(function for functions in CLAIMS.values() for function in functions)
             raise BadInput(f"{method_name(method)} fills no slot: a method needs one of {known}")

@@ -1,45 +1,113 @@
-"""Read a method from a line of text: `none`, `NAME[:key=value,...]`, `@alignment.json`, joined by `+`."""
+"""A spec names methods in a line of text, `NAME[:key=value,...]` or `@alignment.json`, joined by `+`; it is read once, here.
+
+Three names are no methods. `none` is the plain model. `truncate` and `hedge` say what of a prompt is read: only its end, as
+much as the model was trained on, or both the end and, under the methods after `hedge+`, the whole. Only `evaluate` and `reach`
+read prompts, so only they take these two.
+"""
 
 from __future__ import annotations
 
 import inspect
-import sys
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
 
 from lengthwise.errors import BadInput, did_you_mean
-from lengthwise.methods.registry import CATALOGUE
+from lengthwise.methods.registry import METHODS, factory
 
-# What of a prompt is read: no methods (evaluation/sweep/named_methods.py)
-READINGS = ("truncate", "hedge")
-
-
-def methods_of(spec: str, facts: Mapping[str, object]) -> list[object]:
-    """The methods a spec names; `facts` (train_length, key_size, ...) fill in what a method needs of the model."""
-    parts = [part.strip() for part in spec.split("+")]
-    refuse_joined_none(parts)
-    return [_method(part, spec, facts) for part in parts if part != "none"]
+NONE, TRUNCATE, HEDGE = "none", "truncate", "hedge"
+# What of a prompt is read
+WHOLE, END, BOTH = "whole", "end", "both"
+ALIGNED = "aligned"
 
 
-def refuse_joined_none(names: Sequence[str]) -> None:
-    """It would make a second name for one method."""
-    if "none" in names and len(names) > 1:
-        raise BadInput(f"{'+'.join(names)!r}: none is the plain model and cannot be joined with a method; leave none out")
+@dataclass(frozen=True)
+class Term:
+    """One method of a spec, not yet made."""
+
+    text: str  # as written
+    name: str
+    options: tuple[str, ...]  # each as `key=value`
+
+    def with_option(self, key: str, value: object) -> Term:
+        """The same method with one option set."""
+        others = [option for option in self.options if option.partition("=")[0].strip() != key]
+        return _term(f"{self.name}:{','.join([*others, f'{key}={value}'])}")
 
 
-def _method(part: str, spec: str, facts: Mapping[str, object]) -> object:
-    name, _, rest = part.partition(":")
-    if part.startswith("@"):
-        name, rest = "aligned", f"path={part[1:]}"
-    if name in READINGS:
+@dataclass(frozen=True)
+class Spec:
+    """The methods that a line of text names, and what of a prompt is read."""
+
+    text: str  # as written; `hedge` alone is `hedge+none`, so that records of the same answers have one name
+    terms: tuple[Term, ...]  # empty for the plain model
+    reads: str = WHOLE  # or END, or BOTH
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(term.name for term in self.terms)
+
+    def methods(self, facts: Mapping[str, object]) -> list[object]:
+        """Make the methods; `facts` (train_length, key_size, ...) fill in what a method needs of the model."""
+        return [_method(term, self.text, facts) for term in self.terms]
+
+
+def parse_spec(text: str) -> Spec:
+    """Read a spec; whether its methods exist is known only when they are made."""
+    parts = [part.strip() for part in text.split("+")]
+    if parts == [TRUNCATE]:
+        return Spec(TRUNCATE, (), END)
+    hedges = parts[0] == HEDGE
+    rest = parts[1:] or [NONE] if hedges else parts
+    if hedges and rest == [""]:
+        raise BadInput(f"{text!r}: no method stands after the +; write {HEDGE}+{NONE}, or {HEDGE}+METHOD")
+    if TRUNCATE in rest:
+        raise BadInput(f"{text!r}: truncate is a baseline of its own (for evaluate and reach) and joins no method")
+    if HEDGE in rest:
+        others = "+".join(part for part in rest if part != HEDGE) or NONE
+        raise BadInput(f"{text!r}: hedge comes first, before the methods it hedges; write {HEDGE}+{others}")
+    if NONE in rest and len(rest) > 1:
+        raise BadInput(f"{'+'.join(rest)!r}: none is the plain model and cannot be joined with a method; leave none out")
+    terms = tuple(_term(part) for part in rest if part != NONE)
+    if hedges:
+        return Spec(text.strip() if terms else f"{HEDGE}+{NONE}", terms, BOTH)
+    return Spec(text.strip(), terms)
+
+
+def _term(text: str) -> Term:
+    if text.startswith("@"):
+        return Term(text, ALIGNED, (f"path={text[1:]}",))
+    name, _, options = text.partition(":")
+    return Term(text, name.strip(), tuple(option.strip() for option in options.split(",") if option))
+
+
+def methods_of(spec: str | Spec, facts: Mapping[str, object]) -> list[object]:
+    """The methods of a spec that is to be installed on a model, where no prompt is read."""
+    spec = parse_spec(spec) if isinstance(spec, str) else spec
+    if spec.reads != WHOLE:
+        name = TRUNCATE if spec.reads == END else HEDGE
+        raise BadInput(f"{spec.text!r}: truncate and hedge are for evaluate and reach; leave {name} out here")
+    return spec.methods(facts)
+
+
+def short_name(text: str) -> str:
+    """A method's name in records with its alignment files named without their folders."""
+    parts = text.split("+")
+    return "+".join(f"@{PurePath(part[1:]).name}" if part.startswith("@") else part for part in parts)
+
+
+def _method(term: Term, spec: str, facts: Mapping[str, object]) -> object:
+    name = term.name
+    if name in (TRUNCATE, HEDGE):
         raise BadInput(f"{spec!r}: truncate and hedge are for evaluate and reach, without options; leave {name} out here")
-    if name not in CATALOGUE:
-        hint = did_you_mean(name, ["none", *CATALOGUE], "`lengthwise methods` lists them.")
+    if name not in METHODS:
+        hint = did_you_mean(name, [NONE, *METHODS], "`lengthwise methods` lists them.")
         raise BadInput(f"no method {name!r} in {spec!r}; {hint}")
-    factory = CATALOGUE[name]
-    wanted = inspect.signature(factory).parameters
-    given = _arguments(name, rest, wanted, typing.get_type_hints(factory))
+    make = factory(name)
+    wanted = inspect.signature(make).parameters
+    given = _arguments(term, wanted, typing.get_type_hints(make))
     for key, value in facts.items():
         # A default of the method's own is meant: softmax_plus's base is not the model's
         if key in wanted and key not in given and wanted[key].default in (inspect.Parameter.empty, None):
@@ -47,24 +115,22 @@ def _method(part: str, spec: str, facts: Mapping[str, object]) -> object:
     missing = [key for key, p in wanted.items() if p.default is p.empty and key not in given]
     if missing:
         raise BadInput(f"method {name!r} needs {missing[0]}; write {name}:{missing[0]}=...")
-    return factory(**given)
+    return make(**given)
 
 
-def _arguments(
-    name: str, text: str, wanted: Mapping[str, inspect.Parameter], types_: Mapping[str, object]
-) -> dict[str, object]:
+def _arguments(term: Term, wanted: Mapping[str, inspect.Parameter], types_: Mapping[str, object]) -> dict[str, object]:
     given: dict[str, object] = {}
-    for pair in filter(None, text.split(",")):
-        key, equals, value = (piece.strip() for piece in pair.partition("="))
+    for option in term.options:
+        key, equals, value = (piece.strip() for piece in option.partition("="))
         if not equals or key not in wanted:
             known = ", ".join(wanted) or "none"
-            raise BadInput(f"method {name!r} has no option {pair.strip()!r}; its options are: {known}")
+            raise BadInput(f"method {term.name!r} has no option {option!r}; its options are: {known}")
         if key in given:
-            raise BadInput(f"method {name!r} is given {key} twice")
+            raise BadInput(f"method {term.name!r} is given {key} twice")
         try:
             given[key] = _converted(value, types_[key])
         except ValueError:
-            raise BadInput(f"method {name!r}: {key}={value} is not {_words(types_[key])}") from None
+            raise BadInput(f"method {term.name!r}: {key}={value} is not {_words(types_[key])}") from None
     return given
 
 
@@ -80,8 +146,3 @@ def _converted(text: str, kind: object) -> object:
 
 def _words(kind: object) -> str:
     return {int: "a whole number", bool: "true or false"}.get(typing.cast(type, kind), "a number")
-
-
-def one_line(name: str) -> str:
-    """What a method is: the first line of the file it lives in."""
-    return str(sys.modules[CATALOGUE[name].__module__].__doc__).split("\n", 1)[0]

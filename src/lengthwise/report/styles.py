@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
+
+from lengthwise.methods.spec import short_name
 
 COLOURS = 6  # classes c0 to c5 of the style sheet
 # The same on white paper, for figures in files of their own
@@ -57,10 +58,6 @@ def method_styles(specs: Sequence[str]) -> dict[str, Style]:
 
 def short_names(specs: Sequence[str]) -> dict[str, str]:
     """An alignment file goes by its name without folders, unless two would then be called the same."""
-    short = {spec: "+".join(_short(part) for part in spec.split("+")) for spec in specs}
+    short = {spec: short_name(spec) for spec in specs}
     names = list(short.values())
     return {spec: name if names.count(name) == 1 else spec for spec, name in short.items()}
-
-
-def _short(part: str) -> str:
-    return f"@{PurePath(part[1:]).name}" if part.startswith("@") else part

@@ -26,7 +26,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from lengthwise.common.text import special_tokens
+from lengthwise.common.sequences import special_tokens
 from lengthwise.errors import require
 from lengthwise.tasks.perplexity import by_bucket
 

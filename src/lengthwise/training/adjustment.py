@@ -20,8 +20,8 @@ from torch import nn
 from lengthwise.errors import BadInput, require
 from lengthwise.methods.positions.clex import Clex
 from lengthwise.methods.positions.shifted_sparse import ShiftedSparse
-from lengthwise.methods.registry import CATALOGUE
-from lengthwise.methods.spec import methods_of
+from lengthwise.methods.registry import METHODS, factory
+from lengthwise.methods.spec import ALIGNED, NONE, Term, methods_of, parse_spec
 from lengthwise.methods.temperature.aligned import Alignment
 from lengthwise.models.anatomy import Anatomy, unwrapped
 from lengthwise.training.lora import can_quantise, with_lora
@@ -33,7 +33,7 @@ RANK = 64
 # What a method learns is a part of the model while it is trained, so that the optimiser and all processes know of it
 LEARNT = "lengthwise_adjustment"
 # Methods with weights of their own
-LEARNABLE = tuple(name for name, maker in CATALOGUE.items() if isinstance(maker, type) and issubclass(maker, nn.Module))
+LEARNABLE = tuple(name for name in METHODS if isinstance(maker := factory(name), type) and issubclass(maker, nn.Module))
 
 
 @dataclass(frozen=True)
@@ -48,12 +48,14 @@ class Adjustment:
 
 def adjustment_of(settings: Settings, own_length: int, train_length: int) -> Adjustment:
     """The adjustment that settings ask for, of a model whose own training length is `own_length`."""
-    name, _, options = settings.adjustment.partition(":")
-    is_longqlora = name == LONGQLORA
     spec = settings.adjustment
+    terms = parse_spec(spec).terms
+    is_longqlora = LONGQLORA in parse_spec(spec).names[:1]
     if is_longqlora:
+        options = ",".join(terms[0].options)
         require("," not in options and options[:7] in ("", "factor="), f"longqlora has no option {options!r}; it has factor")
-        spec = f"interpolation:{options or f'factor={max(1.0, train_length / own_length):g}'}"
+        interpolation = f"interpolation:{options or f'factor={max(1.0, train_length / own_length):g}'}"
+        spec = "+".join([interpolation, *(term.text for term in terms[1:])])
     rank = settings.lora_rank if settings.lora_rank is not None else RANK * is_longqlora
     shifted = settings.shifted_sparse if settings.shifted_sparse is not None else is_longqlora
     return Adjustment(spec, rank, shifted, _quantised(settings.quantise, is_longqlora, rank))
@@ -117,7 +119,7 @@ def prepared(model: nn.Module, adjustment: Adjustment, methods: TrainingMethods,
 
 def learnt_in(spec: str) -> str | None:
     """The method of a spec that has weights of its own."""
-    learning = [name for name in (text.partition(":")[0].strip() for text in spec.split("+")) if name in LEARNABLE]
+    learning = [name for name in parse_spec(spec).names if name in LEARNABLE]
     require(len(learning) < 2, f"{' and '.join(learning)} both learn; train with one of them at a time")
     return next(iter(learning), None)
 
@@ -125,13 +127,11 @@ def learnt_in(spec: str) -> str | None:
 def spec_with(spec: str, learnt: Path | None = None, alignment: Path | None = None) -> str:
     """The spec that uses what was learnt, and the alignment that goes with the trained model."""
 
-    def part(text: str) -> str:
-        name, _, options = text.strip().partition(":")
-        if alignment is not None and (name.startswith("@") or name == "aligned"):
+    def with_files(term: Term) -> str:
+        if alignment is not None and term.name == ALIGNED:
             return f"@{alignment}"
-        if learnt is None or name not in LEARNABLE:
-            return text
-        others = [option for option in options.split(",") if option and not option.strip().startswith("weights=")]
-        return f"{name}:" + ",".join([*others, f"weights={learnt}"])
+        if learnt is not None and term.name in LEARNABLE:
+            return term.with_option("weights", learnt).text
+        return term.text
 
-    return "+".join(part(text) for text in spec.split("+"))
+    return "+".join(map(with_files, parse_spec(spec).terms)) or NONE

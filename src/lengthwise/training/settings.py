@@ -15,6 +15,7 @@ from typing_extensions import Doc
 
 from lengthwise.common.formats import checked, parse_yaml, should_be
 from lengthwise.errors import BadInput, did_you_mean, require
+from lengthwise.methods.spec import parse_spec
 
 if TYPE_CHECKING:
     from lengthwise.training.output_alignment.regulariser import Regulariser
@@ -69,7 +70,7 @@ class Settings:
         for name in OF_A_DATASET if self.data else ():
             unasked = getattr(self, name) == getattr(Settings, name)
             require(unasked, f"{flag(name)} is of a --dataset, and --data is given; leave {flag(name)} out")
-        stretches = CLEX in (part.partition(":")[0].strip() for part in self.adjustment.split("+"))
+        stretches = CLEX in parse_spec(self.adjustment).names
         unused = f"--stretch is of the adjustment {CLEX}, and this one is {self.adjustment}; leave --stretch out"
         require(stretches or self.stretch == Settings.stretch, unused)
         self.regulariser(SOME_LENGTH if self.train_length is None else self.train_length)

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 
-from lengthwise.common.text import last_tokens, pad_rows, text_span
+from lengthwise.common.sequences import last_tokens, pad_rows, text_span
 from lengthwise.errors import BadInput, require
 from lengthwise.models.anatomy import unwrapped
 from lengthwise.models.patches import evaluating

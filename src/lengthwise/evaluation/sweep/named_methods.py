@@ -1,7 +1,6 @@
 """The methods of an evaluation, each under the name that its records carry.
 
-`truncate` is a baseline beside `none`: the plain model reads the end of the prompt, as much as it was trained on.
-`hedge` before a method mixes the two: the whole prompt under the method, and its end (evaluation/hedge.py).
+What `truncate` and `hedge` mean is said in methods/spec.py, and how the two readings of a hedge are mixed in hedge.py.
 """
 
 from __future__ import annotations
@@ -12,12 +11,8 @@ from typing import Any
 
 from lengthwise.errors import BadInput
 from lengthwise.methods.base import file_contents_of
-from lengthwise.methods.spec import methods_of, refuse_joined_none
+from lengthwise.methods.spec import BOTH, END, NONE, Spec, parse_spec
 from lengthwise.methods.temperature.aligned import Alignment
-
-NONE, TRUNCATE, HEDGE = "none", "truncate", "hedge"
-# One name for `hedge` as well: records of the same answers must not stand under two
-PLAIN_HEDGE = f"{HEDGE}+{NONE}"
 
 
 @dataclass(frozen=True)
@@ -57,13 +52,14 @@ def named_methods(methods: Iterable[object] | Mapping[str, object], facts: Mappi
 
 def record_name(method: object) -> str:
     """The name in the records: a spec as it is, an alignment by what it aligns, `hedge` alone as `hedge+none`."""
-    name = _spelling(method)
-    return PLAIN_HEDGE if _parts(name) in ([HEDGE], [HEDGE, NONE]) else name
+    return parse_spec(_spelling(method)).text
 
 
 def _spelling(method: object) -> str:
     if isinstance(method, str):
         return method.strip()
+    if isinstance(method, Spec):
+        return method.text
     if isinstance(method, list | tuple):
         return "+".join(map(_spelling, method)) or NONE
     if isinstance(method, Alignment):
@@ -74,40 +70,16 @@ def _spelling(method: object) -> str:
 def _named(name: str, method: object, facts: Mapping[str, object]) -> NamedMethod:
     if isinstance(method, NamedMethod):
         return replace(method, name=name)
-    if method == TRUNCATE:
-        return NamedMethod(name, truncates=True)
-    hedges, method = _split_hedge(method)
-    return NamedMethod(name, tuple(_method_objects(method, facts)), hedges=hedges)
-
-
-def _split_hedge(method: object) -> tuple[bool, object]:
-    """Whether `hedge` comes before the method, and the method; `hedge` alone hedges the plain model."""
-    if isinstance(method, str):
-        first, joined, rest = method.partition("+")
-        if first.strip() != HEDGE:
-            return False, method
-        if joined and not rest.strip():
-            raise BadInput(f"{method!r}: no method stands after the +; write {PLAIN_HEDGE}, or hedge+METHOD")
-        return True, rest or NONE
-    if isinstance(method, list | tuple) and method and method[0] == HEDGE:
-        return True, method[1:]
-    return False, method
-
-
-def _parts(spec: str) -> list[str]:
-    return [part.strip() for part in spec.split("+")]
+    # Method objects stand in the spec by how they are spelt, which is enough to see what is joined to what
+    reads = parse_spec(_spelling(method)).reads
+    return NamedMethod(name, tuple(_method_objects(method, facts)), truncates=reads == END, hedges=reads == BOTH)
 
 
 def _method_objects(method: object, facts: Mapping[str, object]) -> list[object]:
     if isinstance(method, str):
-        parts = _parts(method)
-        if TRUNCATE in parts:
-            raise BadInput(f"{method!r}: truncate is a baseline of its own and cannot be joined with a method")
-        if HEDGE in parts:
-            rest = "+".join(part for part in parts if part != HEDGE) or NONE
-            raise BadInput(f"{method!r}: hedge comes first, before the methods it hedges; write hedge+{rest}")
-        return methods_of(method, facts)
+        method = parse_spec(method)
+    if isinstance(method, Spec):
+        return method.methods(facts)
     if isinstance(method, list | tuple):
-        refuse_joined_none([record_name(part) for part in method])
         return [installed for part in method for installed in _method_objects(part, facts)]
     return [method]

@@ -1,6 +1,6 @@
 """CLEX: frequencies follow a trainable differential equation in the length, which starts out as NTK.
 
-    d ln theta / dt = prior'(t) + W_down silu(W_up (ln theta + prior(t)))       Chen et al. 2024, arXiv 2310.16450
+    d ln theta / dt = prior'(t) + W_down silu(W_up (ln theta + prior(t)))       Chen et al. 2024
     prior_i(t)      = ln theta_i(1) - 2i/(d-2) ln(2t - 1)                       NTK with factor 2t - 1
     g               = ln N / ln n_train,   N keys of the sequence's widest row
 
@@ -8,6 +8,9 @@ t is the input's length in training lengths, rounded up, and 1 up to the trainin
 `at`. W_down starts at zero; the prior is integrated exactly and the network by `steps` Runge-Kutta steps a training length, so
 that untrained CLEX is NTK itself. As in the released code g is one number for all rows of a sequence and is not clamped: inputs
 shorter than the training length are flattened. `log_scale=false` leaves g out. `weights` is a safetensors file made by `save`.
+
+Paper: Chen et al. 2024, arXiv:2310.16450
+Code: https://github.com/DAMO-NLP-SG/CLEX
 """
 
 from __future__ import annotations

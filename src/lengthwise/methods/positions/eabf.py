@@ -1,9 +1,12 @@
 """EABF: a larger base for the rotation, and attention sharpened with the length in all but the first layers.
 
-    theta'_i = new_base^(-2i/d)                                     Zhang et al. 2024, arXiv 2401.07004 (entropy-aware ABF)
+    theta'_i = new_base^(-2i/d)                                     Zhang et al. 2024 (entropy-aware ABF)
     g(n)     = max(1, ln n / ln n_train),   1 in the first `skip` layers
 
 The new base replaces the model's own at every length, so it suits a model fine-tuned with it.
+
+Paper: Zhang et al. 2024, arXiv:2401.07004
+Code: https://github.com/GAIR-NLP/Entropy-ABF
 """
 
 from __future__ import annotations

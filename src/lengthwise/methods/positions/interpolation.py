@@ -1,9 +1,11 @@
 """Interpolation (PI): positions are divided by a factor, so that long inputs stay inside the trained range.
 
-    theta'_i = theta_i / s                                          Chen et al. 2023, arXiv 2306.15595
+    theta'_i = theta_i / s                                          Chen et al. 2023
 
 Short inputs are squeezed as well: a model reads them as well as before only after fine-tuning. `as_released` multiplies, as the
 code released with Entropy Invariance does by mistake: it makes that paper's row of Table 1 again, and nothing else.
+
+Paper: Chen et al. 2023, arXiv:2306.15595
 """
 
 from __future__ import annotations

@@ -1,9 +1,12 @@
 """LM-Infinite: a row sees as far as the training length and the first few keys, these at no larger distance.
 
-    j in visible(i)   when   |i - j| < n_train  or  j < sinks       Han et al. 2024, arXiv 2308.16137, the lambda-shaped mask
+    j in visible(i)   when   |i - j| < n_train  or  j < sinks       Han et al. 2024, the lambda-shaped mask
     distance'(i, j) = min(|i - j|, n_train)
 
 The paper keeps 10 to 100 first keys of a sequence; Entropy Invariance takes 5.
+
+Paper: Han et al. 2024, arXiv:2308.16137
+Code: https://github.com/Glaciohound/LM-Infinite
 """
 
 from __future__ import annotations

@@ -3,6 +3,9 @@
     base' = base s^(d/(d-2)),   that is   theta'_i = theta_i s^(-2i/(d-2))      bloc97 2023
 
 With `dynamic`, s follows the input: s n / n_train - (s - 1), and 1 up to the training length, which is left alone.
+
+Paper: bloc97 2023, https://www.reddit.com/r/LocalLLaMA/comments/14lz7j5/
+Paper: emozilla 2023 (dynamic), https://www.reddit.com/r/LocalLLaMA/comments/14mrgpr/
 """
 
 from __future__ import annotations

@@ -1,9 +1,12 @@
 """PoSE: train on short inputs whose second part is moved to a random later place.
 
-    p = 0 ... c - 1,  c + u ... n - 1 + u,   c ~ U{1 ... (n+1)/2},  u ~ U{0 ... target - n}    Zhu et al. 2024, arXiv 2309.10400
+    p = 0 ... c - 1,  c + u ... n - 1 + u,   c ~ U{1 ... (n+1)/2},  u ~ U{0 ... target - n}       Zhu et al. 2024
 
 It changes training data and not the attention, so it is no method for a loaded model and not in the catalogue: give the
 collator to a trainer, then evaluate with the method (PI, NTK, YaRN) the model was trained with.
+
+Paper: Zhu et al. 2024, arXiv:2309.10400
+Code: https://github.com/dwzhu-pku/PoSE
 """
 
 from __future__ import annotations

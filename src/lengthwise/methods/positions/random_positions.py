@@ -1,9 +1,12 @@
 """RandomPos: train on short inputs whose positions are a sorted random sample of a longer range.
 
-    p_1 < ... < p_n  drawn without replacement from 0 ... target - 1                 Ruoss et al. 2023, arXiv 2305.16843
+    p_1 < ... < p_n  drawn without replacement from 0 ... target - 1                 Ruoss et al. 2023
 
 It changes training data and not the attention, so it is no method for a loaded model and not in the catalogue: give the
 collator to a trainer.
+
+Paper: Ruoss et al. 2023, arXiv:2305.16843
+Code: https://github.com/google-deepmind/randomized_positional_encodings
 """
 
 from __future__ import annotations

@@ -5,6 +5,9 @@
 
 Before and behind the row alike where a mask is bidirectional. `window` is w, by default half the training length. `log_scale`
 adds the original's g = max(1, ln n / ln n_train).
+
+Paper: Su 2023, https://kexue.fm/archives/9708
+Code: https://github.com/bojone/rerope
 """
 
 from __future__ import annotations

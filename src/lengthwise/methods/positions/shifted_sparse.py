@@ -1,6 +1,6 @@
 """Shifted sparse attention: train long inputs in groups, which half of the heads see moved by half a group.
 
-    j in visible(i)   when   j <= i  and  floor((j + s) / G) = floor((i + s) / G)  Chen et al. 2024, arXiv 2309.12307 (LongLoRA)
+    j in visible(i)   when   j <= i  and  floor((j + s) / G) = floor((i + s) / G)            Chen et al. 2024 (LongLoRA)
     G = ceil(L / groups),   s = 0 in the first half of the heads,  G - floor(G/2) in the second
 
 A token sees its group only, and the moved heads carry what is learnt from one group to the next. The released code rolls the
@@ -9,6 +9,9 @@ the future's tokens and is seen by none of its own. Here these two half groups s
 
 It makes training cheaper and is left out afterwards (LongLoRA evaluates with full attention), so it is no method for a loaded
 model and not in the catalogue: `lengthwise train` takes it, and so does `extend` around a training loop.
+
+Paper: Chen et al. 2024 (LongLoRA), arXiv:2309.12307
+Code: https://github.com/dvlab-research/LongLoRA
 """
 
 from __future__ import annotations

@@ -1,10 +1,13 @@
 """StreamingLLM: a row sees the first few keys, its attention sinks, and a recent window.
 
-    j in visible(i)   when   j < sinks  or  |i - j| < window        Xiao et al. 2024, arXiv 2309.17453
+    j in visible(i)   when   j < sinks  or  |i - j| < window        Xiao et al. 2024
     distance'(i, m) = min(i, sinks + window - 1) - m                to a sink m outside the window
 
 Places count from the start of the row's own sequence. Sinks stand just before the window, as in a rolling cache that holds
 `sinks` + `window` keys; with `reindex=false` they keep their true distance. By default both fill the training length.
+
+Paper: Xiao et al. 2024, arXiv:2309.17453
+Code: https://github.com/mit-han-lab/streaming-llm
 """
 
 from __future__ import annotations

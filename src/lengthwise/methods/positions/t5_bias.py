@@ -2,11 +2,14 @@
 
     bucket(d) = d                                                   below buckets / 2
               = exact + ln(d / exact) / ln(max_distance / exact) (buckets - exact)    from there on, the last one for ever
-                                                                    Raffel et al. 2020, arXiv 1910.10683, exact = buckets / 2
+                                                                    Raffel et al. 2020, exact = buckets / 2
 
 d counts tokens back from the row. With `bidirectional` half of the buckets are for keys behind it. The table starts at zero and
 changes nothing until it is trained, or read from a safetensors file `weights` written by `save`. Meant for models without a
 rotation: `t5_bias+nope` takes a rotary model's away.
+
+Paper: Raffel et al. 2020, arXiv:1910.10683
+Code: https://github.com/google-research/text-to-text-transfer-transformer
 """
 
 from __future__ import annotations

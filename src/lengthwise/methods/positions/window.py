@@ -1,8 +1,11 @@
 """Window: a row sees only its nearest keys, the last ones in a causal model.
 
-    j in visible(i)   when   |i - j| < size       Beltagy et al. 2020, arXiv 2004.05150; Entropy Invariance's windowed attention
+    j in visible(i)   when   |i - j| < size                         Beltagy et al. 2020; Entropy Invariance's windowed attention
 
 Causal rows see `size` keys, bidirectional rows up to size - 1 on each side. By default `size` is the training length.
+
+Paper: Beltagy et al. 2020, arXiv:2004.05150
+Code: https://github.com/allenai/longformer
 """
 
 from __future__ import annotations

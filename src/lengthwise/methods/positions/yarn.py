@@ -2,11 +2,14 @@
 
     dim(r)   = d ln(n_train / (2 pi r)) / (2 ln base)               the pair that turns r times within the training length
     ramp_i   = (i - low) / (high - low) within 0 ... 1,   low = floor(dim(beta_fast)),  high = ceil(dim(beta_slow))
-    theta'_i = ramp_i theta_i / s + (1 - ramp_i) theta_i            Peng et al. 2023, arXiv 2309.00071
+    theta'_i = ramp_i theta_i / s + (1 - ramp_i) theta_i            Peng et al. 2023
     g        = (0.1 ln s + 1)^2
 
 g is the same for every length, short inputs included; `temperature=false` leaves it out and keeps the frequencies, for a
 calibrated temperature to take its place. `base` is the model's own, and follows from theta_1 when nobody says it.
+
+Paper: Peng et al. 2023, arXiv:2309.00071
+Code: https://github.com/jquesnelle/yarn
 """
 
 from __future__ import annotations

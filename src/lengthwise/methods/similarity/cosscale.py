@@ -1,11 +1,14 @@
 """CosScale: queries and keys meet by their angle alone, times a constant.
 
-    similarity(q, k) = S cos(q, k)                        Entropy Invariance, arXiv 2501.08570, equation 6 without its 1/sqrt(d)
+    similarity(q, k) = S cos(q, k)                                  Entropy Invariance, equation 6 without its 1/sqrt(d)
 
 Both are brought to length 1 before they are rotated; S takes the place of 1/sqrt(d), 128 in the paper, 16 with a window. Only
 for models trained with it. A larger S draws all angles together, so that positions decide; Theorem 3.4's likeliest cosine is
 
     eta* = (sqrt((d - 3)^2 + 4 S^2) - (d - 3)) / (2 S)
+
+Paper: Li et al. 2025 (Entropy Invariance), arXiv:2501.08570
+Code: https://github.com/HT-NEKO/InfoScale
 """
 
 from __future__ import annotations

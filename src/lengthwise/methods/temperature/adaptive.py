@@ -1,11 +1,13 @@
 """Adaptive temperature: sharpen each row by how flat it is.
 
-    g(H) = max(1, a4 H^4 + a3 H^3 + a2 H^2 + a1 H + a0) for H > threshold, else 1     Velickovic et al. 2024, arXiv 2410.01104
+    g(H) = max(1, a4 H^4 + a3 H^3 + a2 H^2 + a1 H + a0) for H > threshold, else 1     Velickovic et al. 2024
 
 "softmax is not enough (for sharp out-of-distribution)". H is the entropy of the row in nats, under whatever laws of n are in
 force beside it. It is read before the row is solved: one more pass over queries and keys, without a gradient. The paper's
 quartic is above 1 only between H = 0.85 and H = 5.94, so the very flattest rows stay as they are. Every row adapts, short
 inputs included, as in the paper.
+
+Paper: Velickovic et al. 2024, arXiv:2410.01104
 """
 
 from __future__ import annotations

@@ -4,8 +4,11 @@
     g(n) linear in ln n between calibrated lengths, so that a log law is represented without error
     g(n) = the last value beyond the last calibrated length, and a warning says so once
 
-The values come from Algorithm 1 of Chi et al., arXiv 2311.00684 (see `lengthwise.calibrate`): one for the model, one a layer,
-or one a layer and head. The file format is `lengthwise.alignment/1`.
+The values come from Chi et al.'s Algorithm 1 (see `lengthwise.calibrate`): one for the model, one a layer, or one a layer and
+head. The file format is `lengthwise.alignment/1`.
+
+Paper: Chi et al. 2023, arXiv:2311.00684
+Code: https://github.com/chijames/Attention-Alignment-Transformer-Length-Extrapolation
 """
 
 from __future__ import annotations

@@ -1,9 +1,12 @@
 """InfoScale: keep a row's entropy what it was at training length.
 
-    g(n) = sqrt((1 - n^(-2/d)) / (1 - n_train^(-2/d)))              Entropy Invariance, arXiv 2501.08570, Table 6, epsilon = 0
+    g(n) = sqrt((1 - n^(-2/d)) / (1 - n_train^(-2/d)))              Entropy Invariance, Table 6, epsilon = 0
 
 Derived for keys on a sphere in d dimensions; `key_size` is d, the key size of one head. Shorter inputs than the training
 length keep g = 1 unless `clamp` is off, because the law would flatten them.
+
+Paper: Li et al. 2025 (Entropy Invariance), arXiv:2501.08570
+Code: https://github.com/HT-NEKO/InfoScale
 """
 
 from __future__ import annotations

@@ -3,6 +3,9 @@
     g(n) = 1 + beta ln(1 + floor(n / floor_length))                 beta 0.1, floor length 8192
 
 In a causal model n is the row's position plus one, which makes this Llama 4's own formula.
+
+Paper: Meta 2025, https://huggingface.co/blog/llama4-release
+Code: https://github.com/meta-llama/llama-models
 """
 
 from __future__ import annotations

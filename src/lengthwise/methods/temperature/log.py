@@ -1,9 +1,12 @@
 """Log: sharpen in proportion to the logarithm of the length.
 
-    g(n) = ln n / ln n_train                                   Su 2021; Yao et al. 2021, arXiv 2105.11115; Chi et al.'s baseline
+    g(n) = ln n / ln n_train                                        Su 2021; Yao et al. 2021; Chi et al.'s baseline
 
 The temperature log_n(n_train) of Chi et al.'s tables. Rows that see fewer keys than the training length keep g = 1 unless
 `clamp` is off.
+
+Paper: Su 2021, https://kexue.fm/archives/8823
+Paper: Yao et al. 2021, arXiv:2105.11115
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """Log-length: multiply the logits by the logarithm of the length.
 
-    g(n) = ln n                                            Chiang and Cholak 2022, arXiv 2202.12172; Entropy Invariance, Table 6
+    g(n) = ln n                                                     Chiang and Cholak 2022; Entropy Invariance, Table 6
 
 Meant for models trained with it; on a model that was not, it is no identity at any training length.
+
+Paper: Chiang and Cholak 2022, arXiv:2202.12172
 """
 
 from __future__ import annotations

@@ -1,11 +1,14 @@
 """Proposition 1: the temperature that keeps P_max, for Gaussian logits whose largest entry does not grow.
 
-    A t^2 - B t + C = 0, larger root                                Chi et al., arXiv 2311.00684, section 6.2 and appendix A.2
+    A t^2 - B t + C = 0, larger root                                Chi et al., section 6.2 and appendix A.2
     A = ln n + ln P,  B = ln n_train + ln P + s_train^2 / 2,  C = s^2 / 2
 
 P and s_train belong to the sorted, then averaged logit vector of layer 0 at the training length, s to the same at the
 extrapolated length (not to Algorithm 1's averages). The formula comes from P = exp(l_max / t) / (n exp(s^2 / (2 t^2))). It can
 have no real root; then no temperature restores P_max under its assumptions, and we say so.
+
+Paper: Chi et al. 2023, arXiv:2311.00684
+Code: https://github.com/chijames/Attention-Alignment-Transformer-Length-Extrapolation
 """
 
 from __future__ import annotations

@@ -1,8 +1,11 @@
 """Proposition 2: the temperature that keeps the entropy, for Gaussian logits.
 
-    t = s / sqrt(s_train^2 + 2 ln(n / n_train))                     Chi et al., arXiv 2311.00684, section 6.3 and appendix A.3
+    t = s / sqrt(s_train^2 + 2 ln(n / n_train))                     Chi et al., section 6.3 and appendix A.3
 
 It follows from H = ln n - s^2 / (2 t^2). The sigmas belong to the sorted, then averaged logit vector of layer 0.
+
+Paper: Chi et al. 2023, arXiv:2311.00684
+Code: https://github.com/chijames/Attention-Alignment-Transformer-Length-Extrapolation
 """
 
 from __future__ import annotations

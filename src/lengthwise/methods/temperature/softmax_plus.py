@@ -4,6 +4,9 @@
 
 Equals `log` for a model trained on 512 tokens. Meant for models trained with it, so short rows are flattened (g < 1) by
 default, as there; `clamp` keeps them at 1.
+
+Paper: Su 2021, https://kexue.fm/archives/8823
+Code: https://github.com/ZhuiyiTechnology/GAU-alpha
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """SSMax, the scalable softmax: an exponent that grows with the logarithm of the length.
 
-    g(n) = s ln n                                                  Nakanishi 2025, arXiv 2501.19399; s about 0.43 after training
+    g(n) = s ln n                                                   Nakanishi 2025; s about 0.43 after training
 
 Meant for models trained with it; `s` is then theirs. At s = 1 / ln(n_train) it equals `log` without its clamp.
+
+Paper: Nakanishi 2025, arXiv:2501.19399
 """
 
 from __future__ import annotations

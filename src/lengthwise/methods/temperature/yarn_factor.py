@@ -1,9 +1,12 @@
 """YaRN's factor: the temperature that YaRN sets beside its frequencies.
 
-    g = (0.1 ln s + 1)^2                                            Peng et al. 2023, arXiv 2309.00071, section 3.4
+    g = (0.1 ln s + 1)^2                                            Peng et al. 2023, section 3.4
 
 `factor` is s, the same for every length, short inputs included, as in YaRN itself. Without it s is each row's own
 max(1, n / n_train), which leaves short inputs alone.
+
+Paper: Peng et al. 2023, arXiv:2309.00071
+Code: https://github.com/jquesnelle/yarn
 """
 
 from __future__ import annotations
