@@ -25,6 +25,8 @@ EXPERIMENTS: tuple[str, ...] = (
     "bits",
     "misalignment_perplexity",
     "misalignment_loss",
+    "entropy_invariance",
+    "cosine_peak",
     "rope_perplexity",
     "rope_passkeys",
 )

@@ -1,182 +1,244 @@
-"""The page: every table with intervals, the paper's numbers beside ours, and what follows from them."""
+"""The rows of all tables, the paper's numbers, and the page: every table with intervals and the paper's numbers beside ours."""
 
 from __future__ import annotations
 
-from collections import Counter
+import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
+from experiments._lib import draw
 from experiments._lib.markdown import table
-from experiments.entropy_invariance.cells import Cell, Exam
-from experiments.entropy_invariance.configuration import Configuration
-from experiments.entropy_invariance.findings import Findings
-from experiments.entropy_invariance.losses import Loss
-from experiments.entropy_invariance.order import agreement
-from experiments.entropy_invariance.rows import TABLES, Row
-from experiments.entropy_invariance.verdicts import Cells, Verdict, lengths
-from lengthwise.tasks.perplexity import Ratio
+from experiments._lib.results import read
+from lengthwise.common.files import write_whole
+
+FORMAT = "lengthwise.experiments.entropy_invariance/2"
+MODELS = "models.json"
+LENGTHS = (128, 256, 512, 1024, 2048, 4096)
+# CosScale's S, another one with windowed attention, and those of Table 9
+SCALE, WINDOW_SCALE = 128.0, 16.0
+SCALES = (8.0, 16.0, 32.0, 64.0, 96.0, 128.0, 256.0, 600.0)
+METHODS = ("pi", "alibi", "pose", "streaming_llm", "yarn16", "yarn32", "window", "lm_infinite", "rerope", "gau")
+RELEASED = ("pi", "alibi", "streaming_llm", "yarn16", "yarn32")
+LAWS = {"infoscale": "InfoScale", "softmax_plus": "softmax plus"}
+SHORT = {"infoscale": "info", "softmax_plus": "plus"}
+PAPER = json.loads(Path(__file__).with_name("paper.json").read_text())["rows"]
 
 ABOUT = """Masked-token prediction by GAU-alpha, 6 layers, trained at length 64 on Chinese novels; {count} tokens of each of
 {documents} held-out chapters are hidden, {together}. In brackets 95 % intervals: documents drawn again for perplexity,
 Wilson's for accuracy, a little narrow as it takes tokens one by one. The paper's models were trained on patents and began with
 pretrained layers, so levels differ and only the order of rows can be compared; its released baselines carry faults, ours are
 the methods as their own papers define them."""
+RATIOS = """Perplexity over the plain method's on the same hidden tokens; `paper` is the same of its printed numbers, left out
+where one of them is a limit."""
 ORDER = """Two rows at one length are a pair. It is confirmed or refuted where our interval of their ratio of perplexities, on
 the same hidden tokens, excludes 1, and undecided where it does not; pairs that the paper prints as equal are left out. Ranks
 are ours / the paper's among the rows measured, 1 the best."""
-SCALES = "The best S of each length is chosen by the same tokens as its interval, which therefore flatters it a little."
-MODELS = "Cross-entropy in nats at the last step: of the training batches, with dropout, and of held-out windows of 64 tokens."
-RELEASED = """Rows with the faults of the code that the paper's numbers come from, beside the method as defined and the paper.
+BEST = "The best S of each length is chosen by the same tokens as its interval, which therefore flatters it a little."
+TRAINED = "Cross-entropy in nats at the last step: of the training batches, with dropout, and of held-out windows of 64 tokens."
+FAULTS = """Rows with the faults of the code that the paper's numbers come from, beside the method as defined and the paper.
 Distance: the mean over the lengths of how far ln(perplexity / plain GAU's), at most 500 each, is from the paper's."""
+
+Numbers = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Origin:
-    """Where the cells come from."""
+class Row:
+    """A row of the tables."""
 
-    exam: Exam
-    machine: Mapping[str, str]  # what measured them
-    losses: Mapping[Configuration, Sequence[Loss]]
-    missing: int  # cells
+    method: str
+    cos: float | None = None  # S of a model trained with CosScale
+    law: str | None = None  # temperature at evaluation
+    released: bool = False  # with the faults of the code that the paper's numbers come from
 
+    @property
+    def label(self) -> str:
+        name = f"{self.method} as released" if self.released else self.method
+        cos = [f"CosScale {self.cos:g}"] if self.cos is not None else []
+        return " + ".join([name, *cos, *([LAWS[self.law]] if self.law else [])])
 
-def page(cells: Cells, origin: Origin, findings: Findings) -> str:
-    exam = origin.exam
-    about = ABOUT.format(count=exam.count, documents=len(exam.documents), together=exam.together)
-    parts = ["# Entropy invariance: Tables 1, 2, 3, 9 and 10", about]
-    parts.append("\n".join(f"- {key}: {value}" for key, value in origin.machine.items()))
-    if origin.missing:
-        parts.append(f"**Unfinished**: {origin.missing} cells are missing. The same commands go on.")
-    parts += ["## What came out", _answers(cells, findings)]
-    main = [*TABLES["1"], *TABLES["10"]]
-    parts += ["## Tables 1 and 10: perplexity", _table(cells, main, perplexity=True)]
-    parts += ["## Tables 1 and 10: accuracy", _table(cells, main, perplexity=False)]
-    parts += ["## Does a scale help?", "Perplexity over the plain method's.", _verdicts(findings.scales)]
-    parts += ["## The order of methods", ORDER, _standings(findings, lengths(cells))]
-    laws = list(dict.fromkeys([*TABLES["2"], *TABLES["3"]]))
-    parts += ["## Tables 2 and 3: InfoScale against softmax plus", _both(cells, laws)]
-    parts += ["InfoScale's perplexity over softmax plus's:", _verdicts(findings.laws)] if findings.laws else []
-    parts += ["## Table 9: which S", _both(cells, TABLES["9"]), *([SCALES, _best(findings)] if findings.best_scales else [])]
-    parts += ["## As released", RELEASED, _nearer(findings), _released(cells, findings)]
-    parts += ["## Models", MODELS, _models(origin.losses)] if origin.losses else []
-    return "\n\n".join(part for part in parts if part) + "\n"
+    def printed(self, length: int, accuracy: bool = False) -> str:
+        """The paper's number, which is that of the released code; a limit such as >500 is none. Empty if it prints none."""
+        extra = [f"cos{self.cos:g}"] if self.cos is not None else []
+        extra += [SHORT[self.law]] if self.law else []
+        numbers = PAPER.get(f"{self.method} {'+'.join(extra) or 'plain'}")
+        known = numbers is not None and length in LENGTHS
+        return str(numbers[accuracy].split()[LENGTHS.index(length)]) if known else ""
+
+    def number(self, length: int) -> float | None:
+        """The paper's perplexity; a limit is beyond all numbers, and as large as any other limit."""
+        printed = self.printed(length)
+        return None if not printed else math.inf if printed.startswith(">") else float(printed)
 
 
-def _models(losses: Mapping[Configuration, Sequence[Loss]]) -> str:
-    rows = []
-    for one, curve in losses.items():
-        last = {point.kind: point for point in curve}
-        numbers = (f"{last[kind].loss:.3f}" if kind in last else "" for kind in ("training", "held out"))
-        rows.append([f"`{one.name}`", f"{max(point.step for point in curve):,}", *numbers])
-    return table(["model", "steps", "training", "held out"], rows)
+def fourfold(method: str, released: bool = False) -> tuple[Row, ...]:
+    """Plain, with CosScale, with InfoScale, with both."""
+    scale = WINDOW_SCALE if method == "window" else SCALE
+    return tuple(Row(method, cos, law, released) for law in (None, "infoscale") for cos in (None, scale))
 
 
-def _answers(cells: Cells, findings: Findings) -> str:
-    lines = []
-    for length in lengths(cells):
-        own = [cell for (row, at), cell in cells.items() if at == length and not row.released]
-        if not own:
-            continue
-        best = min(own, key=lambda cell: cell.score.perplexity)
-        line = f"{length:,} tokens: best is {best.row.label}, perplexity {_interval(best, True)}"
-        if (found := agreement(cells, length)) is not None:
-            line += f"; rank correlation with the paper over {found[1]} rows {found[0]:.2f}"
-        lines.append(f"- {line}")
-    for name, verdicts in (("Effects of scales", findings.scales), ("InfoScale against softmax plus", findings.laws)):
-        if verdicts:
-            words = Counter(one.word for one in verdicts).most_common()
-            lines.append(f"- {name}: " + ", ".join(f"{count} {word}" for word, count in words))
-    pairs = [sum(getattr(one, word) for one in findings.standings) // 2 for word in ("confirmed", "refuted", "undecided")]
-    lines.append("- Pairs of rows in the paper's order: {} confirmed, {} refuted, {} undecided".format(*pairs))
-    return "\n".join(lines)
+TABLES: dict[str, tuple[Row, ...]] = {
+    "1": tuple(row for method in METHODS[:-1] for row in fourfold(method)),
+    "10": fourfold("gau"),
+    "2": tuple(Row("gau", SCALE, law) for law in LAWS),
+    "3": tuple(Row("gau", None, law) for law in LAWS),
+    "9": tuple(Row("gau", scale) for scale in SCALES),
+    "released": tuple(row for method in RELEASED for row in fourfold(method, released=True)),
+}
+# Some stand in several tables
+ROWS = tuple(dict.fromkeys(row for rows in TABLES.values() for row in rows))
+ORDERED = (*TABLES["1"], *TABLES["10"])
 
 
-def _both(cells: Cells, rows: Sequence[Row]) -> str:
-    return "\n\n".join(_table(cells, rows, perplexity) for perplexity in (True, False))
+def write_pages(results: Path, out: Path) -> None:
+    """A page and a figure for every result file of this experiment."""
+    for file in sorted(results.glob("*.json")):
+        document = read(file)
+        if document.get("format") == FORMAT:
+            models = json.loads((results / MODELS).read_text()) if (results / MODELS).exists() else {}
+            write_whole(out / f"{file.stem}.md", page(document, models, f"{file.stem}.svg"))
+            draw.save(chart(cells_of(document)), out / f"{file.stem}.svg")
 
 
-def _table(cells: Cells, rows: Sequence[Row], perplexity: bool) -> str:
-    at = lengths(cells)
-    lines = [
-        [row.label, *(word for length in at for word in _pair(cells, row, length, perplexity))]
-        for row in rows
-        if any((row, length) in cells for length in at)
+def cells_of(document: Numbers) -> dict[tuple[Row, int], Numbers]:
+    return {(row_of(cell), cell["length"]): cell for cell in document["cells"]}
+
+
+def row_of(numbers: Numbers) -> Row:
+    return Row(numbers["method"], numbers["cos"], numbers["law"], numbers["released"])
+
+
+def page(document: Numbers, models: Numbers, figure: str) -> str:
+    cells, exam = cells_of(document), document["exam"]
+    together = "one at a time" if exam["tokens_each"] is None else f"one in {exam['tokens_each']} tokens at a time"
+    parts = ["# Entropy invariance: Tables 1, 2, 3, 9 and 10"]
+    parts.append(ABOUT.format(count=exam["count"], documents=len(exam["documents"]), together=together))
+    parts.append("\n".join(f"- {key}: {value}" for key, value in document["made_with"].items()))
+    if document["missing"]:
+        parts.append(f"**Unfinished**: {document['missing']} cells are missing. The same commands go on.")
+    parts.append(f"![Perplexity by length]({figure})")
+    laws, standings = list(dict.fromkeys([*TABLES["2"], *TABLES["3"]])), document["standings"]
+    at = sorted({length for _, length in cells})
+    sections = [
+        ("Tables 1 and 10: perplexity", "", _table(cells, ORDERED, False)),
+        ("Tables 1 and 10: accuracy", "", _table(cells, ORDERED, True)),
+        ("Does a scale help?", RATIOS, _ratios(document["scales"])),
+        ("The order of methods", ORDER, _standings(standings, at)),
+        ("Tables 2 and 3: InfoScale against softmax plus", "", _both(cells, laws)),
+        ("InfoScale's perplexity over softmax plus's", "", _ratios(document["laws"])),
+        ("Table 9: which S", "", _both(cells, TABLES["9"])),
+        ("The best S", BEST, _best(document["best_scales"])),
+        ("As released", FAULTS, _released(cells, document["explanations"], at)),
+        ("Models", TRAINED, _models(models)),
     ]
-    head = ["PPL" if perplexity else "ACC", *(word for length in at for word in (f"{length:,}", "paper"))]
-    return table(head, lines) if lines else "Nothing is measured yet."
+    parts += [part for title, about, body in sections if body for part in (f"## {title}", about, body) if part]
+    return "\n\n".join(parts) + "\n"
 
 
-def _pair(cells: Cells, row: Row, length: int, perplexity: bool) -> list[str]:
-    cell, paper = cells.get((row, length)), row.printed(length)
-    theirs = "" if paper is None else (paper.perplexity if perplexity else paper.accuracy)
-    return ["" if cell is None else _interval(cell, perplexity), theirs]
+def _both(cells: Mapping[tuple[Row, int], Numbers], rows: Sequence[Row]) -> str:
+    return "\n\n".join(body for body in (_table(cells, rows, accuracy) for accuracy in (False, True)) if body)
 
 
-def _verdicts(verdicts: Sequence[Verdict]) -> str:
-    """A line a row, a column a length."""
-    at = sorted({one.length for one in verdicts})
-    cells = {(one.row, one.length): one for one in verdicts}
+def _table(cells: Mapping[tuple[Row, int], Numbers], rows: Sequence[Row], accuracy: bool) -> str:
+    at = sorted({length for _, length in cells})
     lines = []
-    for row in dict.fromkeys(one.row for one in verdicts):
-        own = [cells.get((row, length)) for length in at]
-        lines.append([row.label, *("" if one is None else f"{_ratio(one.ours)} {one.word}" for one in own)])
-    return table(["row", *(f"{length:,}" for length in at)], lines) if lines else ""
+    for row in rows:
+        if any((row, length) in cells for length in at):
+            pairs = [(_interval(cells.get((row, length)), accuracy), row.printed(length, accuracy)) for length in at]
+            lines.append([row.label, *(word for pair in pairs for word in pair)])
+    head = ["ACC" if accuracy else "PPL", *(word for length in at for word in (f"{length:,}", "paper"))]
+    return table(head, lines) if lines else ""
 
 
-def _standings(findings: Findings, at: Sequence[int]) -> str:
+def _ratios(pairs: Sequence[Numbers]) -> str:
+    """A line a row, a column a length, and the paper's ratio beside it."""
+    at = sorted({pair["length"] for pair in pairs})
+    known = {(row_of(pair["row"]), pair["length"]): pair for pair in pairs}
     lines = []
-    for one in findings.standings:
-        ranks = [one.ranks.get(length) for length in at]
+    for row in dict.fromkeys(row for row, _ in known):
+        line: list[object] = [row.label]
+        for length in at:
+            pair = known.get((row, length))
+            ours, theirs = (row.number(length), row_of(pair["other"]).number(length)) if pair else (None, None)
+            paper = f"{ours / theirs:.2f}" if ours and theirs and math.isfinite(ours) and math.isfinite(theirs) else ""
+            line += ["" if pair is None else _ratio(pair["ours"]), paper]
+        lines.append(line)
+    return table(["row", *(word for length in at for word in (f"{length:,}", "paper"))], lines) if lines else ""
+
+
+def _standings(standings: Sequence[Numbers], at: Sequence[int]) -> str:
+    lines = []
+    for standing in standings:
+        ranks = [standing["ranks"].get(str(length)) for length in at]
         shown = ["" if rank is None else " / ".join("-" if x is None else f"{x:g}" for x in rank) for rank in ranks]
-        lines.append([one.row.label, one.confirmed, one.refuted, one.undecided, *shown])
+        counts = [standing[word] for word in ("confirmed", "refuted", "undecided")]
+        lines.append([row_of(standing["row"]).label, *counts, *shown])
     return table(["row", "confirmed", "refuted", "undecided", *(f"rank at {length:,}" for length in at)], lines)
 
 
-def _best(findings: Findings) -> str:
+def _best(best: Sequence[Numbers]) -> str:
     lines = [
         [
-            f"{one.length:,}",
-            f"{one.ours:g}",
-            "" if one.against_128 is None else _ratio(one.against_128),
-            ", ".join(f"{scale:g}" for scale in one.paper),
+            f"{one['length']:,}",
+            f"{one['ours']:g}",
+            "" if one["against_128"] is None else _ratio(one["against_128"]),
+            ", ".join(f"{scale:g}" for scale in one["paper"]),
         ]
-        for one in findings.best_scales
+        for one in best
     ]
     return table(["tokens", "best S", "its perplexity over S = 128's", "paper's best S"], lines) if lines else ""
 
 
-def _nearer(findings: Findings) -> str:
-    words = ("released", "defined")
-    names = [[replace(one.row, released=False).label for one in findings.explanations if one.word == word] for word in words]
-    return "\n".join(
-        f"- Nearer to the paper as {word}: {', '.join(own)}" for word, own in zip(words, names, strict=True) if own
-    )
-
-
-def _released(cells: Cells, findings: Findings) -> str:
-    at = lengths(cells)
+def _released(cells: Mapping[tuple[Row, int], Numbers], explanations: Sequence[Numbers], at: Sequence[int]) -> str:
     lines = []
-    for one in findings.explanations:
-        kinds = (("as defined", replace(one.row, released=False), one.defined), ("as released", one.row, one.released))
-        for kind, row, distance in kinds:
-            own = [cells.get((row, length)) for length in at]
-            numbers = ["" if cell is None else _number(cell.score.perplexity) for cell in own]
-            lines.append([replace(row, released=False).label, kind, *numbers, f"{distance:.2f}"])
-        printed = [one.row.printed(length) for length in at]
-        lines.append(["", "the paper", *("" if cell is None else cell.perplexity for cell in printed), ""])
-    return table(["row", "PPL", *(f"{length:,}" for length in at), "distance"], lines) if lines else "Nothing is measured yet."
+    for one in explanations:
+        row = row_of(one["row"])
+        defined = replace(row, released=False)
+        for kind, own, distance in (("as defined", defined, one["defined"]), ("as released", row, one["released"])):
+            numbers = [_number(cells[own, n]["perplexity"]) if (own, n) in cells else "" for n in at]
+            lines.append([defined.label, kind, *numbers, f"{distance:.2f}"])
+        lines.append(["", "the paper", *(row.printed(length) for length in at), ""])
+    return table(["row", "PPL", *(f"{length:,}" for length in at), "distance"], lines) if lines else ""
+
+
+def _models(models: Numbers) -> str:
+    lines = [
+        [f"`{name}`", f"{one['steps']:,}", *(f"{one[kind]:.3f}" if kind in one else "" for kind in ("training", "held out"))]
+        for name, one in models.items()
+    ]
+    return table(["model", "steps", "training", "held out"], lines) if lines else ""
 
 
 def _number(value: float) -> str:
     return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
 
 
-def _ratio(ratio: Ratio) -> str:
-    return f"{_number(ratio.ratio)} ({_number(ratio.low)} to {_number(ratio.high)})"
+def _ratio(ratio: Numbers) -> str:
+    return f"{_number(ratio['ratio'])} ({_number(ratio['low'])} to {_number(ratio['high'])})"
 
 
-def _interval(cell: Cell, perplexity: bool) -> str:
-    score = cell.score
-    if perplexity:
-        return f"{_number(score.perplexity)} ({_number(score.perplexity_low)} to {_number(score.perplexity_high)})"
-    return f"{score.accuracy:.2f} ({score.accuracy_low:.2f} to {score.accuracy_high:.2f})"
+def _interval(cell: Numbers | None, accuracy: bool) -> str:
+    if cell is None:
+        return ""
+    name = "accuracy" if accuracy else "perplexity"
+    value, low, high = (f"{cell[key]:.2f}" if accuracy else _number(cell[key]) for key in (name, f"{name}_low", f"{name}_high"))
+    return f"{value} ({low} to {high})"
+
+
+def chart(cells: Mapping[tuple[Row, int], Numbers]) -> Any:
+    """Perplexity by length, a panel a method: plain, with either scale, with both; bands are 95 % intervals."""
+    methods = [method for method in METHODS if any(row.method == method for row, _ in cells)]
+    figure, panels = draw.panels(len(methods), columns=5, width=3, height=2.8, titles=methods, share_y=True)
+    lengths = sorted({length for _, length in cells})
+    for axes, method in zip(panels, methods, strict=True):
+        for place, (row, label) in enumerate(zip(fourfold(method), ("plain", "CosScale", "InfoScale", "both"), strict=True)):
+            own = [cells[row, length] for length in lengths if (row, length) in cells]
+            bands = ([cell[key] for cell in own] for key in ("perplexity", "perplexity_low", "perplexity_high"))
+            draw.curve(axes, [cell["length"] for cell in own], *bands, label=label, at=place)
+        draw.length_axis(axes, lengths)
+        axes.set_yscale("log")
+    panels[0].set_ylabel("perplexity")
+    draw.key(figure, panels[-1])
+    return figure

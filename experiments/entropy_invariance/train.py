@@ -1,6 +1,6 @@
 """Trains the models of Entropy Invariance: 6-layer GAU-alpha on Chinese prose, 64 tokens long.
 
-    python -m experiments.entropy_invariance.train --data data --out runs/gau --cos-scale none 128 16 --minutes 9
+    python -m experiments.entropy_invariance.train --data DATA --out OUT --cos-scale none 128 16 --minutes 9
     ... --cos-scale none 128 --positions alibi
     ... --cos-scale none 128 --steps 1000 --pose 4096
     ... --cos-scale none 128 --steps 1000 --method yarn:factor=16
@@ -8,16 +8,19 @@
 Every --cos-scale is a model of its own, trained one after the other in OUT/<name>; the same command again goes on where the
 last one stopped. --pose and --method tune the finished base model of the same --cos-scale. OUT/<name>/losses.jsonl holds the
 curves, OUT/<name>/export a model that `lengthwise.models.load` reads.
+
+Batches are a function of the step, on any device: windows of a chapter between [CLS] and [SEP]; 15 % of their tokens are asked
+for, the same number in each, of which 80 % are hidden, 10 % replaced by any token and 10 % left as they are (BERT).
 """
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,44 +29,114 @@ from torch import Tensor
 
 import lengthwise as lw
 from experiments._lib import checkpoint
-from experiments._lib.command import exit_status
-from experiments.entropy_invariance.batches import Special, Windows, hidden, pose_positions, seeded
-from experiments.entropy_invariance.configuration import LENGTH, Configuration
-from experiments.entropy_invariance.losses import LOSSES, Loss
-from experiments.entropy_invariance.prose import chapters, tokenizer_of
+from experiments._lib.chinese_novels import Chapter, Special, chapters, tokenizer_of
+from experiments._lib.command import main, option
 from lengthwise.errors import BadInput, require
-from lengthwise.models.gau_alpha import GAUAlphaForMaskedLM
+from lengthwise.methods.positions import pose
+from lengthwise.models.gau_alpha import GAUAlphaConfig, GAUAlphaForMaskedLM
 from lengthwise.models.gau_alpha.configuration import NORMALISATIONS, POSITIONS
 from lengthwise.records.append_only import AppendOnly
 
+LAYERS, LENGTH = 6, 64
+ASKED, HIDDEN, REPLACED = 0.15, 0.8, 0.1
+LOSSES = "losses.jsonl"
 # Which batch a generator is for, besides the seed and the step
 TRAINING, EXAM, PLACES = 0, 1, 2
 
 
 @dataclass(frozen=True)
+class Configuration:
+    """One run; a tuned one, by PoSE or under a method, starts from the weights of its base."""
+
+    cos_scale: float | None = None
+    normalisation: str = "softmax"
+    positions: str = "rope"
+    pose: int | None = None  # PoSE's target length
+    method: str | None = None  # a spec that is in place while the model is trained
+    alibi_slope: float | None = None  # another one than ALiBi's own
+
+    def __post_init__(self) -> None:
+        turns = self.positions == "rope" or self.pose is None
+        require(turns, f"PoSE moves rotary positions, and a model with {self.positions} has none")
+        slopes = self.positions == "alibi" or self.alibi_slope is None
+        require(slopes, f"a slope of {self.alibi_slope} is for ALiBi, and this model has {self.positions}; ask for alibi")
+
+    @property
+    def name(self) -> str:
+        """The name of its folder."""
+        parts = [self.positions]
+        if self.alibi_slope is not None:
+            parts.append(f"slope{self.alibi_slope:g}")
+        if self.cos_scale is not None:
+            parts.append(f"cos{self.cos_scale:g}")
+        if self.normalisation != "softmax":
+            parts.append(self.normalisation)
+        if self.pose is not None:
+            parts.append(f"pose{self.pose}")
+        if self.method is not None:
+            parts.append(self.method.replace(":", "-").replace("=", "").replace(",", "-"))
+        return "-".join(parts)
+
+    @property
+    def base(self) -> Configuration | None:
+        """The configuration whose weights it starts from; None for one that starts from nothing."""
+        tuned = self.pose is not None or self.method is not None
+        return replace(self, pose=None, method=None) if tuned else None
+
+    def model_config(self, length: int, **sizes: Any) -> GAUAlphaConfig:
+        given = {"cos_scale": self.cos_scale, "normalisation": self.normalisation, "positions": self.positions}
+        if self.alibi_slope is not None:
+            given["alibi_slope"] = self.alibi_slope
+        return GAUAlphaConfig(**{"num_hidden_layers": LAYERS, "max_position_embeddings": length, **given, **sizes})
+
+
+@dataclass(frozen=True)
+class Loss:
+    """One point of the curves of training."""
+
+    step: int
+    kind: str  # "training": mean since the point before; "held out"
+    loss: float  # cross-entropy of the tokens asked for, in nats
+
+    @property
+    def key(self) -> tuple[int, str]:
+        return self.step, self.kind
+
+
+@dataclass(frozen=True, kw_only=True)
 class Options:
     """How the models of one call are trained."""
 
-    data: Path
-    out: Path
-    configurations: tuple[Configuration, ...] = (Configuration(),)
-    steps: int = 12000
-    length: int = LENGTH
-    batch: int = 128
-    peak: float = 5e-4  # learning rate after a warm-up over the first tenth of the steps; then linearly down to 0
-    decay: float = 0.01
-    minutes: float = math.inf  # of this process, all models together
-    seed: int = 0
-    evaluate_every: int = 1000
-    save_every: int = 2000
-    log_every: int = 50
-    exam: int = 4096  # held-out windows
-    device: str = "cuda"
-    compile: bool = False
+    data: Path = option(help="folder with zh/*.txt and gau_vocab/vocab.txt")
+    out: Path = option(help="folder of the experiment")
+    scales: tuple[str, ...] = option(("none",), "S of CosScale, or none; a model each", flag="--cos-scale")
+    normalisation: str = option("softmax", "of attention", choices=NORMALISATIONS)
+    positions: str = option("rope", "of the model", choices=POSITIONS)
+    pose: int | None = option(None, "tune the base model with PoSE up to this length")
+    method: str | None = option(None, "tune the base model under this method")
+    alibi_slope: float | None = option(None, "another one than ALiBi's own")
+    steps: int = option(12000, "of training")
+    length: int = option(LENGTH, "tokens of a window")
+    batch: int = option(128, "windows of a step")
+    peak: float = option(5e-4, "learning rate after a warm-up over the first tenth of the steps; then linearly down to 0")
+    decay: float = option(0.01, "of AdamW")
+    minutes: float = option(math.inf, "of this process, all models together")
+    seed: int = option(0, "of weights and batches")
+    evaluate_every: int = option(1000, "steps")
+    save_every: int = option(2000, "steps")
+    log_every: int = option(50, "steps")
+    exam: int = option(4096, "held-out windows")
+    device: str = option("cuda" if torch.cuda.is_available() else "cpu", "cpu or cuda")
+    compile: bool = option(False, "compile the model")
     sizes: dict[str, Any] = field(default_factory=dict)  # other sizes of the model
 
     def __post_init__(self) -> None:
         require(self.exam >= 1, f"--exam needs a window at least, not {self.exam}")
+
+    @property
+    def configurations(self) -> list[Configuration]:
+        tuned = (self.normalisation, self.positions, self.pose, self.method, self.alibi_slope)
+        return [Configuration(None if scale == "none" else float(scale), *tuned) for scale in self.scales]
 
     def settings(self, configuration: Configuration) -> dict[str, Any]:
         """What must not change between the parts of a run."""
@@ -167,8 +240,9 @@ class Run:
     def _loss(self, inputs: Tensor, where: Tensor, targets: Tensor, step: int) -> Tensor:
         options, places = self.options, {}
         if self.configuration.pose is not None:
-            draws = seeded(options.device, options.seed, step, PLACES)
-            places = {"position_ids": pose_positions(len(inputs), options.length, self.configuration.pose, draws)}
+            draws, target = seeded("cpu", options.seed, step, PLACES), self.configuration.pose
+            drawn = [pose.positions(options.length, target, draws) for _ in range(len(inputs))]
+            places = {"position_ids": torch.stack(drawn).to(options.device)}
         return loss(self.model, inputs, where, targets, **places)
 
     def _note(self, start: int, seconds: float) -> None:
@@ -215,35 +289,47 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
-def scale(text: str) -> float | None:
-    return None if text == "none" else float(text)
+class Windows:
+    """All windows of some chapters, [CLS] and [SEP] included in their length."""
+
+    def __init__(self, chapters: Sequence[Chapter], length: int, special: Special, device: str) -> None:
+        require(length >= 3, f"a window needs 3 tokens, one of them between [CLS] and [SEP], not {length}")
+        self.inner, self.special = length - 2, special
+        long_enough = [torch.from_numpy(chapter.tokens) for chapter in chapters if len(chapter.tokens) >= self.inner]
+        require(bool(long_enough), f"no chapter has {self.inner} tokens; give longer texts or a shorter --length")
+        starts, before = [], 0
+        for tokens in long_enough:
+            starts.append(torch.arange(before, before + len(tokens) - self.inner + 1))
+            before += len(tokens)
+        self.tokens, self.starts = torch.cat(long_enough).to(device), torch.cat(starts).to(device)
+
+    def drawn(self, count: int, generator: torch.Generator) -> Tensor:  # [count, length]
+        device = self.tokens.device
+        first = self.starts[torch.randint(len(self.starts), (count,), generator=generator, device=device)]
+        inner = self.tokens[first[:, None] + torch.arange(self.inner, device=device)]
+        ends = [torch.full((count, 1), token, device=device) for token in (self.special.cls, self.special.sep)]
+        return torch.cat((ends[0], inner, ends[1]), 1)
 
 
-def options_from(arguments: list[str] | None = None) -> Options:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder with zh/*.txt and gau_vocab/vocab.txt")
-    parser.add_argument("--out", type=Path, required=True, help="folder of the experiment")
-    parser.add_argument("--cos-scale", type=scale, nargs="+", default=[None], help="S of CosScale, or none; a model each")
-    parser.add_argument("--normalisation", choices=NORMALISATIONS, default="softmax")
-    parser.add_argument("--positions", choices=POSITIONS, default="rope")
-    parser.add_argument("--pose", type=int, metavar="TARGET", help="tune the base model with PoSE up to this length")
-    parser.add_argument("--method", metavar="SPEC", help="tune the base model under this method")
-    parser.add_argument("--alibi-slope", type=float, metavar="SLOPE", help="another one than ALiBi's own")
-    for one in fields(Options):
-        if isinstance(one.default, int | float) and not isinstance(one.default, bool):
-            parser.add_argument(f"--{one.name.replace('_', '-')}", type=type(one.default), default=one.default)
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--compile", action="store_true")
-    given = vars(parser.parse_args(arguments))
-    scales = given.pop("cos_scale")
-    own = {name: given.pop(name) for name in ("normalisation", "positions", "pose", "method", "alibi_slope")}
-    return Options(configurations=tuple(Configuration(one, **own) for one in scales), **given)
+def seeded(device: str, *numbers: int) -> torch.Generator:
+    """One generator for every tuple of small numbers."""
+    seed = 0
+    for number in numbers:
+        seed = seed * 1_000_003 + number
+    return torch.Generator(device).manual_seed(seed % 2**63)
 
 
-def main() -> int:
-    torch.set_float32_matmul_precision("high")
-    return exit_status(lambda: train(options_from()))
+def hidden(ids: Tensor, special: Special, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    """The inputs [batch, length], and the places and tokens asked for, both [batch, asked]; never the first or last token."""
+    inner = ids.shape[1] - 2
+    draws = {"generator": generator, "device": ids.device}
+    where = 1 + torch.rand(len(ids), inner, **draws).topk(max(1, round(ASKED * inner))).indices
+    targets, how = ids.gather(1, where), torch.rand(where.shape, **draws)
+    any_token = torch.randint(special.vocabulary, where.shape, **draws)
+    left = torch.where(how < HIDDEN + REPLACED, any_token, targets)
+    return ids.scatter(1, where, torch.where(how < HIDDEN, special.mask, left)), where, targets
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    torch.set_float32_matmul_precision("high")
+    sys.exit(main(Options, train, __doc__))

@@ -1,4 +1,4 @@
-"""Chinese novels as chapters of tokens, and which of them training never sees.
+"""Chinese novels as chapters of tokens for GAU-alpha, and which of them training never sees.
 
 A fifth of the chapters is held out, decided by their names, so that every run draws the same line. The paper has patents and
 holds out a fifth as well.
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from transformers import BertTokenizer
 
-from lengthwise.errors import BadInput
+from lengthwise.errors import BadInput, require
 
 HEADING = re.compile(r"^\s*第[一二三四五六七八九十百零〇]+回", re.MULTILINE)
 
@@ -30,6 +30,20 @@ class Chapter:
     @property
     def held_out(self) -> bool:
         return int(hashlib.sha256(self.name.encode()).hexdigest(), 16) % 5 == 0
+
+
+@dataclass(frozen=True)
+class Special:
+    """Token numbers that mean something to the model."""
+
+    cls: int
+    sep: int
+    mask: int
+    vocabulary: int  # all tokens
+
+    @classmethod
+    def of(cls, tokenizer: Any) -> Special:
+        return cls(tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.mask_token_id, len(tokenizer))
 
 
 def tokenizer_of(data: Path) -> Any:
@@ -50,8 +64,22 @@ def chapters(data: Path, tokenizer: Any) -> list[Chapter]:
     return [Chapter(name, np.array(tokens, np.int64)) for (name, _), tokens in zip(named, ids, strict=True) if tokens]
 
 
+def held_out(data: Path, length: int) -> list[Chapter]:
+    """Held-out chapters of at least `length` tokens, [CLS] and [SEP] included."""
+    long = [one for one in chapters(data, tokenizer_of(data)) if one.held_out and len(one.tokens) >= length - 2]
+    require(bool(long), f"no held-out chapter has {length} tokens; ask for fewer, or add longer texts to {data / 'zh'}")
+    return long
+
+
 def divided(novel: str) -> list[str]:
     """At the headings; the first part is what stands before them all. Line ends and spaces mean nothing in Chinese."""
-    starts = [0, *(found.start() for found in HEADING.finditer(novel)), len(novel)]
+    starts = [0, *(match.start() for match in HEADING.finditer(novel)), len(novel)]
     parts = (re.sub(r"\s+", "", novel[a:b]) for a, b in pairwise(starts))
     return [part for part in parts if part]
+
+
+def beginning(chapter: Chapter, length: int, special: Special) -> NDArray[np.int64]:  # [length]
+    """The first tokens of a chapter between [CLS] and [SEP], as in training."""
+    inner = chapter.tokens[: length - 2]
+    require(len(inner) == length - 2, f"{chapter.name} has {len(inner)} tokens, too few for an input of {length}")
+    return np.concatenate([[special.cls], inner, [special.sep]])
