@@ -11,21 +11,20 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import random
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-# Workers are forked, each with one thread
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-
 import torch
 from tokenizers import Tokenizer
-from torch import Tensor
-from transformers import T5ForConditionalGeneration
+from torch import Tensor, nn
+from transformers import T5Config, T5ForConditionalGeneration
 
-from experiments._lib import bpe, checkpoint, reader
+from experiments._lib import bpe, checkpoint, passkey_examples, reader, scaled_queries, t5_training
 from experiments._lib.batches import Chunk, loader
 from experiments._lib.export import export
 from experiments._lib.reader import Halfway
@@ -43,11 +42,111 @@ from experiments._lib.t5_training import (
     step_of,
     warm_up_then_cosine,
 )
-from experiments.embedded_model import evaluation, mixture, vocabulary
-from experiments.embedded_model.example import Example, Stock
-from experiments.embedded_model.example import stock as read_stock
-from experiments.embedded_model.mixture import SOURCES, Plan
-from experiments.embedded_model.model import MOST_BYTES, build, config, stock
+from experiments.embedded_model.data import LONGEST, Example, Stock, learn_vocabulary, read_stock
+from experiments.embedded_model.examples import (
+    SOURCES,
+    WEIGHTS,
+    Plan,
+    collate,
+    continuation,
+    line_official,
+    line_ours,
+    stream,
+    topic_official,
+    topic_ours,
+)
+from lengthwise.tasks import TASKS
+
+MOST_PARAMETERS, MOST_BYTES = 8_000_000, 16_000_000  # of what ships
+
+
+def config(vocabulary: int = 4096, **changes: int) -> T5Config:
+    sizes = {"d_model": 256, "d_kv": 48, "num_heads": 4, "d_ff": 1024, "num_layers": 4, "num_decoder_layers": 2, **changes}
+    return T5Config(
+        vocab_size=vocabulary,
+        **sizes,
+        n_positions=512,
+        dropout_rate=0.0,
+        feed_forward_proj="relu",
+        tie_word_embeddings=True,
+        pad_token_id=0,
+        eos_token_id=1,
+        decoder_start_token_id=0,
+    )
+
+
+def build(settings: T5Config, seed: int, attention: str = "sdpa") -> T5ForConditionalGeneration:
+    """A new model for training, with its reader."""
+    model = scaled_queries.build(settings, seed, attention)
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    if parameters > MOST_PARAMETERS:
+        raise ValueError(
+            f"the model has {parameters:,} parameters, more than the {MOST_PARAMETERS:,} that ship with the package"
+        )
+    return reader.add(model)
+
+
+def stock_weights(model: nn.Module) -> dict[str, Tensor]:
+    """The weights of the plain T5 that computes the same."""
+    return reader.left_out(scaled_queries.stock_weights(model))
+
+
+def plain_model(model: T5ForConditionalGeneration) -> T5ForConditionalGeneration:
+    """A plain T5 that computes the same, on the CPU in float32."""
+    return scaled_queries.stock(model.config, stock_weights(model))
+
+
+Maker = Callable[[Stock, random.Random, int], Example]
+MAKERS: dict[str, Maker] = {
+    "passkey filler": passkey_examples.in_filler,
+    "passkey prose": passkey_examples.in_prose,
+    "line": line_ours,
+    "line official": line_official,
+    "topic": topic_ours,
+    "topic official": topic_official,
+}
+PIECE = 32  # examples generated for at once
+
+
+def cases(stock: Stock, samples: int, seed: int = 1) -> dict[str, list[Example]]:
+    """The same examples at every call; official layouts only where the data folder has them."""
+    wanted = {name: make for name, make in MAKERS.items() if stock.official.labels or "official" not in name}
+    return {name: [_case(stock, name, make, seed, at) for at in range(samples)] for name, make in wanted.items()}
+
+
+def _case(stock: Stock, name: str, make: Maker, seed: int, at: int) -> Example:
+    made = make(stock, random.Random(f"evaluation {name} {seed} {at}"), LONGEST)
+    assert len(made.tokens) <= LONGEST, f"{name} case {at} takes {len(made.tokens)} tokens"
+    return made
+
+
+def texts(stock: Stock, samples: int, seed: int = 1) -> list[Example]:
+    return [continuation(stock, random.Random(f"evaluation text {seed} {at}"), LONGEST, 64) for at in range(samples)]
+
+
+def accuracy(model: Any, tokenizer: Any, examples: list[Example]) -> float:
+    """Percent right."""
+    right = 0.0
+    for at in range(0, len(examples), PIECE):
+        some = examples[at : at + PIECE]
+        inputs, *_ = collate(some).to(model.device)
+        longest = max(len(one.target) for one in some) + 4
+        said = tokenizer.decode_batch(t5_training.answers(model, inputs, longest), skip_special_tokens=True)
+        right += sum(score(one, answer) for one, answer in zip(some, said, strict=True))
+    return 100 * right / len(examples)
+
+
+def score(one: Example, answer: str) -> float:
+    return TASKS[one.source.split()[0]].score(answer, one.answer)
+
+
+def perplexity(model: Any, examples: list[Example]) -> float:
+    pieces = (collate(examples[at : at + PIECE]).to(model.device) for at in range(0, len(examples), PIECE))
+    return t5_training.perplexity(model, ((inputs, labels) for inputs, labels, *_ in pieces))
+
+
+# Workers are forked, each with one thread
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 
 @dataclass(frozen=True)
@@ -89,7 +188,7 @@ class Held:
 def train(options: Options) -> T5ForConditionalGeneration:
     began = time.monotonic()
     options.out.mkdir(parents=True, exist_ok=True)
-    tokenizer = bpe.kept(options.out / "tokenizer.json", lambda: vocabulary.learn(options.data))
+    tokenizer = bpe.kept(options.out / "tokenizer.json", lambda: learn_vocabulary(options.data))
     model = build(config(tokenizer.get_vocab_size(), **options.sizes), options.plan.seed, options.attention).to(options.device)
     optimizer = make_optimizer(model, options.peak)
     done = checkpoint.restore(options.out, model, optimizer, options.settings())
@@ -115,16 +214,16 @@ def train(options: Options) -> T5ForConditionalGeneration:
         over=lambda done: time.monotonic() - began > 60 * options.minutes or done >= last,
     )
     # A finished run goes straight to its export
-    stream = mixture.stream(material, options.plan, done if done < last else options.plan.steps)
+    batches = stream(material, options.plan, done if done < last else options.plan.steps)
     every = Every(options.log_every, options.save_every, options.evaluate_every)
-    done = go_on(loader(stream, options.workers, options.device == "cuda"), done, every, calls)
+    done = go_on(loader(batches, options.workers, options.device == "cuda"), done, every, calls)
     finish(options, model, tokenizer, held, done)
     return model
 
 
 def finish(options: Options, model: T5ForConditionalGeneration, tokenizer: Tokenizer, held: Held, done: int) -> None:
     """Examines the very files that were written; in float32, for not every CPU computes in bf16."""
-    size = export(stock(model), tokenizer, options.out / "export", MOST_BYTES)
+    size = export(plain_model(model), tokenizer, options.out / "export", MOST_BYTES)
     say(f"exported after {done} steps: {size:,} bytes in {options.out / 'export'}")
     written = T5ForConditionalGeneration.from_pretrained(options.out / "export", dtype=torch.float32).to(options.device)
     examine(written, tokenizer, held)
@@ -132,7 +231,7 @@ def finish(options: Options, model: T5ForConditionalGeneration, tokenizer: Token
 
 def prepare(options: Options, tokenizer: Tokenizer) -> tuple[Stock, Held]:
     unseen = read_stock(options.data, tokenizer, train=False)
-    held = Held(evaluation.cases(unseen, options.samples), evaluation.texts(unseen, options.samples))
+    held = Held(cases(unseen, options.samples), texts(unseen, options.samples))
     return read_stock(options.data, tokenizer, train=True), held
 
 
@@ -154,8 +253,8 @@ def loss(model: Any, halfway: Halfway, chunk: Chunk, options: Options, losses: L
 def examine(model: Any, tokenizer: Tokenizer, held: Held) -> None:
     with examined(model):
         for name, cases in held.cases.items():
-            say(f"  held out  {name:15} {evaluation.accuracy(model, tokenizer, cases):5.1f} %  ({len(cases)} cases)")
-        say(f"  held out  perplexity of novels {evaluation.perplexity(model, held.texts):.1f}")
+            say(f"  held out  {name:15} {accuracy(model, tokenizer, cases):5.1f} %  ({len(cases)} cases)")
+        say(f"  held out  perplexity of novels {perplexity(model, held.texts):.1f}")
 
 
 def options_from(arguments: list[str] | None = None) -> Options:
@@ -170,7 +269,7 @@ def options_from(arguments: list[str] | None = None) -> Options:
     parser.add_argument("--many", type=float, default=plan.many, help="share of the records with several questions")
     parser.add_argument("--binding", type=float, default=plan.binding, help="weight of the names that digits must know")
     parser.add_argument("--encoder", type=float, default=plan.encoder, help="weight of the encoder's own answer")
-    shares = partial(read_shares, usual=mixture.WEIGHTS)
+    shares = partial(read_shares, usual=WEIGHTS)
     parser.add_argument("--weights", type=shares, default=plan.weights, help="for example line=0.6,passkey_prose=0.1")
     parser.add_argument("--seed", type=int, default=plan.seed)
     parser.add_argument(

@@ -1,6 +1,6 @@
 """Trains the larger T5 on one GPU.
 
-    python -m experiments.larger_model.train --data data --nq nq.jsonl.gz --code SITE_PACKAGES/scipy ... \\
+    python -m experiments.larger_model.train --data data --nq nq.jsonl.gz --code SITE_PACKAGES/scipy ... \
         --out runs/t5 --compile --schedule-minutes 9
 
 The same command again goes on where the last one stopped. The rate falls over --schedule-minutes of training, all calls of the
@@ -12,21 +12,25 @@ from __future__ import annotations
 
 import argparse
 import math
+import multiprocessing
 import os
 import sys
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 from tokenizers import Tokenizer
-from torch import Tensor
-from transformers import T5ForConditionalGeneration
+from torch import Tensor, nn
+from transformers import T5Config, T5ForConditionalGeneration
 
-from experiments._lib import bpe, checkpoint, reader, scaled_queries
-from experiments._lib.batches import Chunk, loader
+from experiments._lib import bpe, checkpoint, reader, scaled_queries, t5_training
+from experiments._lib import novels as books
+from experiments._lib.batches import Chunk, loader, padded
 from experiments._lib.command import exit_status
 from experiments._lib.export import export
 from experiments._lib.reader import Halfway
@@ -44,12 +48,133 @@ from experiments._lib.t5_training import (
     step_of,
     warm_up_then_cosine,
 )
-from experiments.larger_model import evaluation, mixture, start, vocabulary
-from experiments.larger_model.evaluation import Held
-from experiments.larger_model.mixture import CONTINUED, SOURCES, Plan
-from experiments.larger_model.model import config
-from experiments.larger_model.stock import Stock, Texts, stock, texts
+from experiments.larger_model.data import VOCABULARY, Stock, Texts, held_out_questions, learn_vocabulary, stock, texts
+from experiments.larger_model.examples import CONTINUED, LONGEST, SOURCES, TARGET, Plan, stream
 from lengthwise.errors import require
+from lengthwise.tasks import code_completion, code_key_retrieval, language_modelling, multi_document_qa, passkey
+from lengthwise.tasks.sample import Sample, sentences
+
+
+def config(vocabulary: int = 16384, dropout: float = 0.0, **changes: int) -> T5Config:
+    sizes = {"d_model": 512, "d_kv": 64, "num_heads": 8, "d_ff": 1024, "num_layers": 8, "num_decoder_layers": 4, **changes}
+    return T5Config(
+        vocab_size=vocabulary,
+        **sizes,
+        n_positions=512,
+        dropout_rate=dropout,
+        feed_forward_proj="gated-gelu",
+        tie_word_embeddings=True,
+        pad_token_id=0,
+        eos_token_id=1,
+        decoder_start_token_id=0,
+    )
+
+
+START_WEIGHTS, START_TOKENIZER = "model.safetensors", "tokenizer.json"
+
+
+def check_start(folder: Path) -> None:
+    missing = [name for name in (START_WEIGHTS, START_TOKENIZER) if not (folder / name).is_file()]
+    require(not missing, f"--start-from {folder} has no {' and no '.join(missing)}; give the folder `export` of a run")
+
+
+def start_tokenizer(folder: Path) -> Tokenizer:
+    return Tokenizer.from_file(str(folder / START_TOKENIZER))
+
+
+def check_vocabulary(folder: Path, own: Tokenizer, out: Path) -> None:
+    """The export's weights mean the export's tokens."""
+    require(
+        start_tokenizer(folder).get_vocab() == own.get_vocab(),
+        f"{out} has a vocabulary of its own, other than that of --start-from {folder}; give another --out",
+    )
+
+
+def put_start_weights(folder: Path, model: nn.Module) -> None:
+    saved = load_file(folder / START_WEIGHTS)
+    own = reader.left_out(scaled_queries.weights(model))
+    other = sorted(
+        name for name in {*saved, *own} if name not in saved or name not in own or saved[name].shape != own[name].shape
+    )
+    require(
+        not other,
+        f"--start-from {folder} holds a model of other sizes ({len(other)} weights differ, {', '.join(other[:2])} among them); "
+        "give the --sizes that it was trained with",
+    )
+    scaled_queries.take(model, saved)
+
+
+PIECE = 64  # samples generated for at once
+
+
+@dataclass(frozen=True)
+class Exam:
+    samples: Callable[..., list[Sample]]
+    score: Callable[..., float]
+    answer_tokens: int  # that are generated
+
+
+EXAMS = {
+    "code completion": Exam(code_completion.samples, code_completion.exact_match, TARGET),
+    "code key": Exam(code_key_retrieval.samples, code_key_retrieval.score, 16),
+    "made-up qa": Exam(multi_document_qa.samples, multi_document_qa.score, 32),
+    "nq": Exam(multi_document_qa.samples, multi_document_qa.score, 32),
+    "passkey prose": Exam(passkey.samples, passkey.score, 16),
+}
+
+
+@dataclass(frozen=True)
+class Held:
+    """What the model is examined on; all of it unseen in training."""
+
+    tokenizer: Any
+    samples: dict[str, list[Sample]]
+    prefixes: Tensor  # [passages, 512]
+    continuations: Tensor  # [passages, 64]
+
+
+def read_held(tokenizer: Any, data: Path, questions: Path, samples: int, seed: int = 1) -> Held:
+    """Code is Python's standard library, as the tasks have it."""
+    novels = [path.read_text(encoding="utf-8") for path in books.evaluation(data)]
+    filler = [one for novel in novels for one in sentences(books.unwrapped(novel)) if len(one) < 400]
+    material = {"nq": {"questions": held_out_questions(questions)}, "passkey prose": {"filler": filler}}
+    calls = [(name, (tokenizer, LONGEST, samples, seed), material.get(name, {})) for name in EXAMS]
+    with multiprocessing.get_context("fork").Pool(len(EXAMS)) as pool:
+        made = pool.starmap_async(_samples, calls, chunksize=1)
+        frame = language_modelling.frame_of(tokenizer, encoder_decoder=True, sentinel=False)
+        passages = language_modelling.passages(tokenizer, "\n\n".join(novels), LONGEST - 1, TARGET, samples, seed)
+        asked = dict(zip(EXAMS, made.get(), strict=True))
+    return Held(tokenizer, asked, *language_modelling.framed(frame, passages, LONGEST, TARGET))
+
+
+def accuracy(model: Any, held: Held, name: str) -> float:
+    """Percent right."""
+    samples, exam, right = held.samples[name], EXAMS[name], 0.0
+    for at in range(0, len(samples), PIECE):
+        some = samples[at : at + PIECE]
+        inputs = padded(held.tokenizer([one.prompt for one in some]).input_ids, LONGEST, 0).long()
+        out = t5_training.answers(model, inputs.to(model.device), exam.answer_tokens)
+        said = held.tokenizer.batch_decode(out, skip_special_tokens=True)
+        right += sum(score(exam, one, answer) for one, answer in zip(some, said, strict=True))
+    return 100 * right / len(samples)
+
+
+def score(exam: Exam, one: Sample, answer: str) -> float:
+    return exam.score(answer, one.target, one.labels) if one.labels else exam.score(answer, one.target)
+
+
+def perplexity(model: Any, held: Held) -> float:
+    return t5_training.perplexity(model, _pieces(held, model.device))
+
+
+def _samples(name: str, call: tuple[Any, ...], material: dict[str, Any]) -> list[Sample]:
+    return EXAMS[name].samples(*call, **material)
+
+
+def _pieces(held: Held, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
+    for at in range(0, len(held.prefixes), PIECE):
+        yield held.prefixes[at : at + PIECE].to(device), held.continuations[at : at + PIECE].to(device)
+
 
 MOST_BYTES = 100_000_000
 
@@ -74,7 +199,7 @@ class Options:
     save_every: int = 2500
     log_every: int = 100
     samples: int = 128  # of each task, at an evaluation
-    vocabulary: int = vocabulary.SIZE
+    vocabulary: int = VOCABULARY
     workers: int = 12
     device: str = "cuda"
     attention: str = "sdpa"
@@ -87,7 +212,7 @@ class Options:
         require(self.schedule_minutes > 0, f"--schedule-minutes must be above 0, not {self.schedule_minutes}")
         require(0 <= self.dropout < 1, f"--dropout must be at least 0 and below 1, not {self.dropout}")
         if self.start_from:
-            start.check(self.start_from)
+            check_start(self.start_from)
         require(
             timed or self.plan.steps < Plan().steps,
             "the learning rate needs an end: give --schedule-minutes M, or --steps N for one that depends on nothing else",
@@ -125,7 +250,7 @@ class Run:
         options.out.mkdir(parents=True, exist_ok=True)
         read = texts(options.data, options.nq, options.code)
         self.tokenizer = load_tokenizer(options, read)
-        self.held = evaluation.held(bpe.for_transformers(self.tokenizer), options.data, options.nq, options.samples)
+        self.held = read_held(bpe.for_transformers(self.tokenizer), options.data, options.nq, options.samples)
         self.stock = self._tokenised(read)
         self.model = build(options, self.tokenizer.get_vocab_size())
         self.halfway = Halfway(self.model)
@@ -153,9 +278,9 @@ class Run:
             compile_stacks(self.model)
         calls = Calls(self._update, self._note, self._save, partial(examine, self.model, self.held), self._over)
         # A finished run goes straight to its export
-        stream = mixture.stream(self.stock, options.plan, options.plan.steps if self._over(self.done) else self.done)
+        batches = stream(self.stock, options.plan, options.plan.steps if self._over(self.done) else self.done)
         every = Every(options.log_every, options.save_every, options.evaluate_every)
-        self.done = go_on(loader(stream, options.workers, options.device == "cuda"), self.done, every, calls)
+        self.done = go_on(loader(batches, options.workers, options.device == "cuda"), self.done, every, calls)
 
     def finish(self) -> None:
         """Examines the very files that were written; in float32, for not every CPU computes in bf16."""
@@ -208,7 +333,7 @@ def build(options: Options, tokens: int) -> T5ForConditionalGeneration:
     settings = config(tokens, options.dropout, **options.sizes)
     model = reader.add(scaled_queries.build(settings, options.plan.seed, options.attention))
     if options.start_from:
-        start.put_weights(options.start_from, model)
+        put_start_weights(options.start_from, model)
     return model.to(options.device).train()
 
 
@@ -218,10 +343,10 @@ def load_tokenizer(options: Options, read: Texts) -> Tokenizer:
     begun = options.start_from
     tokenizer = bpe.kept(
         options.out / "tokenizer.json",
-        lambda: start.tokenizer(begun) if begun else vocabulary.learn(read.sample(), options.vocabulary),
+        lambda: start_tokenizer(begun) if begun else learn_vocabulary(read.sample(), options.vocabulary),
     )
     if begun:
-        start.check_vocabulary(begun, tokenizer, options.out)
+        check_vocabulary(begun, tokenizer, options.out)
     # Forked processes must not meet the tokenizer's own threads
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     return tokenizer
@@ -238,8 +363,8 @@ def loss(model: Any, halfway: Halfway, chunk: Chunk, examples: int, options: Opt
 def examine(model: Any, held: Held) -> None:
     with examined(model):
         for name, samples in held.samples.items():
-            say(f"  held out  {name:15} {evaluation.accuracy(model, held, name):5.1f} %  ({len(samples)} cases)")
-        say(f"  held out  perplexity of novels {evaluation.perplexity(model, held):.1f}")
+            say(f"  held out  {name:15} {accuracy(model, held, name):5.1f} %  ({len(samples)} cases)")
+        say(f"  held out  perplexity of novels {perplexity(model, held):.1f}")
 
 
 def options_from(arguments: list[str] | None = None) -> Options:

@@ -15,12 +15,20 @@ from transformers import AutoTokenizer, T5ForConditionalGeneration
 
 from experiments._lib import bpe, held_out
 from experiments._lib.export import export
-from experiments.embedded_model import evaluation, longeval, mixture, vocabulary
-from experiments.embedded_model.example import LONGEST, Stock, stock
-from experiments.embedded_model.mixture import Plan
-from experiments.embedded_model.model import MOST_BYTES, MOST_PARAMETERS, build, config, stock_weights
-from experiments.embedded_model.model import stock as plain_model
-from experiments.embedded_model.train import Options, train
+from experiments.embedded_model import examples
+from experiments.embedded_model import train as training_run
+from experiments.embedded_model.data import LONGEST, Stock, learn_vocabulary, read_longeval, read_stock
+from experiments.embedded_model.examples import Plan
+from experiments.embedded_model.train import (
+    MOST_BYTES,
+    MOST_PARAMETERS,
+    Options,
+    build,
+    config,
+    plain_model,
+    stock_weights,
+    train,
+)
 from lengthwise.common.text import shipped_prose
 from lengthwise.errors import BadInput
 
@@ -53,12 +61,12 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def tokenizer(data: Path) -> Tokenizer:
-    return vocabulary.learn(data, 2048)
+    return learn_vocabulary(data, 2048)
 
 
 @pytest.fixture(scope="module")
 def training(data: Path, tokenizer: Tokenizer) -> Stock:
-    return stock(data, tokenizer, train=True)
+    return read_stock(data, tokenizer, train=True)
 
 
 def test_tokenizer_keeps_every_text_and_splits_digits(tokenizer: Tokenizer, tmp_path: Path) -> None:
@@ -78,7 +86,7 @@ def test_examples_fit_are_tokenised_right_and_answered_by_their_text(training: S
     randomness = random.Random(0)
     lengths = []
     for _ in range(500):
-        one = mixture.example(training, LATE, randomness, step=90)
+        one = examples.example(training, LATE, randomness, step=90)
         lengths.append(len(one.tokens))
         assert len(one.tokens) <= LONGEST
         assert one.tokens[-1] == 1
@@ -99,7 +107,7 @@ def _asked(text: str) -> list[str]:
 
 
 def test_curriculum_goes_from_few_plain_lines_to_all_that_fit() -> None:
-    hard = [mixture.difficulty(LATE, step) for step in (0, 10, 20, 30, 40, 99)]
+    hard = [examples.difficulty(LATE, step) for step in (0, 10, 20, 30, 40, 99)]
     assert [one.most for one in hard] == [3, 10, 10, 25, 40, 40]
     assert [one.variety for one in hard] == [0.0, 0.0, 0.0, 0.5, 1.0, 1.0]
 
@@ -110,18 +118,18 @@ def test_held_out_words_and_labels_stay_out_of_training(data: Path, tokenizer: T
     names = [
         name
         for _ in range(300)
-        for name in re.findall(r"\b[a-z]+-[a-z]+\b", mixture.example(training, plan, randomness, 90).text)
+        for name in re.findall(r"\b[a-z]+-[a-z]+\b", examples.example(training, plan, randomness, 90).text)
     ]
     assert len(names) > 2000
     assert not any(held_out.word(word) for name in names for word in name.split("-"))
-    unseen = stock(data, tokenizer, train=False)
+    unseen = read_stock(data, tokenizer, train=False)
     assert not set(unseen.labels) & set(training.labels)
     assert all(held_out.word(word) for words in unseen.names for word in [*words.first, *words.second])
     assert unseen.books.sentences[0] not in training.books.sentences
 
 
 def test_official_frames_are_read_without_their_cases(data: Path) -> None:
-    frames = longeval.read(data)
+    frames = read_longeval(data)
     assert frames.line_introductions == ["A record:\n"]
     assert frames.line_questions == ["\n\nOver. What is in line {name}?", "\n\nOver. What is in line {name}? "]
     assert frames.topic_introductions == ["A talk on {count} things."]
@@ -133,8 +141,8 @@ def test_official_frames_are_read_without_their_cases(data: Path) -> None:
 
 def test_a_step_is_the_same_whatever_came_before(training: Stock) -> None:
     plan = Plan(batch=6, chunks=2, steps=5)
-    whole = dict(mixture.stream(training, plan, 0))
-    resumed = dict(mixture.stream(training, plan, 3))
+    whole = dict(examples.stream(training, plan, 0))
+    resumed = dict(examples.stream(training, plan, 3))
     assert list(whole) == [0, 1, 2, 3, 4]
     assert list(resumed) == [3, 4]
     for mine, other in zip(whole[3], resumed[3], strict=True):
@@ -145,11 +153,11 @@ def test_a_step_is_the_same_whatever_came_before(training: Stock) -> None:
 
 
 def test_scores_follow_the_tasks(data: Path, tokenizer: Tokenizer) -> None:
-    cases = evaluation.cases(stock(data, tokenizer, train=False), 2)
-    assert list(cases) == list(evaluation.MAKERS)
-    for examples in cases.values():
-        assert all(evaluation.score(one, f"It is {one.answer.upper()}.") == 1 for one in examples)
-        assert all(evaluation.score(one, "It is 0.") == 0 for one in examples)
+    cases = training_run.cases(read_stock(data, tokenizer, train=False), 2)
+    assert list(cases) == list(training_run.MAKERS)
+    for asked in cases.values():
+        assert all(training_run.score(one, f"It is {one.answer.upper()}.") == 1 for one in asked)
+        assert all(training_run.score(one, "It is 0.") == 0 for one in asked)
 
 
 def test_the_model_fits_the_package() -> None:

@@ -24,12 +24,12 @@ from experiments._lib import bpe
 from experiments._lib.batches import IGNORED
 from experiments._lib.reader import Halfway
 from experiments._lib.t5_training import Losses, warm_up_then_cosine
-from experiments.larger_model import cloze, code_files, curriculum, made_up, mixture, natural_questions, vocabulary
+from experiments.larger_model import data as training_data
+from experiments.larger_model import examples
 from experiments.larger_model import train as training
-from experiments.larger_model.mixture import LONGEST, SHORT, SOURCES, TARGET, Plan
-from experiments.larger_model.model import config
-from experiments.larger_model.stock import Stock, Texts, stock, texts
-from experiments.larger_model.train import Clock, Options, Run, train
+from experiments.larger_model.data import Stock, Texts, learn_vocabulary, stock, texts
+from experiments.larger_model.examples import LONGEST, SHORT, SOURCES, TARGET, Plan
+from experiments.larger_model.train import Clock, Options, Run, config, train
 from lengthwise.common.text import shipped_prose
 from lengthwise.errors import BadInput
 from lengthwise.models.load import load
@@ -68,7 +68,7 @@ def read(data: Path) -> Texts:
 
 @pytest.fixture(scope="module")
 def tokenizer(read: Texts) -> Tokenizer:
-    return vocabulary.learn(read.sample(), 2048)
+    return learn_vocabulary(read.sample(), 2048)
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,7 @@ def test_questions_fit_are_tokenised_right_and_answered_by_their_text(material: 
     counts = []
     for source, length in itertools.product(QUESTIONED, (90, 200, 512)):
         for _ in range(12):
-            one = mixture.make(material, source, randomness, length, documents=12)
+            one = examples.make(material, source, randomness, length, documents=12)
             text, answer = (tokenizer.decode(row, skip_special_tokens=True) for row in (one.tokens, one.target))
             assert one.source == source
             assert len(one.tokens) <= max(length, 160) + (4 if source == "passkey prose" else 0)
@@ -136,7 +136,7 @@ def test_questions_fit_are_tokenised_right_and_answered_by_their_text(material: 
 def test_a_question_stands_over_its_own_passage_only(material: Stock, tokenizer: Tokenizer) -> None:
     randomness = random.Random(2)
     for _ in range(20):
-        one = mixture.make(material, "nq", randomness, 512, documents=12)
+        one = examples.make(material, "nq", randomness, 512, documents=12)
         text, answer = (tokenizer.decode(row, skip_special_tokens=True) for row in (one.tokens, one.target))
         told = [line for line in text.splitlines() if line.startswith("Document") and answer in line]
         city = re.search(r"who was mayor of (\w+)\?", text)
@@ -151,7 +151,7 @@ def test_code_completion_asks_for_a_line_of_a_file_behind_what_stands_before_it(
     whole = "".join("\n".join(file.lines) + "\n\n" for file in read.files)
     for length in (60, 300, 512):
         for _ in range(10):
-            one = mixture.make(material, "code completion", randomness, length, documents=12)
+            one = examples.make(material, "code completion", randomness, length, documents=12)
             prompt, answer = decode(one.tokens), decode(one.target)
             assert len(one.tokens) == length or whole.startswith(prompt)
             assert (one.tokens[-1], one.target[-1]) == (1, 1)
@@ -166,7 +166,7 @@ def test_code_key_has_the_layout_of_the_task(material: Stock, read: Texts) -> No
     whole = "".join("\n".join(file.lines) + "\n\n" for file in read.files)
     between = 0
     for length in (80, 256, 512) * 8:
-        one = mixture.make(material, "code key", randomness, length, documents=12)
+        one = examples.make(material, "code key", randomness, length, documents=12)
         prompt, key = decode(one.tokens), decode(one.target)
         assert length - 1 <= len(one.tokens) <= length
         assert 1 <= int(key) <= 100
@@ -187,13 +187,13 @@ def test_code_key_has_the_layout_of_the_task(material: Stock, read: Texts) -> No
 def test_training_never_uses_a_name_that_evaluation_can_make() -> None:
     randomness = random.Random(3)
     words = ["barton", "corford", "harbour", "window", "calabury"]
-    names = {made_up.name(randomness, words) for _ in range(4000)}
+    names = {examples.made_up_name(randomness, words) for _ in range(4000)}
     middles = ["", *documents.MIDDLES, *map("".join, itertools.product(documents.MIDDLES, repeat=2))]
     tasks = {a + b + c for a, b, c in itertools.product(documents.BEGINNINGS, middles, documents.ENDS)}
     assert {"Barton", "Corford", "Calabury"} <= tasks
     assert "Harbour" in names
     assert not names & tasks
-    facts = list(itertools.islice(made_up.facts(random.Random(4), words), 30))
+    facts = list(itertools.islice(examples.made_up_facts(random.Random(4), words), 30))
     for one in facts:
         assert one.question.answers[0] in one.question.gold.text
         subject = max(re.findall(r"[A-Z]\w+", one.question.text), key=len)
@@ -201,22 +201,22 @@ def test_training_never_uses_a_name_that_evaluation_can_make() -> None:
 
 
 def test_pages_of_evaluation_are_not_trained_on(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    trained = {one.question.gold.title for one in natural_questions.training(data / "nq.jsonl")}
-    asked = {question.gold.title for question in natural_questions.evaluation(data / "nq.jsonl")}
+    trained = {one.question.gold.title for one in training_data.training_questions(data / "nq.jsonl")}
+    asked = {question.gold.title for question in training_data.held_out_questions(data / "nq.jsonl")}
     assert not trained & asked
     assert len(trained | asked) == 12
     assert asked
-    assert natural_questions.main(["--nq", str(data / "nq.jsonl"), "--out", str(tmp_path / "held.jsonl")]) == 0
+    assert training_data.main(["--nq", str(data / "nq.jsonl"), "--out", str(tmp_path / "held.jsonl")]) == 0
     assert f"{len(asked)} questions" in capsys.readouterr().out
     written = documents.read_questions(tmp_path / "held.jsonl")
     assert {question.gold.title for question in written} == asked
-    assert natural_questions.main(["--nq", str(tmp_path / "none.jsonl"), "--out", str(tmp_path / "x")]) == 2
+    assert training_data.main(["--nq", str(tmp_path / "none.jsonl"), "--out", str(tmp_path / "x")]) == 2
 
 
 def test_a_cut_passage_keeps_its_answer() -> None:
     text = "One two three four five six Anna Smith, seven eight nine ten."
     for seed in range(40):
-        cut = natural_questions.window(random.Random(seed), text, "Anna Smith", 6)
+        cut = training_data.window(random.Random(seed), text, "Anna Smith", 6)
         assert "Anna Smith" in cut
         assert cut in text
         assert 2 <= len(cut.split()) <= 8
@@ -226,31 +226,31 @@ def test_cloze_leaves_out_a_name_or_a_number_of_the_document() -> None:
     document = Document("T", "Short one. In those days the old king of Spain met Peter Brown in 1702 near the river.")
     seen = set()
     for seed in range(60):
-        made = cloze.question(random.Random(seed), document)
+        made = examples.cloze_of(random.Random(seed), document)
         assert made is not None
         seen.add(made.answers[0])
         assert made.answers[0] not in made.text
         assert "what name" in made.text or "which number" in made.text
     assert seen == {"Spain", "Peter Brown", "1702"}
-    assert cloze.question(random.Random(0), Document("T", "it is all in small letters and there is nothing at all.")) is None
+    assert examples.cloze_of(random.Random(0), Document("T", "it is all in small letters and there is nothing at all.")) is None
 
 
 def test_the_standard_library_is_never_trained_on(tmp_path: Path) -> None:
     library = Path(sysconfig.get_paths()["stdlib"])
     for folder in (library, library / "json", library.parent):
         with pytest.raises(BadInput, match="standard library"):
-            code_files.read([folder])
+            training_data.read_code_files([folder])
     copied = next(file for file in standard_library() if file.name == "argparse.py")
     (tmp_path / "_vendored.py").write_text("\n".join(["# our copy", *copied.lines]))
     own = "\n".join(f"def number_{at}(value):\n    return compute_something_of_our_own({at}, value)\n" for at in range(30))
     (tmp_path / "own.py").write_text(own)
     (tmp_path / "again.py").write_text(own)
     (tmp_path / "notes.txt").write_text("not code")
-    (kept,) = code_files.read([tmp_path])
+    (kept,) = training_data.read_code_files([tmp_path])
     assert kept.name in ("own.py", "again.py")
-    assert code_files.read([tmp_path], most=len(own))
+    assert training_data.read_code_files([tmp_path], most=len(own))
     with pytest.raises(BadInput, match="no Python file is left"):
-        code_files.read([tmp_path], most=len(own) // 2)
+        training_data.read_code_files([tmp_path], most=len(own) // 2)
 
 
 def test_no_folder_has_more_than_its_share_of_the_code(tmp_path: Path) -> None:
@@ -259,10 +259,10 @@ def test_no_folder_has_more_than_its_share_of_the_code(tmp_path: Path) -> None:
         folder.mkdir()
         for at in range(20 if folder.name == "a" else 3):
             (folder / f"{at}.py").write_text(f"{folder.name}_{at:02} = {'1' * 93}")
-    kept = code_files.read(folders, most=2000)
+    kept = training_data.read_code_files(folders, most=2000)
     assert sum(file.lines[0].startswith("a") for file in kept) == 5
     assert len(kept) == 5 + 3 * 3
-    assert len(code_files.read(folders[:1], most=2000)) == 20
+    assert len(training_data.read_code_files(folders[:1], most=2000)) == 20
 
 
 def test_prose_is_taken_from_docstrings_and_texts_but_not_tables(tmp_path: Path) -> None:
@@ -270,12 +270,12 @@ def test_prose_is_taken_from_docstrings_and_texts_but_not_tables(tmp_path: Path)
     (tmp_path / "README.md").write_text(said.upper())
     (tmp_path / "table.txt").write_text("1.5 2.5 3.5\n" * 50)
     file = CodeFile("a.py", ("def f():", f'    """{said}', "", '    More."""', '    """short"""'))
-    assert code_files.prose([tmp_path], [file, file]) == [f"{said}\n\nMore.", said.upper().strip()]
+    assert training_data.prose_of([tmp_path], [file, file]) == [f"{said}\n\nMore.", said.upper().strip()]
 
 
 def test_a_fact_tells_where_its_answer_stands_and_what_it_is_found_by() -> None:
     randomness = random.Random(5)
-    facts = [one for _ in range(80) for one in itertools.islice(made_up.facts(randomness, ["window", "mayor"]), 3)]
+    facts = [one for _ in range(80) for one in itertools.islice(examples.made_up_facts(randomness, ["window", "mayor"]), 3)]
     for one in facts:
         assert one.sentence in one.question.gold.text
         assert one.sentence[one.at :].startswith(one.question.answers[0])
@@ -283,7 +283,7 @@ def test_a_fact_tells_where_its_answer_stands_and_what_it_is_found_by() -> None:
         assert one.name in one.question.text
         assert one.name not in one.question.answers[0]
     forms = {re.sub(r"[A-Z]\w+|\d+", "", one.question.text) for one in facts}
-    assert len(forms) > len(made_up.FORMS)
+    assert len(forms) > len(examples.FORMS)
 
 
 def test_answers_in_made_up_documents_are_bound_to_their_places(material: Stock, tokenizer: Tokenizer) -> None:
@@ -291,7 +291,7 @@ def test_answers_in_made_up_documents_are_bound_to_their_places(material: Stock,
     sentence = re.compile(r"The (\w+) of (\w+) was \w+ by ([A-Z]\w+ [A-Z]\w+)\.")
     bound, cut = 0, 0
     for length in (90, 200, 512) * 12:
-        one = mixture.make(material, "made-up qa", randomness, length, documents=6)
+        one = examples.make(material, "made-up qa", randomness, length, documents=6)
         text = tokenizer.decode(one.tokens, skip_special_tokens=True)
         *inside, last = one.bound
         spans = [
@@ -318,35 +318,35 @@ def _ends(tokenizer: Tokenizer, name: str) -> tuple[int, ...]:
 
 
 def test_the_curriculum_begins_with_one_document_and_ends_with_all() -> None:
-    stages = [curriculum.stage(step, 80) for step in (0, 9, 10, 29, 30, 79, 80, 100, 120, 160, 999)]
+    stages = [examples.stage_of(step, 80) for step in (0, 9, 10, 29, 30, 79, 80, 100, 120, 160, 999)]
     assert [one.documents for one in stages] == [1, 1, 2, 3, 4, 4, 4, 6, 8, 12, 12]
     assert [one.early for one in stages] == [True] * 6 + [False] * 5
     assert [one.grown for one in stages] == [0, 0, 0, 0, 0, 0, 0, 0.25, 0.5, 1, 1]
-    assert curriculum.stage(0, 0) == curriculum.Stage(early=False, documents=12, grown=1.0)
-    half = curriculum.mixed(mixture.EARLY, mixture.WEIGHTS, 0.5)
+    assert examples.stage_of(0, 0) == examples.Stage(early=False, documents=12, grown=1.0)
+    half = examples.mixed_shares(examples.EARLY, examples.WEIGHTS, 0.5)
     assert half["passkey prose"] == pytest.approx(0.13)
     assert half["made-up qa"] == pytest.approx(0.24)
-    for shares in (mixture.EARLY, half, mixture.WEIGHTS):
+    for shares in (examples.EARLY, half, examples.WEIGHTS):
         assert sum(shares.values()) == pytest.approx(1)
 
 
 def test_early_batches_are_short_and_mostly_retrieval(material: Stock, tokenizer: Tokenizer) -> None:
     plan = Plan(batch=64, curriculum=8, steps=5)
     sources = []
-    for step, chunks in mixture.stream(material, plan, 0):
+    for step, chunks in examples.stream(material, plan, 0):
         assert [tuple(chunk.inputs.shape) for chunk in chunks] == [(24, SHORT)] * 3
         for row in torch.cat([chunk.inputs for chunk in chunks]).tolist():
             documents = re.findall(r"^Document \d", tokenizer.decode(row), re.M)
             assert len(documents) <= min(4, 1 + step)
         sources += [SOURCES[source] for chunk in chunks for source in chunk.sources]
     counts = {name: sources.count(name) / len(sources) for name in SOURCES}
-    assert counts == pytest.approx(mixture.EARLY, abs=0.08)
+    assert counts == pytest.approx(examples.EARLY, abs=0.08)
     assert counts["prose of code"] == 0
 
 
 def test_a_step_is_the_same_whatever_came_before_and_has_few_shapes(material: Stock) -> None:
     plan = Plan(batch=16, steps=7, curriculum=2)
-    whole, resumed = dict(mixture.stream(material, plan, 0)), dict(mixture.stream(material, plan, 5))
+    whole, resumed = dict(examples.stream(material, plan, 0)), dict(examples.stream(material, plan, 5))
     assert list(resumed) == [5, 6]
     for step, chunks in whole.items():
         shapes = [(6, SHORT)] * 3 if step < 2 else [(6, SHORT), (10, LONGEST)]
@@ -368,12 +368,12 @@ def test_every_example_of_a_step_counts_alike(data: Path, material: Stock, tmp_p
     options = Options(data, data / "nq.jsonl", (CODE,), tmp_path, plan, device="cpu", attention="eager", sizes=SMALL)
     model = training.build(options, 2048).eval()
     for step in (0, 3):
-        chunks = mixture.batch(material, plan, step)
-        examples = sum(len(chunk.inputs) for chunk in chunks)
-        assert examples == (9 if step == 0 else 8)
+        chunks = examples.batch(material, plan, step)
+        count = sum(len(chunk.inputs) for chunk in chunks)
+        assert count == (9 if step == 0 else 8)
         seen = Losses(SOURCES, 3, "cpu")
         with torch.no_grad():
-            total = sum(training.loss(model, Halfway(model), chunk, examples, options, seen) for chunk in chunks)
+            total = sum(training.loss(model, Halfway(model), chunk, count, options, seen) for chunk in chunks)
             alone = [_alone(model, *pair) for chunk in chunks for pair in zip(chunk.inputs, chunk.labels, strict=True)]
         assert float(total) == pytest.approx(sum(alone) / len(alone), rel=1e-5)
 
@@ -405,8 +405,8 @@ def test_the_model_has_30_to_60_million_parameters() -> None:
 def test_shares_are_given_by_name() -> None:
     given = ["--data", ".", "--nq", "nq.jsonl", "--out", "out", "--code", ".", "--steps", "3"]
     plan = training.options_from([*given, "--early", "made_up_qa=0.5,code_key=0", "--weights", "made-up_qa=0.25"]).plan
-    assert plan.early == {**mixture.EARLY, "made-up qa": 0.5, "code key": 0}
-    assert plan.weights == {**mixture.WEIGHTS, "made-up qa": 0.25}
+    assert plan.early == {**examples.EARLY, "made-up qa": 0.5, "code key": 0}
+    assert plan.weights == {**examples.WEIGHTS, "made-up qa": 0.25}
     assert (plan.curriculum, plan.encoder, plan.binding) == (2000, 0.5, 0.5)
     with pytest.raises(SystemExit):
         training.options_from([*given, "--early", "made_up=0.5"])
@@ -488,7 +488,7 @@ def test_a_run_begins_with_an_export(data: Path, whole: Whole, read: Texts, tmp_
     with pytest.raises(BadInput, match=r"other sizes .* give the --sizes"):
         training.build(replace(options, sizes={**SMALL, "num_layers": 2}), 1024)
     shutil.copytree(export, tmp_path / "other")
-    vocabulary.learn(read.sample(), 1024 + 64).save(str(tmp_path / "other" / "tokenizer.json"))
+    learn_vocabulary(read.sample(), 1024 + 64).save(str(tmp_path / "other" / "tokenizer.json"))
     with pytest.raises(BadInput, match="vocabulary of its own"):
         training.load_tokenizer(replace(options, start_from=tmp_path / "other"), read)
 

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from itertools import cycle
 from typing import Protocol, TypeVar
 
+from experiments._lib import wordings
 from experiments._lib.novels import Books
 from experiments._lib.pieces import Pieces
-from experiments.embedded_model import wordings
-from experiments.embedded_model.example import number
 
 Example = TypeVar("Example", covariant=True)
 
@@ -66,3 +65,11 @@ def _example(
         prose.insert(round(randomness.random() * len(prose)), needle)
     text = " ".join(part for part in [introduction, *prose, question] if part)
     return stock.answered(source, text, keys[0])
+
+
+def number(randomness: random.Random) -> int:
+    """1 to 50,000 as in the tasks; one in four has any number of digits with equal chance, else short ones are rare."""
+    if randomness.random() < 0.75:
+        return randomness.randint(1, 50000)
+    digits = randomness.randint(1, 5)
+    return randomness.randint(10 ** (digits - 1), 10**digits - 1)

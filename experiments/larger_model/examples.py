@@ -1,0 +1,491 @@
+"""Training examples of the larger T5, and the stream of batches: which source and which length follows from the step.
+
+    shares = early + grown * (weights - early),   grown = (step - curriculum) / curriculum, within 0 and 1
+
+Before step `curriculum` inputs are short and documents few, until finding is learnt; afterwards they grow with the shares. A
+batch has two chunks of fixed shapes, so that a compiled model meets no others: short examples of at most 256 tokens, and long
+ones, among them a quarter of the batch of the full 512. Early it has three chunks of the short shape.
+
+Made-up questions are on places and people that do not exist, in names that the task of evaluation cannot make; cloze questions
+leave a name or a number out of a document's own sentence. Layouts are those of the package's tasks.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import numpy as np
+import torch
+
+from experiments._lib import novels as books
+from experiments._lib import passkey_examples, reader
+from experiments._lib.batches import IGNORED, Chunk, Stream, padded
+from experiments._lib.pieces import Pieces
+from experiments._lib.reader import Bound, ends
+from experiments.larger_model.data import Example, Stock, others, window
+from lengthwise.errors import require
+from lengthwise.tasks import code_key_retrieval, multi_document_qa
+from lengthwise.tasks.material import documents
+from lengthwise.tasks.material.documents import COLOURS, DAYS, DETAILS, MONTHS, THINGS, Document, Question
+from lengthwise.tasks.sample import sentences
+
+BEGINNINGS = (
+    "Al An Ash Ber Bo Bri Bur Car Ches Clar Cra Dun Ed El Far Fi Gla Gran Had Har Hen Ing Jar Kel Kin Lam Len Lin Mal Man Mil "
+    "Mor Nel New Nu Od Or Par Pil Por Qua Ral Red Ri Sal San Shel Sor Swin Tam Ter Thorn Ul Ver Vin Wal War Wil Zan"
+).split()
+MIDDLES = ["", "", "a", "ber", "ding", "er", "in", "ing", "ma", "ster", "ti", "ver"]
+ENDS = (
+    "ace amont ardo beck borough bridge brook burn castle church cliffe cot deen don elli gill grave grove hall haven heim "
+    "hill house hurst ister kirk land low marsh mill minster moor mouth nova ora park pool port rod sea sett side stead "
+    "stone tree tun ville wall water way well wood yard"
+).split()
+GIVEN_NAMES = (
+    *documents.GIVEN_NAMES, *"Agnes Albert Alice Amos Arthur Beatrice Clara Daniel Dora Elias Emma Ernest Fanny George Helen "
+    "Henry Irene Jacob Jane Laura Louis Mabel Max Olga Otto Philip Rosa Samuel Sarah Theodor Victor Vera".split(),
+)  # fmt: skip
+TASKS_NAMES = re.compile(
+    f"(?:{'|'.join(documents.BEGINNINGS)})(?:{'|'.join(documents.MIDDLES)})*(?:{'|'.join(documents.ENDS)})"
+)
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a document tells and what is asked, with places for {thing}, {verb}, {place}, {person}, {year} and so on."""
+
+    title: str
+    fact: str
+    question: str
+    answer: str
+    name: str = "{place}"  # what the question finds the document by
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A question, and where in its document the answer stands."""
+
+    question: Question
+    sentence: str  # of the document, with the answer and the name
+    at: int  # letters of the sentence before the answer
+    name: str
+
+
+TASKS_FORM = Form(
+    "The {thing} of {place}",
+    "The {thing} of {place} was {verb} by {person}.",
+    "Who {verb} the {thing} of {place}?",
+    "{person}",
+)
+FORMS = (
+    Form("{place}", "{person} is the mayor of {place}.", "Who is the mayor of {place}?", "{person}"),
+    Form("{place}", "{place} has {number} inhabitants.", "How many inhabitants does {place} have?", "{number}"),
+    Form("{person}", "{person} was born in {place}.", "Where was {person} born?", "{place}", "{person}"),
+    Form("{person}", "{person} was born in {place} in {year}.", "In which year was {person} born?", "{year}", "{person}"),
+    Form("{place}", "The {thing} of {place} was {verb} in {year}.", "When was the {thing} of {place} {verb}?", "{year}"),
+    Form("{place}", "The {thing} in {place} is {colour}.", "Which colour is the {thing} in {place}?", "{colour}"),
+    Form("{place}", "In {place} the market is on {day}.", "On which day is the market in {place}?", "{day}"),
+    Form(
+        "{person}",
+        "{person}, the writer, spent every {month} in {place}.",
+        "When was {person} in {place}?",
+        "{month}",
+        "{person}",
+    ),
+    Form("{person}", "{person} wrote a book on the {thing} of {place}.", "who wrote about the {thing} of {place}?", "{person}"),
+    Form(
+        "History of {place}",
+        "The {thing}, {verb} in {year}, is the work of {person}, who came to {place} as a child.",
+        "who {verb} the {thing} in {place}?",
+        "{person}",
+    ),
+)
+
+
+def made_up_facts(randomness: random.Random, words: Sequence[str]) -> Iterator[Fact]:
+    """Without end; no name stands in two of them. `words` are words of novels."""
+    names = _names(randomness, words)
+    form = TASKS_FORM if randomness.random() < 0.5 else randomness.choice(FORMS)
+    while True:
+        yield _fact(randomness, form, next(names), next(names))
+        # Around a question stand mostly facts of its own kind, else the kind alone would tell the document
+        if randomness.random() < 0.2:
+            form = TASKS_FORM if randomness.random() < 0.5 else randomness.choice(FORMS)
+
+
+def made_up_name(randomness: random.Random, words: Sequence[str]) -> str:
+    while True:
+        if words and randomness.random() < 0.3:
+            made = randomness.choice(words).capitalize()
+        else:
+            made = "".join(map(randomness.choice, (BEGINNINGS, MIDDLES, ENDS)))
+        if not TASKS_NAMES.fullmatch(made):
+            return made
+
+
+def _names(randomness: random.Random, words: Sequence[str]) -> Iterator[str]:
+    seen = set()
+    while True:
+        made = made_up_name(randomness, words)
+        if made not in seen:
+            seen.add(made)
+            yield made
+
+
+def _fact(randomness: random.Random, form: Form, place: str, surname: str) -> Fact:
+    thing, verb = randomness.choice(THINGS).split()
+    person = f"{randomness.choice(GIVEN_NAMES)} {surname}"
+    values = {"thing": thing, "verb": verb, "place": place, "person": person, **_random_values(randomness)}
+    title, sentence, asked, answer, name = (
+        part.format(**values) for part in (form.title, form.fact, form.question, form.answer, form.name)
+    )
+    details = [detail.format(**_random_values(randomness)) for detail in randomness.sample(DETAILS, randomness.randint(0, 4))]
+    # Mostly the fact stands first, as in the task
+    details.insert(0 if randomness.random() < 0.7 else randomness.randint(0, len(details)), sentence)
+    question = Question(asked, (answer,), Document(title, " ".join(details)))
+    return Fact(question, sentence, len(form.fact.partition(form.answer)[0].format(**values)), name)
+
+
+def _random_values(randomness: random.Random) -> dict[str, str]:
+    return {
+        "year": str(randomness.randint(1650, 1980)),
+        "number": str(randomness.randint(2, 40)),
+        "colour": randomness.choice(COLOURS),
+        "day": randomness.choice(DAYS),
+        "month": randomness.choice(MONTHS),
+    }
+
+
+def bound_answers(pieces: Pieces, tokens: list[int], facts: Sequence[Fact]) -> tuple[Bound, ...]:
+    """Each answer, by its first and last token, to its fact's name; the input's end to the first fact's, the one asked."""
+    found: list[Bound] = []
+    for fact in facts:
+        start = _find(tokens, pieces.tokens(f" {fact.sentence}"))
+        # A document may have been left out, or cut within the fact
+        if start is not None:
+            name = ends(pieces.tokens(f" {fact.name}"))
+            found += [Bound(start + at, name) for at in _answer_tokens(pieces, fact)]
+    return (*found, Bound(len(tokens) - 1, ends(pieces.tokens(f" {facts[0].name}"))))
+
+
+def _answer_tokens(pieces: Pieces, fact: Fact) -> tuple[int, int]:
+    """Its first and its last token, counted from where the sentence starts."""
+    answer = fact.question.answers[0]
+    before = f" {fact.sentence[: fact.at]}"
+    # A space is part of the word behind it, but never of a digit
+    first = len(pieces.tokens(before if answer[0].isdigit() else before.removesuffix(" ")))
+    return first, len(pieces.tokens(f" {fact.sentence[: fact.at]}{answer}")) - 1
+
+
+def _find(tokens: list[int], part: list[int]) -> int | None:
+    size, first = len(part), part[0]
+    places = (at for at in range(len(tokens) - size + 1) if tokens[at] == first and tokens[at : at + size] == part)
+    return next(places, None)
+
+
+# Neither begins its sentence: there every word has a capital
+CLOZE_NAME = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]+(?: (?:of |the )?[A-Z][a-z]+){0,3}")
+CLOZE_NUMBER = re.compile(r"(?<=[a-z,;] )\d[\d,]*\d|(?<=[a-z,;] )\d\b")
+FEWEST_WORDS_OF_A_SENTENCE, MOST_WORDS_OF_A_SENTENCE = 6, 40  # words of a sentence
+SENTENCE_ENDS = ".!?\"')\u201d\u2019"
+NEAR_GAP = 8  # words on each side of a gap
+
+
+def cloze_of(randomness: random.Random, document: Document) -> Question | None:
+    """None where no sentence has anything to ask for."""
+    fit = [
+        one for one in sentences(document.text) if FEWEST_WORDS_OF_A_SENTENCE <= len(one.split()) <= MOST_WORDS_OF_A_SENTENCE
+    ]
+    randomness.shuffle(fit)
+    for sentence in fit:
+        numbers, names = list(CLOZE_NUMBER.finditer(sentence)), list(CLOZE_NAME.finditer(sentence))
+        if numbers or names:
+            found = randomness.choice(numbers or names if randomness.random() < 0.3 else names or numbers)
+            what = "which number" if found in numbers else "what name"
+            return Question(_with_gap(randomness, sentence, found, what), (found.group(),), document)
+    return None
+
+
+def _with_gap(randomness: random.Random, sentence: str, found: re.Match[str], what: str) -> str:
+    before, after = sentence[: found.start()], sentence[found.end() :].rstrip(SENTENCE_ENDS)
+    if randomness.random() < 0.5:
+        return f"{before}{what}{after}?"
+    left, right = before.split(), after.split()
+    near = [
+        *left[len(left) - min(len(left), randomness.randint(3, NEAR_GAP)) :],
+        what,
+        *right[: randomness.randint(0, NEAR_GAP)],
+    ]
+    return " ".join(near).lower().rstrip(",;:") + "?"
+
+
+def completion(stock: Stock, randomness: random.Random, length: int) -> Example:
+    """What stands before the line, that of its own file and of the one before; the line without its indentation."""
+    start, bare, end = map(int, stock.code.asked[randomness.randrange(len(stock.code.asked))])
+    tokens = stock.code.before(start, length - 1)
+    target = stock.code.tokens[bare:end].tolist()
+    return Example("code completion", [*tokens, stock.pieces.eos], [*target, stock.pieces.eos])
+
+
+def key(stock: Stock, randomness: random.Random, length: int) -> Example:
+    pieces = stock.pieces
+    number = str(randomness.randint(1, 100))
+    head = pieces.tokens(f"{code_key_retrieval.INTRODUCTION}\n")
+    function = pieces.tokens("".join(f"{line.format(key=number)}\n" for line in code_key_retrieval.FUNCTION))
+    tail = [*pieces.tokens(code_key_retrieval.QUESTION), pieces.eos]
+    newline = pieces.tokens("\n")
+    room = max(0, length - len(head) - len(function) - len(tail) - len(newline))
+    first, code = stock.code.from_a_file(randomness, room)
+    cut = _function_place(stock, first, len(code), randomness.random())
+    before, after = (part + newline if part and part[-1:] != newline else part for part in (code[:cut], code[cut:]))
+    return Example("code key", [*head, *before, *function, *after, *tail], [*pieces.tokens(number), pieces.eos])
+
+
+def _function_place(stock: Stock, first: int, tokens: int, depth: float) -> int:
+    """The token before which the function stands: a line that begins something new, if there is one near, as in the task."""
+    code = stock.code
+    start = code.lines[first]
+    last = int(np.searchsorted(code.lines, start + tokens))  # the first line that starts behind the code
+    count = last - first
+    wanted = round(depth * count)
+    news = [0, count, *np.flatnonzero(code.begins[first:last]).tolist()]
+    nearest = min(news, key=lambda at: abs(at - wanted))
+    line = nearest if abs(nearest - wanted) <= code_key_retrieval.NEAR * count else wanted
+    return int(code.lines[first + line] - start) if line < count else tokens
+
+
+MOST_PASSAGES = 5  # of more documents than these only made-up ones
+LEAST_DOCUMENT = 12  # tokens of a document that is worth its line
+FEWEST_WORDS = 12  # of a passage that is cut
+
+
+def made_up_question(stock: Stock, randomness: random.Random, length: int, most: int) -> Example:
+    """Over at most so many documents."""
+    count = _how_many(randomness, most)
+    facts = list(itertools.islice(made_up_facts(randomness, stock.books.words), count))
+    around = (one.question.gold for one in facts[1:])
+    made = laid_out(stock, "made-up qa", randomness, length, facts[0].question, around, count)
+    return replace(made, bound=bound_answers(stock.pieces, made.tokens, facts))
+
+
+def natural_question(stock: Stock, randomness: random.Random, length: int, most: int) -> Example:
+    asked = randomness.choice(stock.questions)
+    answer, gold = randomness.choice(asked.standing), asked.question.gold
+    # Cut passages leave room for others, and let one question be read in many ways
+    if randomness.random() < 0.5:
+        gold = Document(gold.title, window(randomness, gold.text, answer, randomness.randint(20, 70)))
+    around = others(randomness, asked, stock.questions)
+    question = Question(asked.question.text, (answer,), gold)
+    return laid_out(stock, "nq", randomness, length, question, around, _how_many(randomness, min(most, MOST_PASSAGES)))
+
+
+def cloze_question(stock: Stock, randomness: random.Random, length: int, most: int) -> Example:
+    while True:
+        document = _any_document(stock, randomness)
+        question = cloze_of(randomness, document)
+        if question is not None:
+            around = iter(lambda: _any_document(stock, randomness), None)
+            count = _how_many(randomness, min(most, MOST_PASSAGES))
+            return laid_out(stock, "cloze", randomness, length, question, around, count)
+
+
+def _how_many(randomness: random.Random, most: int) -> int:
+    """In half of the prompts all documents that there is room for."""
+    return most if randomness.random() < 0.5 else randomness.randint(1, most)
+
+
+def _any_document(stock: Stock, randomness: random.Random) -> Document:
+    """A passage, or some sentences of a novel under a made-up title."""
+    if randomness.random() < 0.5:
+        return randomness.choice(stock.questions).question.gold
+    text = " ".join(stock.books.stretch(randomness, randomness.randint(40, 120)))
+    return Document(made_up_name(randomness, stock.books.words), text)
+
+
+def laid_out(
+    stock: Stock,
+    source: str,
+    randomness: random.Random,
+    length: int,
+    asked: Question,
+    around: Iterator[Document],
+    most: int,
+) -> Example:
+    """At most so many documents, as many as there is room for; the last one around is cut where the length is reached."""
+    pieces, answer = stock.pieces, asked.answers[0]
+    head = pieces.tokens(f"{multi_document_qa.INTRODUCTION}\n")
+    tail = [*pieces.tokens(multi_document_qa.QUESTION.format(question=asked.text)), pieces.eos]
+    room = length - len(head) - len(tail)
+    gold = _gold(pieces, randomness, asked.gold, answer, room - _frame(pieces, most))
+    lines = [gold]
+    room -= len(gold) + _frame(pieces, most)
+    for document in itertools.islice(around, most - 1):
+        room -= _frame(pieces, most)
+        if room < LEAST_DOCUMENT:
+            break
+        lines.append(_beginning(pieces, document.told, room))
+        room -= len(lines[-1])
+    place = randomness.randrange(len(lines))
+    lines = [*lines[1 : 1 + place], gold, *lines[1 + place :]]
+    told = [token for at, line in enumerate(lines, 1) for token in (*_numbered(pieces, at), *line, *pieces.tokens("\n"))]
+    return Example(source, [*head, *told, *tail], [*pieces.tokens(answer), pieces.eos])
+
+
+def _gold(pieces: Pieces, randomness: random.Random, document: Document, answer: str, room: int) -> list[int]:
+    """Cut around the answer where it does not fit; never shorter than some words."""
+    words = len(document.text.split())
+    tokens = pieces.tokens(" " + document.told)
+    while len(tokens) > room and words > FEWEST_WORDS:
+        words = max(FEWEST_WORDS, min(words - 1, words * room // len(tokens)))
+        document = Document(document.title, window(randomness, document.text, answer, words))
+        tokens = pieces.tokens(" " + document.told)
+    return tokens
+
+
+def _numbered(pieces: Pieces, number: int) -> list[int]:
+    return pieces.tokens(f"Document {number}")
+
+
+def _frame(pieces: Pieces, most: int) -> int:
+    """Tokens that a document's line takes besides the document."""
+    return len(_numbered(pieces, most)) + 1
+
+
+def _beginning(pieces: Pieces, told: str, room: int) -> list[int]:
+    tokens = pieces.tokens(f" {told}")
+    return tokens if len(tokens) <= room else pieces.tokens(f" {pieces.beginning(told, room, len(tokens))}")
+
+
+FEW_DOCUMENTS, MOST_DOCUMENTS = 4, 12  # documents
+
+
+@dataclass(frozen=True)
+class Stage:
+    early: bool  # whether all inputs are short
+    documents: int  # the most that a question stands over
+    grown: float  # the part of the way from the early shares to the final ones
+
+
+def stage_of(step: int, curriculum: int) -> Stage:
+    if step < curriculum:
+        return Stage(True, min(FEW_DOCUMENTS, 1 + 2 * FEW_DOCUMENTS * step // curriculum), 0.0)
+    grown = min(1.0, (step - curriculum) / curriculum) if curriculum else 1.0
+    return Stage(False, FEW_DOCUMENTS + round(grown * (MOST_DOCUMENTS - FEW_DOCUMENTS)), grown)
+
+
+def mixed_shares(early: Mapping[str, float], weights: Mapping[str, float], grown: float) -> dict[str, float]:
+    return {name: early[name] + grown * (share - early[name]) for name, share in weights.items()}
+
+
+SHORTEST, SHORT, LONGEST = 60, 256, 512  # tokens
+TARGET = 64  # tokens, the most of any target
+FULL = 0.25  # share of the examples with as many tokens as there may be
+EARLY_CHUNKS = 3
+Maker = Callable[[Stock, random.Random, int], Example]
+OverDocuments = Callable[[Stock, random.Random, int, int], Example]
+
+
+def novel(stock: Stock, randomness: random.Random, length: int) -> Example:
+    """Prefix language modelling: the encoder reads a passage, the decoder goes on; no `</s>`, for the text does not end."""
+    target = randomness.randint(32, TARGET)
+    return _continued("text", stock, stock.books.passage(randomness, length - 1 + target), length - 1)
+
+
+def prose(stock: Stock, randomness: random.Random, length: int) -> Example:
+    target = randomness.randint(32, TARGET)
+    return _continued("prose of code", stock, books.drawn([stock.prose], randomness, length - 1 + target), length - 1)
+
+
+def _continued(source: str, stock: Stock, passage: list[int], prefix: int) -> Example:
+    return Example(source, [*passage[:prefix], stock.pieces.eos], passage[prefix:])
+
+
+# What these go on with cannot be known beforehand, as an answer can
+CONTINUED: dict[str, Maker] = {"text": novel, "prose of code": prose, "code completion": completion}
+FOUND: dict[str, Maker] = {"code key": key, "passkey prose": passkey_examples.in_prose}
+OVER_DOCUMENTS: dict[str, OverDocuments] = {
+    "made-up qa": made_up_question,
+    "nq": natural_question,
+    "cloze": cloze_question,
+}
+SOURCES = (*CONTINUED, *FOUND, *OVER_DOCUMENTS)
+EARLY = dict(zip(SOURCES, (0.10, 0.00, 0.10, 0.20, 0.18, 0.30, 0.04, 0.08), strict=True))
+WEIGHTS = dict(zip(SOURCES, (0.22, 0.05, 0.19, 0.12, 0.08, 0.18, 0.11, 0.05), strict=True))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a step's batch depends on besides its number."""
+
+    seed: int = 0
+    batch: int = 256
+    steps: int = 1_000_000
+    short: float = 0.375  # share of the short examples
+    curriculum: int = 2000  # steps of short inputs; over as many more the shares go from `early` to `weights`
+    early: dict[str, float] = field(default_factory=lambda: dict(EARLY))
+    weights: dict[str, float] = field(default_factory=lambda: dict(WEIGHTS))
+    encoder: float = 0.5  # weight of the encoder's own answer
+    binding: float = 0.5  # weight of the names that answers in made-up documents must know
+
+    def __post_init__(self) -> None:
+        require(self.curriculum >= 0, f"--curriculum must be 0 or more steps, not {self.curriculum}")
+        require(
+            not self.curriculum or round(self.short * self.batch) > 0,
+            f"--short {self.short} of --batch {self.batch} leaves no short example for --curriculum {self.curriculum}; "
+            "give more, or --curriculum 0",
+        )
+
+
+def batch(stock: Stock, plan: Plan, step: int) -> list[Chunk]:
+    randomness = random.Random(f"{plan.seed} {step}")
+    stage = stage_of(step, plan.curriculum)
+    shares = mixed_shares(plan.early, plan.weights, stage.grown)
+    short, full = round(plan.short * plan.batch), round(FULL * plan.batch)
+    sizes = [(SHORT, short)] * EARLY_CHUNKS if stage.early else [(SHORT, short), (LONGEST, plan.batch - short)]
+    chunks = []
+    for most, count in sizes:
+        examples = []
+        for at in range(count):
+            length = most if most == LONGEST and at < full else draw_length(randomness, most)
+            source = randomness.choices(list(shares), list(shares.values()))[0]
+            examples.append(example(stock, source, randomness, length, most, stage.documents))
+        if examples:
+            chunks.append(collate(examples, most))
+    return chunks
+
+
+def draw_length(randomness: random.Random, most: int) -> int:
+    """Long ones are more likely within the short chunk; in the long one all are alike."""
+    if most == SHORT:
+        return SHORTEST + int((SHORT + 1 - SHORTEST) * randomness.random() ** 0.5)
+    return randomness.randint(SHORT + 1, most)
+
+
+def example(stock: Stock, source: str, randomness: random.Random, length: int, most: int, documents: int) -> Example:
+    """Of about so many tokens: a question may need more than a short length, which does no harm, but never more than `most`."""
+    while True:
+        made = make(stock, source, randomness, length, documents)
+        if len(made.tokens) <= most and 0 < len(made.target) <= TARGET:
+            return made
+
+
+def make(stock: Stock, source: str, randomness: random.Random, length: int, documents: int) -> Example:
+    if source in OVER_DOCUMENTS:
+        return OVER_DOCUMENTS[source](stock, randomness, length, documents)
+    return {**CONTINUED, **FOUND}[source](stock, randomness, length)
+
+
+def collate(examples: list[Example], most: int) -> Chunk:
+    return Chunk(
+        inputs=padded([one.tokens for one in examples], most, 0),
+        labels=padded([one.target for one in examples], TARGET, IGNORED),
+        sources=torch.tensor([SOURCES.index(one.source) for one in examples], dtype=torch.int16),
+        bound=reader.rows(one.bound for one in examples),
+    )
+
+
+def stream(stock: Stock, plan: Plan, start: int) -> Stream:
+    return Stream(partial(batch, stock, plan), start, plan.steps)
