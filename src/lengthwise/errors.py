@@ -1,6 +1,6 @@
 """The exception for input that a user can put right; nearly everything that lengthwise refuses raises it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 
@@ -22,3 +22,9 @@ def did_you_mean(name: str, allowed: Iterable[str], otherwise: str = "", cutoff:
     """`did you mean 'NAME'?` of the allowed name nearest to a misspelt one; `otherwise` where none is near."""
     near = get_close_matches(name, list(allowed), n=1, cutoff=cutoff)
     return f"did you mean {near[0]!r}?" if near and near[0] != name else otherwise
+
+
+def require_one_of(what: str, value: str, allowed: Sequence[str]) -> None:
+    """Raise `BadInput` unless `value` is allowed, with the nearest that is."""
+    hint = did_you_mean(str(value), allowed)
+    require(value in allowed, f"{what} must be one of {', '.join(allowed)}, not {value!r}{'; ' * bool(hint)}{hint}")

@@ -1,84 +1,18 @@
-"""Parabolas, ladders and what a forward at given sharpness tells."""
+"""g of rows between calibrated lengths, and what a forward at given sharpness tells."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
 
-import numpy
 import pytest
 import torch
 import transformers
 
 import lengthwise as lw
 from lengthwise.attention import Equation, Visible
-from lengthwise.calibration.align import AtSharpness, Ladder, Parabola
+from lengthwise.calibration.align import AtSharpness, SharpnessByLength
 from lengthwise.errors import BadInput
-
-CENTRE, WIDTH = 0.3, 0.15
-
-
-def wide(*values: float) -> torch.Tensor:
-    return torch.tensor(values, dtype=torch.float64)
-
-
-def through(polynomial: Callable[[float], float]) -> Parabola:
-    values = [polynomial(x) for x in (-WIDTH, 0.0, WIDTH)]
-    return Parabola(wide(CENTRE), WIDTH, wide(*values)[:, None])
-
-
-# y = level + slope x + bend x^2, x from the centre: rising and falling, either bend, straight
-SHAPES = [(-2.0, 0.8, 0.5), (-2.0, 0.8, -0.5), (3.0, -1.2, 0.7), (3.0, -1.2, -0.7), (1.0, 2.0, 0.0), (1.0, -2.0, 0.0)]
-
-
-@pytest.mark.parametrize(("level", "slope", "bend"), SHAPES)
-def test_a_parabola_is_the_one_through_its_points(level: float, slope: float, bend: float) -> None:
-    parabola = through(lambda x: level + slope * x + bend * x**2)
-    assert float(parabola.slope) == pytest.approx(slope)
-    assert float(parabola.bend) == pytest.approx(bend, abs=1e-12)
-    for x in (-0.6, -0.15, 0.0, 0.1, 0.6):
-        assert float(parabola(CENTRE + x)) == pytest.approx(level + slope * x + bend * x**2)
-
-
-@pytest.mark.parametrize(("level", "slope", "bend"), SHAPES)
-@pytest.mark.parametrize("side", [-1, 1])
-def test_a_parabola_goes_straight_on_beyond_four_widths(level: float, slope: float, bend: float, side: int) -> None:
-    parabola = through(lambda x: level + slope * x + bend * x**2)
-    edge = side * 4 * WIDTH
-    tangent = slope + 2 * bend * edge
-    for further in (0.0, 0.2, 1.5):
-        expected = level + slope * edge + bend * edge**2 + tangent * side * further
-        assert float(parabola(CENTRE + edge + side * further)) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize(("level", "slope", "bend"), SHAPES)
-@pytest.mark.parametrize("gap", [-0.2, -0.01, 0.0, 0.05, 0.2])
-def test_the_root_is_the_nearer_one(level: float, slope: float, bend: float, gap: float) -> None:
-    parabola = through(lambda x: level + slope * x + bend * x**2)
-    roots = numpy.roots([bend, slope, -gap])
-    expected = min(roots[numpy.isreal(roots)].real, key=abs)
-    found = parabola.root(wide(level + gap))
-    assert found.tolist() == pytest.approx([expected], abs=1e-9)
-
-
-def test_a_target_the_parabola_never_reaches_is_sought_along_its_slope() -> None:
-    """1 + x - x^2 has its summit 1.25 at x = 0.5."""
-    parabola = through(lambda x: 1 + x - x**2)
-    assert parabola.root(wide(3.0)).tolist() == pytest.approx([2.0])
-    falling = through(lambda x: 1 - x + x**2)
-    assert falling.root(wide(-3.0)).tolist() == pytest.approx([4.0])
-
-
-@pytest.mark.parametrize(("target", "direction"), [(2.0, math.inf), (-2.0, -math.inf)])
-def test_a_flat_response_has_its_root_at_infinity(target: float, direction: float) -> None:
-    assert through(lambda x: 1.0).root(wide(target)).tolist() == [direction]
-
-
-def test_parabolas_are_solved_side_by_side() -> None:
-    xs = wide(-WIDTH, 0.0, WIDTH)[:, None]
-    parabolas = Parabola(torch.zeros(2).double(), WIDTH, torch.cat([1 + xs, 2 - 4 * xs], 1))
-    assert parabolas.root(wide(1.5, 1.0)).tolist() == pytest.approx([0.5, 0.25])
 
 
 def by_hand(n: float, knots: list[tuple[float, float]]) -> float:
@@ -94,21 +28,21 @@ def by_hand(n: float, knots: list[tuple[float, float]]) -> float:
 N = [16, 32, 33, 48, 64, 80, 128, 200]
 
 
-def test_a_ladder_climbs_from_one_through_shorter_lengths_to_the_candidate() -> None:
-    ladder = Ladder(32, 128, ((64, torch.tensor([[1.2]])),))
-    rows = ladder.rows(torch.tensor([[N]]), torch.tensor([[1.5], [3.0]]), layer=1)
+def test_sharpness_goes_from_one_through_shorter_lengths_to_the_candidate() -> None:
+    sharpness = SharpnessByLength(32, 128, ((64, torch.tensor([[1.2]])),))
+    rows = sharpness.rows(torch.tensor([[N]]), torch.tensor([[1.5], [3.0]]), layer=1)
     assert rows.shape == (2, 1, 1, len(N))
     for row, candidate in zip(rows[:, 0, 0], (1.5, 3.0), strict=True):
         assert row.tolist() == pytest.approx([by_hand(n, [(32, 1.0), (64, 1.2), (128, candidate)]) for n in N])
 
 
-def test_a_ladder_has_a_rung_for_every_layer_head_and_sequence() -> None:
+def test_sharpness_is_that_of_every_layer_head_and_sequence() -> None:
     fixed = torch.tensor([[1.1, 1.2], [1.3, 1.4], [1.6, 1.7]])
-    ladder = Ladder(32, 128, ((64, fixed),))
+    sharpness = SharpnessByLength(32, 128, ((64, fixed),))
     n = torch.tensor([[N], [[x + 5 for x in N]]])  # [batch, 1, rows]
     candidates = torch.tensor([[2.0, 2.5], [0.7, 0.8], [4.0, 3.0]])
     for layer in range(3):
-        rows = ladder.rows(n, candidates, layer)
+        rows = sharpness.rows(n, candidates, layer)
         assert rows.shape == (3, 2, 2, len(N))
         for c in range(3):
             for b in range(2):
@@ -118,8 +52,8 @@ def test_a_ladder_has_a_rung_for_every_layer_head_and_sequence() -> None:
                     assert rows[c, b, h].tolist() == pytest.approx(expected)
 
 
-def test_the_first_ladder_has_no_shorter_lengths() -> None:
-    rows = Ladder(32, 128).rows(torch.tensor([[N]]), torch.tensor([[2.0]]), layer=0)
+def test_the_first_length_has_no_shorter_ones() -> None:
+    rows = SharpnessByLength(32, 128).rows(torch.tensor([[N]]), torch.tensor([[2.0]]), layer=0)
     assert rows[0, 0, 0].tolist() == pytest.approx([by_hand(n, [(32, 1.0), (128, 2.0)]) for n in N])
 
 
@@ -128,7 +62,7 @@ def test_strips_lie_evenly_over_the_rows_that_count_and_tell_the_same_response(c
     draw = torch.Generator().manual_seed(0)
     query, key, value = (torch.randn(2, 2, 2000, 8, generator=draw) for _ in range(3))
     equation = Equation(query, key, value, Visible.build(2000, 2000, causal=causal))
-    forward = AtSharpness(1, Ladder(500, 2000), "entropy", torch.ones(1, 1).double())
+    forward = AtSharpness(1, SharpnessByLength(500, 2000), "entropy", torch.ones(1, 1).double())
     strips = forward.strips(equation)
     assert len(strips) == 16
     assert all(part.stop - part.start == 32 for part in strips)
@@ -144,7 +78,7 @@ def test_a_short_input_is_one_strip() -> None:
     draw = torch.Generator().manual_seed(0)
     query, key, value = (torch.randn(1, 2, 300, 8, generator=draw) for _ in range(3))
     equation = Equation(query, key, value, Visible.build(300, 300))
-    assert AtSharpness(1, Ladder(64, 300), "pmax", torch.ones(1, 1).double()).strips(equation) == [slice(0, 300)]
+    assert AtSharpness(1, SharpnessByLength(64, 300), "pmax", torch.ones(1, 1).double()).strips(equation) == [slice(0, 300)]
 
 
 def sliding(layers: list[str]) -> transformers.Gemma3ForCausalLM:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import lengthwise as lw
-from lengthwise.calibration.calibrate import _batches
+from lengthwise.calibration.batches import short_and_long
 from lengthwise.common.sequences import long_sequences, short_sequences
 from lengthwise.common.text import shipped_prose
 from lengthwise.models.anatomy import anatomy_of
@@ -204,7 +204,7 @@ def test_an_adaptive_method_is_refused_before_the_first_forward(tokenizer: Any) 
 
 
 def test_the_seed_moves_both_batches_of_a_task(tokenizer: Any) -> None:
-    first, second = (_batches(tokenizer, "", "passkey", 1024, 512, 1, seed) for seed in (0, 1))
+    first, second = (short_and_long(tokenizer, "", "passkey", 1024, 512, 1, seed) for seed in (0, 1))
     for one, other in zip(first, second, strict=True):
         assert one["input_ids"].tolist() != other["input_ids"].tolist()
 

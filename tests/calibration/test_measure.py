@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import lengthwise as lw
-from lengthwise.calibration.measure import AttentionStatistics, Means, row_weights
+from lengthwise.calibration.measure import AttentionStatistics, RowMeans, row_weights
 from tests.conftest import TRAIN_LENGTH, make, tokens
 
 
@@ -66,7 +66,7 @@ def test_a_method_is_measured_as_it_runs() -> None:
 
 
 def test_an_outer_observer_watches_through_an_inner_method() -> None:
-    model, ids, means = make("t5"), tokens(2 * TRAIN_LENGTH), Means(3)
+    model, ids, means = make("t5"), tokens(2 * TRAIN_LENGTH), RowMeans(3)
     with lw.extend(model, "none", observer=means), lw.extend(model, "constant:tau=0.5"), torch.inference_mode():
         model.encoder(ids)
     expected = lw.row_statistics(model, ids, method="constant:tau=0.5")

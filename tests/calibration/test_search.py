@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from lengthwise.calibration.search import Point, Search, downright, grid_search, solve, upright
+from lengthwise.calibration.search import Search, SearchStep, from_search_scale, grid_search, solve, to_search_scale
 from lengthwise.errors import BadInput
 
 
@@ -17,11 +17,11 @@ def wide(*values: float) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("statistic", ["pmax", "entropy"])
-def test_upright_and_downright_undo_each_other(statistic: str) -> None:
+def test_the_search_scale_and_back_undo_each_other(statistic: str) -> None:
     values = wide(0.01, 0.3, 0.9)
-    torch.testing.assert_close(downright(upright(values, statistic), statistic), values)
-    assert torch.equal(upright(values, "entropy"), values)
-    torch.testing.assert_close(upright(values, "pmax"), wide(*(math.log(v) for v in (0.01, 0.3, 0.9))))
+    torch.testing.assert_close(from_search_scale(to_search_scale(values, statistic), statistic), values)
+    assert torch.equal(to_search_scale(values, "entropy"), values)
+    torch.testing.assert_close(to_search_scale(values, "pmax"), wide(*(math.log(v) for v in (0.01, 0.3, 0.9))))
 
 
 class Model:
@@ -35,10 +35,10 @@ class Model:
     def forwards(self) -> int:
         return len(self.responsive)
 
-    def __call__(self, g: float, responsive: bool) -> Point:
+    def __call__(self, g: float, responsive: bool) -> SearchStep:
         self.responsive.append(responsive)
         value = self.law(math.log(g))
-        return Point(g, math.exp(value) if self.statistic == "pmax" else value, self.curve if responsive else None)
+        return SearchStep(g, math.exp(value) if self.statistic == "pmax" else value, self.curve if responsive else None)
 
 
 # On the scale of ln P_max the model is -2 + 0.8 ln g, and its target lies at ln g = 0.625
@@ -146,4 +146,4 @@ def test_a_grid_misses_only_what_jumps_between_its_steps() -> None:
 
 
 def test_of_equally_near_steps_the_first_wins() -> None:
-    assert Search(2.0, [Point(1.0, 1.5), Point(1.1, 2.5), Point(1.2, 1.5)]).best == Point(1.0, 1.5)
+    assert Search(2.0, [SearchStep(1.0, 1.5), SearchStep(1.1, 2.5), SearchStep(1.2, 1.5)]).best == SearchStep(1.0, 1.5)

@@ -410,7 +410,7 @@ def test_an_interrupted_calibration_leaves_the_old_file_and_no_half_of_a_new_one
     out = tmp_path / "alignment.json"
     out.write_text("the old one")
     if where == "in a forward":
-        monkeypatch.setattr(importlib.import_module("lengthwise.calibration.calibrate"), "run_stack", interrupt)
+        monkeypatch.setattr(importlib.import_module("lengthwise.calibration.at_length"), "run_stack", interrupt)
     else:
         monkeypatch.setattr(Path, "replace", interrupt)
     said = lengthwise("calibrate", models / "t5", "--length", LENGTH, "--out", out)
@@ -436,7 +436,7 @@ def test_a_mistake_of_ours_is_not_passed_off_as_bad_input(
     def mistake(*_: Any, **__: Any) -> Any:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(importlib.import_module("lengthwise.calibration.calibrate"), "run_stack", mistake)
+    monkeypatch.setattr(importlib.import_module("lengthwise.calibration.at_length"), "run_stack", mistake)
     with pytest.raises(ZeroDivisionError):
         lengthwise("calibrate", models / "t5", "--length", LENGTH, "--out", tmp_path / "a.json")
     assert listing(tmp_path) == []

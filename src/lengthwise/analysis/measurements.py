@@ -29,7 +29,7 @@ from lengthwise.analysis.records import AtLength, Dispersal, Sight
 from lengthwise.attention import DistanceBias, Equation, autocast
 from lengthwise.attention.reference import logits
 from lengthwise.calibration.align import AtSharpness
-from lengthwise.calibration.measure import Means, refuse_nan, row_weights, run_stack
+from lengthwise.calibration.measure import RowMeans, refuse_nan, row_weights, run_stack
 from lengthwise.common.progress import ProgressCallback, no_progress
 from lengthwise.models.anatomy import Anatomy
 from lengthwise.models.bias import learned_bias
@@ -41,7 +41,7 @@ CPU_BLOCK, CUDA_BLOCK = 2**22, 2**25
 SHOWN = 161  # points kept of a plot
 
 
-class FirstLayerLogits(Means):
+class FirstLayerLogits(RowMeans):
     """Means over rows that also keep the sorted, averaged logits of the first layer."""
 
     def __init__(self, layers: int, tick: ProgressCallback = no_progress) -> None:

@@ -7,7 +7,6 @@ for a single temperature (`lengthwise.calibration.search`) knows after its first
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -15,15 +14,16 @@ import torch
 from torch import Tensor
 
 from lengthwise.attention import Equation, scan
-from lengthwise.calibration.measure import Means, mean_rows, row_weights
-from lengthwise.calibration.search import FLATTEST, SHARPEST, downright, upright
+from lengthwise.calibration.measure import RowMeans, mean_rows, row_weights
+from lengthwise.calibration.parabola import Parabola
+from lengthwise.calibration.search import FLATTEST, SHARPEST, from_search_scale, to_search_scale
 from lengthwise.common.progress import ProgressCallback, no_progress
 from lengthwise.methods.temperature.aligned import interpolate
 
 
 @dataclass(frozen=True)
-class Ladder:
-    """g over n while one length is searched: through what shorter lengths were given, to a candidate at this one."""
+class SharpnessByLength:
+    """g of rows by their number of keys: 1 at the training length, through calibrated lengths, to a candidate at this one."""
 
     train_length: int
     length: int
@@ -38,7 +38,7 @@ class Ladder:
         return g.permute(2, 0, 3, 1).float()
 
 
-class AtSharpness(Means):
+class AtSharpness(RowMeans):
     """One forward at given sharpness, g [layers or 1, heads or 1]; `responsive`, it also measures how each layer responds."""
 
     # Rows that see less than half of what the widest row sees are left out; this concerns causal models only
@@ -50,45 +50,45 @@ class AtSharpness(Means):
     def __init__(
         self,
         layers: int,
-        ladder: Ladder,
+        sharpness: SharpnessByLength,
         statistic: str,
         g: Tensor,
         responsive: bool = False,
         tick: ProgressCallback = no_progress,
     ) -> None:
         super().__init__(layers, self.LEAST_SHARE, tick)
-        self.ladder, self.statistic, self.g, self.responsive = ladder, statistic, g, responsive
+        self.sharpness, self.statistic, self.g, self.responsive = sharpness, statistic, g, responsive
         self.idle: set[int] = set()  # layers none of whose rows sees more than the training length, as under a window
         self.responses: list[Parabola] = []  # a layer's statistic over ln g, on the inputs it had in this forward
 
     def before(self, layer: int, equation: Equation) -> Equation:
         g = self.g[layer % len(self.g)]
-        if self.has_no_say(equation):
+        if self.has_no_effect(equation):
             self.idle.add(layer)
         if self.responsive:
             self.responses.append(self.response(layer, equation, g, self.strips(equation)))
-        own = self.ladder.rows(equation.n, g[None], layer)[0]
+        sought = self.sharpness.rows(equation.n, g[None], layer)[0]
         base = equation.inverse_temperature
-        return replace(equation, inverse_temperature=own if base is None else own * base)
+        return replace(equation, inverse_temperature=sought if base is None else sought * base)
 
-    def has_no_say(self, equation: Equation) -> bool:
-        """Whether g is 1 in every row, whatever is sought."""
-        return not bool((equation.n > self.ladder.train_length).any())
+    def has_no_effect(self, equation: Equation) -> bool:
+        """Whether g is 1 in every row of the layer, whatever is sought."""
+        return not bool((equation.n > self.sharpness.train_length).any())
 
     def response(self, layer: int, equation: Equation, g: Tensor, rows: Sequence[slice] = (slice(None),)) -> Parabola:
         """The layer's statistic a little flatter than g, at g, and a little sharper; a head each where g has heads."""
         steps = torch.tensor([-self.WIDTH, 0.0, self.WIDTH], dtype=torch.float64).exp()
-        candidates = self.ladder.rows(equation.n, steps[:, None] * g, layer)
+        candidates = self.sharpness.rows(equation.n, steps[:, None] * g, layer)
         base = equation.inverse_temperature
         candidates = candidates if base is None else candidates * base
         candidates = candidates.expand(*candidates.shape[:3], equation.visible.queries)
         weights = row_weights(equation.count, self.least_share)
-        found = [scan(equation.rows(*_ends(part, equation)), candidates[..., part]) for part in rows]
-        per_row = torch.cat([one.p_max if self.statistic == "pmax" else one.entropy for one in found], -1)
+        scans = [scan(equation.rows(*_ends(part, equation)), candidates[..., part]) for part in rows]
+        per_row = torch.cat([scanned.p_max if self.statistic == "pmax" else scanned.entropy for scanned in scans], -1)
         means = mean_rows(per_row, torch.cat([weights[..., part] for part in rows], -1)).mean(1).cpu().double()
         if len(g) == 1:
             means = means.mean(1, keepdim=True)
-        return Parabola(g.log(), self.WIDTH, upright(means, self.statistic))
+        return Parabola(g.log(), self.WIDTH, to_search_scale(means, self.statistic))
 
     def strips(self, equation: Equation) -> list[slice]:
         """Neighbouring rows, a few at a time, evenly over those that count: enough of them to point the way."""
@@ -101,9 +101,9 @@ class AtSharpness(Means):
         return [slice(start, start + self.STRIP) for start in starts]
 
     def curve(self, x: float) -> float:
-        """The statistic of the whole model at ln g = x, on the scale of `upright`, as far as the layers' own responses tell."""
-        values = torch.cat([downright(response(x), self.statistic) for response in self.responses])
-        return float(upright(values.mean(), self.statistic))
+        """The statistic of the whole model at ln g = x, on the search scale, as far as the layers' own responses tell."""
+        values = torch.cat([from_search_scale(response(x), self.statistic) for response in self.responses])
+        return float(to_search_scale(values.mean(), self.statistic))
 
 
 class AlignInPass(AtSharpness):
@@ -112,19 +112,25 @@ class AlignInPass(AtSharpness):
     ATTEMPTS = 8
 
     def __init__(
-        self, layers: int, ladder: Ladder, statistic: str, targets: Tensor, start: float, tick: ProgressCallback = no_progress
+        self,
+        layers: int,
+        sharpness: SharpnessByLength,
+        statistic: str,
+        targets: Tensor,
+        start: float,
+        tick: ProgressCallback = no_progress,
     ) -> None:
-        super().__init__(layers, ladder, statistic, torch.full((layers, targets.shape[1]), start).double(), tick=tick)
+        super().__init__(layers, sharpness, statistic, torch.full((layers, targets.shape[1]), start).double(), tick=tick)
         self.targets = targets.double()  # [layers, 1 or heads]
         self.guess = self.g[0].clone()  # what the layer before was given is the best one
         self.clamped: list[tuple[int, int]] = []  # (layer, head) whose target no temperature reaches
 
     def before(self, layer: int, equation: Equation) -> Equation:
-        if self.has_no_say(equation):
+        if self.has_no_effect(equation):
             self.g[layer] = 1.0
             return super().before(layer, equation)
         g = self.guess
-        target = upright(self.targets[layer], self.statistic)
+        target = to_search_scale(self.targets[layer], self.statistic)
         for _ in range(self.ATTEMPTS):
             # No further than the parabola can be trusted
             move = self.response(layer, equation, g).root(target).clamp(-4 * self.WIDTH, 4 * self.WIDTH)
@@ -141,38 +147,3 @@ class AlignInPass(AtSharpness):
 def _ends(rows: slice, equation: Equation) -> tuple[int, int]:
     first, last, _ = rows.indices(equation.visible.queries)
     return first, last
-
-
-@dataclass(frozen=True)
-class Parabola:
-    """Through three points y [3, ...] at centre - width, centre, centre + width."""
-
-    centre: Tensor
-    width: float
-    y: Tensor
-
-    @property
-    def slope(self) -> Tensor:
-        return (self.y[2] - self.y[0]) / (2 * self.width)
-
-    @property
-    def bend(self) -> Tensor:
-        return (self.y[2] - 2 * self.y[1] + self.y[0]) / (2 * self.width**2)
-
-    def __call__(self, x: float) -> Tensor:
-        """Straight beyond four widths, where the bend is no longer a measurement."""
-        far = x - self.centre
-        near = far.clamp(-4 * self.width, 4 * self.width)
-        curved = self.y[1] + self.slope * near + self.bend * near**2
-        return curved + (self.slope + 2 * self.bend * near) * (far - near)
-
-    def root(self, target: Tensor) -> Tensor:
-        """How far from the centre the parabola takes the value `target`; of two roots the nearer one."""
-        gap = target - self.y[1]
-        discriminant = self.slope**2 + 4 * self.bend * gap
-        # The form of the quadratic formula that stays accurate, and finite, as the bend vanishes
-        root = 2 * gap / (self.slope + torch.sign(self.slope) * discriminant.clamp_min(0).sqrt())
-        # A parabola that never gets there still says which way: follow its slope
-        root = torch.where(discriminant > 0, root, gap / self.slope)
-        root = torch.where(gap == 0, torch.zeros_like(root), root)
-        return root.nan_to_num(nan=math.inf, posinf=math.inf, neginf=-math.inf)

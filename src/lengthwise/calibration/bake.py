@@ -68,7 +68,7 @@ def bake(
         raise BadInput(f"with scaled queries this {anatomy.family} model does not compute what it computes extended: not baked")
     # A note for people who find the checkpoint; transformers keeps unknown entries of a config as they are
     earlier: dict[str, Any] = getattr(baked.config, "lengthwise", None) or {}
-    tau = _told(1 / g.double()) * _told(torch.tensor(earlier.get("tau", 1.0)))  # [layers, heads or 1]
+    tau = _rounded(1 / g.double()) * _rounded(torch.tensor(earlier.get("tau", 1.0)))  # [layers, heads or 1]
     per_head = tau.shape[1] > 1
     baked.config.lengthwise = {
         "baked_length": length,
@@ -78,8 +78,8 @@ def bake(
     return baked
 
 
-def _told(tau: Tensor) -> Tensor:  # [layers or 1, heads or 1]
-    """To six digits, one number a layer where its heads agree: g has been through float32."""
+def _rounded(tau: Tensor) -> Tensor:  # [layers or 1, heads or 1]
+    """tau to six digits, since g was float32, with one number a layer where its heads agree."""
     rounded = torch.tensor([float(f"{value:.6g}") for value in tau.flatten().tolist()], dtype=torch.float64)
     table = rounded.view(-1, tau.shape[1] if tau.dim() == 2 else 1)
     return table[:, :1] if bool((table == table[:, :1]).all()) else table
@@ -87,7 +87,7 @@ def _told(tau: Tensor) -> Tensor:  # [layers or 1, heads or 1]
 
 @dataclass(frozen=True)
 class _Fixed:
-    """The temperatures that are baked, whatever a row sees."""
+    """The temperatures that are baked, as a method: the same g whatever a row sees."""
 
     g: Tensor  # [layers, heads]
 
@@ -95,7 +95,7 @@ class _Fixed:
         return self.g[layer, None, :, None].to(visible.device).expand(visible.shape[0], -1, visible.shape[-1])
 
 
-def _agree(told: Tensor, wanted: Tensor) -> bool:
-    difference = (told.double() - wanted.double()).norm() / wanted.double().norm()
+def _agree(baked: Tensor, wanted: Tensor) -> bool:
+    difference = (baked.double() - wanted.double()).norm() / wanted.double().norm()
     # A model that tells NaN extended tells it baked
     return bool(difference <= WITHIN.get(wanted.dtype, COARSE)) or not bool(wanted.isfinite().all())

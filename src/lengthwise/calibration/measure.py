@@ -23,8 +23,8 @@ from lengthwise.models.anatomy import Anatomy, anatomy_of
 from lengthwise.models.extend import Method, extend
 from lengthwise.models.patches import evaluating
 
-# What of a batch a stack reads, where it takes it
-READ = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
+# Entries of a batch that are handed to the stack, where its forward takes them
+STACK_INPUTS = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class AttentionStatistics:
         return self.p_max if statistic == "pmax" else self.entropy
 
 
-class Means:
+class RowMeans:
     """An observer that averages each layer's rows as they pass.
 
     `least_share` leaves out rows that see no more than this share of what the widest row of their layer sees. Half makes short
@@ -63,11 +63,11 @@ class Means:
         self.tick(1)
 
     def result(self) -> AttentionStatistics:
-        found = [layer for layer in self.layers if layer is not None]
+        measured = [layer for layer in self.layers if layer is not None]
         p_max, entropy, l_max = (
-            torch.stack([getattr(layer, name) for layer in found]).cpu() for name in ("p_max", "entropy", "l_max")
+            torch.stack([getattr(layer, name) for layer in measured]).cpu() for name in ("p_max", "entropy", "l_max")
         )
-        return AttentionStatistics(p_max, entropy, l_max, found[0].rows)
+        return AttentionStatistics(p_max, entropy, l_max, measured[0].rows)
 
 
 def row_weights(n: Tensor, least_share: float) -> Tensor:  # [batch or 1, queries] -> [batch or 1, 1, queries]
@@ -80,8 +80,8 @@ def mean_rows(field: Tensor, weights: Tensor) -> Tensor:  # [..., batch, heads, 
     """The mean over counted rows, weighted so that a further plain mean over the batch counts every row once."""
     weights = weights.expand(field.shape[-3], -1, -1)
     # Rows that see nothing hold -inf, which 0 does not take away
-    kept = field.masked_fill(weights == 0, 0.0).sum(-1)
-    return kept * len(weights) / weights.sum()
+    total = field.masked_fill(weights == 0, 0.0).sum(-1)
+    return total * len(weights) / weights.sum()
 
 
 def row_statistics(
@@ -94,7 +94,7 @@ def row_statistics(
 ) -> AttentionStatistics:
     """Run the model's stack once over token ids (or a tokenizer's batch) and average every layer and head."""
     anatomy = anatomy_of(model, train_length)
-    means = Means(len(anatomy.layers), least_share)
+    means = RowMeans(len(anatomy.layers), least_share)
     with extend(model, method, train_length=train_length, observer=means):
         run_stack(anatomy, batch)
     return means.result()
@@ -106,13 +106,13 @@ def run_stack(anatomy: Anatomy, batch: Tensor | Mapping[str, Tensor]) -> Tensor:
     if not isinstance(given, Mapping) or "input_ids" not in given:
         raise BadInput("a batch needs input_ids: pass token ids or what a tokenizer returns")
     taken = inspect.signature(anatomy.stack.forward).parameters
-    inputs: dict[str, Any] = {key: given[key] for key in READ if key in given and key in taken}
+    inputs: dict[str, Any] = {key: given[key] for key in STACK_INPUTS if key in given and key in taken}
     device = next(anatomy.stack.parameters()).device
     if anatomy.causal:
         inputs["use_cache"] = False
     with evaluating(anatomy.stack), torch.inference_mode():
-        told = anatomy.stack(**{key: v.to(device) if isinstance(v, Tensor) else v for key, v in inputs.items()})
-        hidden: Tensor = told[0]
+        output = anatomy.stack(**{key: v.to(device) if isinstance(v, Tensor) else v for key, v in inputs.items()})
+        hidden: Tensor = output[0]
         return hidden
 
 

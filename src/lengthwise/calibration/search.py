@@ -31,27 +31,27 @@ STEP = 0.01  # of ln g, for a slope
 GAIN = 1.25
 
 
-def upright(values: Tensor, statistic: str) -> Tensor:
-    """A scale on which the statistic is nearly straight in ln g: ln P_max, or the entropy itself."""
+def to_search_scale(values: Tensor, statistic: str) -> Tensor:
+    """The statistic on a scale on which it is nearly straight in ln g: ln P_max, or the entropy itself."""
     return values.log() if statistic == "pmax" else values
 
 
-def downright(values: Tensor, statistic: str) -> Tensor:
-    """The way back from `upright`."""
+def from_search_scale(values: Tensor, statistic: str) -> Tensor:
+    """The inverse of `to_search_scale`."""
     return values.exp() if statistic == "pmax" else values
 
 
 Curve = Callable[[float], float]
-Measured = tuple[float, float, Curve | None]  # ln g, the statistic on the scale of `upright`, the layers' responses
+Measured = tuple[float, float, Curve | None]  # ln g, the statistic on the search scale, the layers' responses
 
 
 @dataclass(frozen=True)
-class Point:
-    """One forward of a search over one number."""
+class SearchStep:
+    """One forward of a search: the sharpness that was tried, and the statistic it gave."""
 
     g: float
     statistic: float
-    curve: Curve | None = None  # over ln g, on the scale of `upright`: what the layers' own responses tell
+    curve: Curve | None = None  # over ln g, on the search scale: what the layers' own responses tell
 
 
 @dataclass
@@ -59,15 +59,15 @@ class Search:
     """The path of a search: each forward's sharpness and what it measured."""
 
     target: float
-    path: list[Point] = field(default_factory=list)
+    path: list[SearchStep] = field(default_factory=list)
     grid: bool = False  # the steps were not chosen
 
-    def off(self, point: Point) -> float:
+    def off(self, point: SearchStep) -> float:
         """Relative distance to the target."""
         return abs(point.statistic - self.target) / abs(self.target)
 
     @property
-    def best(self) -> Point:
+    def best(self) -> SearchStep:
         """The nearest to the target; of equals the first."""
         return min(self.path, key=self.off)
 
@@ -81,7 +81,7 @@ class Search:
         return self.off(self.best) > (COARSE if self.grid and not self.at_end else TOLERANCE)
 
 
-def grid_search(forward: Callable[[float, bool], Point], target: float) -> Search:
+def grid_search(forward: Callable[[float, bool], SearchStep], target: float) -> Search:
     """Algorithm 1: every temperature of the grid has its own forward."""
     search = Search(target, grid=True)
     for tau in GRID:
@@ -89,7 +89,7 @@ def grid_search(forward: Callable[[float, bool], Point], target: float) -> Searc
     return search
 
 
-def solve(forward: Callable[[float, bool], Point], start: float, target: float, statistic: str) -> Search:
+def solve(forward: Callable[[float, bool], SearchStep], start: float, target: float, statistic: str) -> Search:
     """From `start`: three forwards, the first two with the layers' responses, and a fourth only when the third is 2 % off."""
     search = Search(target)
     g = start
@@ -106,7 +106,7 @@ def _next(search: Search, statistic: str) -> float:
     """Where the measured points, joined by the layers' responses, meet the target; between two sides once both are known."""
 
     def scale(value: float) -> float:
-        return float(upright(torch.tensor(value, dtype=torch.float64), statistic))
+        return float(to_search_scale(torch.tensor(value, dtype=torch.float64), statistic))
 
     target = scale(search.target)
     points = sorted(((math.log(p.g), scale(p.statistic), p.curve) for p in search.path), key=lambda p: p[0])
@@ -118,8 +118,8 @@ def _next(search: Search, statistic: str) -> float:
     if flatter and sharper:
         joined = _joined([flatter[-1], sharper[0]])
         return math.exp(brentq(lambda x: joined(x) - target, flatter[-1][0], sharper[0][0]))
-    used, end = (points[-2:], high) if flatter else (points[:2][::-1], low)
-    x = _crossing(_ways(used), target, used[-1][0], end)
+    nearest, end = (points[-2:], high) if flatter else (points[:2][::-1], low)
+    x = _crossing(_continuations(nearest), target, nearest[-1][0], end)
     if x is None:
         raise BadInput(
             f"no temperature between {1 / SHARPEST:g} and {1 / FLATTEST:g} brings the mean {statistic} to its training value "
@@ -128,8 +128,8 @@ def _next(search: Search, statistic: str) -> float:
     return math.exp(x)
 
 
-def _ways(used: list[Measured]) -> list[Curve]:
-    """How to go on beyond the last of the points: along the responses; where these turn away, along a slope."""
+def _continuations(used: list[Measured]) -> list[Curve]:
+    """Curves beyond the last of the points: along the responses; where these turn away, along a slope."""
     joined = _joined(used)
     (x0, y0, _), (x1, y1, _) = used[0], used[-1]
     tangent = (joined(x1 + STEP) - joined(x1 - STEP)) / (2 * STEP)
@@ -137,13 +137,13 @@ def _ways(used: list[Measured]) -> list[Curve]:
     return [joined, lambda x: y1 + tangent * (x - x1), lambda x: y1 + secant * (x - x1)]
 
 
-def _crossing(ways: list[Curve], target: float, start: float, end: float) -> float | None:
-    """The first place after `start` where one of the ways meets the target."""
+def _crossing(curves: list[Curve], target: float, start: float, end: float) -> float | None:
+    """Where the first of the curves that meets the target between `start` and `end` does so."""
     stops = [start + (end - start) * step / 64 for step in range(65)]
-    for way in ways:
+    for curve in curves:
         for before, after in itertools.pairwise(stops):
-            if (way(before) - target) * (way(after) - target) <= 0:
-                return float(brentq(lambda x, way=way: way(x) - target, before, after))
+            if (curve(before) - target) * (curve(after) - target) <= 0:
+                return float(brentq(lambda x, curve=curve: curve(x) - target, before, after))
     return None
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from lengthwise.calibration.measure import Means, run_stack
+from lengthwise.calibration.measure import RowMeans, run_stack
 from lengthwise.errors import BadInput
 from lengthwise.evaluation.hedge import Hedge
 from lengthwise.evaluation.sweep.generate import check_can_answer, greedy_answers, truncated_prompt
@@ -86,7 +86,7 @@ def answer_cell(
 def sharpness_of(evaluated: EvaluatedModel, job: Job, sample: Sample) -> Sharpness | None:
     """Row statistics of one prompt under the job's method; None, with a warning, where attention is not finite."""
     anatomy = anatomy_of(evaluated.model, evaluated.train_length)
-    means = Means(len(anatomy.layers))
+    means = RowMeans(len(anatomy.layers))
     ids = torch.tensor([evaluated.tokenizer(sample.prompt, verbose=False).input_ids])
     with extend(
         evaluated.model, job.method.installs, train_length=evaluated.train_length, force=evaluated.force, observer=means
