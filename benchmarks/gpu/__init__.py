@@ -1,1 +1,1 @@
-"""The parts of attention_gpu.py, one idea each."""
+"""Parts of the GPU benchmark, `benchmarks/attention_gpu.py`: what is run, how it is timed, what is kept and written."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import torch
 
-from benchmarks.gpu.contestants import Attend, Inputs, Setting, errors, made
+from benchmarks.gpu.implementations import Attend, Inputs, Setting, errors, made
 from benchmarks.gpu.results import Results, find
 from benchmarks.gpu.timing import Contestant, free, in_rounds, peak, replayed
 
@@ -21,7 +21,7 @@ DROPOUT = 0.1  # T5's
 
 
 def ceilings(setting: Setting, results: Results, side: int = 8192, copied: int = 2**31) -> None:
-    """What the machine gives: a matrix product of random numbers, and a copy that counts bytes read and written."""
+    """Measure the ceilings of the machine: a product of random matrices, and a copy that counts bytes read and written."""
     device = setting.device
     a, b = (torch.randn(side, side, device=device).to(setting.dtype) for _ in range(2))
     source = torch.empty(copied, dtype=torch.int8, device=device).random_()
@@ -39,7 +39,7 @@ def ceilings(setting: Setting, results: Results, side: int = 8192, copied: int =
 
 
 def attention(what: str, length: int, names: Sequence[str], setting: Setting, results: Results) -> None:
-    """One point: those of `names` that can run there, in turns.
+    """Measure one length: the implementations of `names` that can run there, in turns.
 
     `what` is attention, or backward, which is both directions, or dropout, which is both with weights dropped.
     """
@@ -74,7 +74,7 @@ def attention(what: str, length: int, names: Sequence[str], setting: Setting, re
 
 
 def graph(length: int, name: str, setting: Setting, results: Results) -> None:
-    """A short call again without the host's part in it, added to its record."""
+    """Measure a short call again as a CUDA graph, without the host's part, and add it to the record."""
     record = find(results.records, what="attention", implementation=name, shape=setting.shape, length=length)
     if record is None or record["seconds"] is None:
         return
@@ -88,7 +88,7 @@ def graph(length: int, name: str, setting: Setting, results: Results) -> None:
 def _ready(
     what: str, length: int, names: Sequence[str], given: Inputs, setting: Setting, results: Results
 ) -> tuple[dict[str, list[Contestant]], dict[str, float | None]]:
-    """Those that ran once, what each of them is timed at, and the gigabytes each needed for it."""
+    """Implementations that ran once, the calls to time for each, and the gigabytes each needed."""
     ready: dict[str, list[Contestant]] = {}
     extra: dict[str, float | None] = {}
     for name in names:
@@ -152,7 +152,7 @@ def _too_large(what: str, name: str, length: int, setting: Setting) -> str | Non
 
 
 def _too_long(what: str, name: str, length: int, setting: Setting, results: Results) -> str | None:
-    """By its time at the longest length below, and the squares of both."""
+    """Expected seconds, from the time at the longest measured length below and the squares of both lengths."""
     of = {"what": what, "implementation": name, "shape": setting.shape}
     timed = [r for r in results.records if of.items() <= r.items() and r["seconds"] is not None and r["length"] < length]
     if not timed:

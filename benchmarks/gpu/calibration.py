@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import lengthwise
-from benchmarks.gpu.contestants import Setting
 from benchmarks.gpu.encoder import built
+from benchmarks.gpu.implementations import Setting
 from benchmarks.gpu.results import Results
 from benchmarks.gpu.sizes import SHAPES
 from benchmarks.gpu.timing import free, peak, repeated
@@ -18,7 +18,7 @@ PATIENCE = 4.0  # seconds: a calibration that takes longer is run once
 
 
 def calibration(name: str, length: int, scope: str, setting: Setting, results: Results) -> None:
-    """One record: seconds a sequence."""
+    """Measure a calibration: one record, in seconds a sequence."""
     model, text = built(name, setting.device, setting.dtype), random_text(length, SHAPES[name].words)
     forwards = 0
 

@@ -1,4 +1,4 @@
-"""The command: options, the plan within its time, what was found.
+"""The command: reads options, works through the plan while there is time, and prints what was measured.
 
 What is heavy to import is imported late, so that the processes that compile ahead begin at once.
 """
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.gpu import ahead
+from benchmarks.gpu import compile_ahead
 from benchmarks.gpu.sizes import LENGTHS, SHAPES
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ def _options(words: Sequence[str], about: str | None) -> argparse.Namespace:
     return given
 
 
-def _compile_ahead(given: argparse.Namespace) -> list[ahead.Begun]:
-    return ahead.start(ahead.tasks_for(given.what, given.length or LENGTHS))
+def _compile_ahead(given: argparse.Namespace) -> list[compile_ahead.Begun]:
+    return compile_ahead.start(compile_ahead.tasks_for(given.what, given.length or LENGTHS))
 
 
 def _page(out: Path) -> None:
@@ -68,13 +68,13 @@ def _page(out: Path) -> None:
     print(page(read(out)))
 
 
-def _measure(given: argparse.Namespace, start: float, helpers: list[ahead.Begun]) -> None:
+def _measure(given: argparse.Namespace, start: float, helpers: list[compile_ahead.Begun]) -> None:
     import torch
 
-    from benchmarks.gpu.contestants import Setting
-    from benchmarks.gpu.must_show import promises
+    from benchmarks.gpu.implementations import Setting
     from benchmarks.gpu.plan import plan
     from benchmarks.gpu.results import Results, device_name, read
+    from benchmarks.gpu.targets import promises
 
     device, on_cpu = torch.device(given.device), given.device == "cpu"
     implementation, dtype = ("auto", torch.float32) if on_cpu else ("triton", torch.bfloat16)
@@ -85,8 +85,8 @@ def _measure(given: argparse.Namespace, start: float, helpers: list[ahead.Begun]
         print(promise)
 
 
-def _work(items: Sequence[Item], given: argparse.Namespace, start: float, helpers: list[ahead.Begun]) -> None:
-    """One item after the other while there is time for them; none may outlast it."""
+def _work(items: Sequence[Item], given: argparse.Namespace, start: float, helpers: list[compile_ahead.Begun]) -> None:
+    """Measure one item after the other while there is time; stop the one that would outlast it."""
     from experiments._lib.processes import TimeIsUp, at_most
 
     def left() -> float:
@@ -94,7 +94,7 @@ def _work(items: Sequence[Item], given: argparse.Namespace, start: float, helper
 
     try:
         with at_most(left() / 60):
-            for failure in ahead.wait(helpers, time.monotonic() + min(COMPILING, SHARE * left())):
+            for failure in compile_ahead.wait(helpers, time.monotonic() + min(COMPILING, SHARE * left())):
                 print(f"not compiled ahead: {failure}", file=sys.stderr)
             for item in items:
                 if given.resume and item.done():
@@ -108,7 +108,7 @@ def _work(items: Sequence[Item], given: argparse.Namespace, start: float, helper
 
 
 def _run(item: Item, start: float) -> None:
-    """An item that breaks is not the end of the others."""
+    """Measure an item; where it breaks, say so and go on with the others."""
     before = time.monotonic()
     try:
         item.run()

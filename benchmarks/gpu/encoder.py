@@ -13,7 +13,7 @@ import transformers
 from torch import Tensor
 
 import lengthwise
-from benchmarks.gpu.contestants import Setting
+from benchmarks.gpu.implementations import Setting
 from benchmarks.gpu.results import Results
 from benchmarks.gpu.sizes import SHAPES
 from benchmarks.gpu.timing import free, peak, repeated

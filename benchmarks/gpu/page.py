@@ -1,11 +1,11 @@
-"""The tables of docs/benchmarks.md, from the records alone."""
+"""Write the GPU tables of docs/benchmarks.md from the records alone."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from benchmarks.gpu.must_show import promises, times_as_fast
 from benchmarks.gpu.results import Record, find
+from benchmarks.gpu.targets import promises, times_as_fast
 from experiments._lib.markdown import table
 
 ATTENTION = ("lengthwise", "lengthwise+statistics", "torch_flash", "cudnn", "flex", "sdpa_dense_bias", "eager")

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from benchmarks.gpu.attention import FAST, SLOW, attention, ceilings, graph
 from benchmarks.gpu.calibration import SCOPES, calibration
-from benchmarks.gpu.contestants import Setting
 from benchmarks.gpu.encoder import IMPLEMENTATIONS, encoder, longest, rows_of, training
+from benchmarks.gpu.implementations import Setting
 from benchmarks.gpu.results import Results
 from benchmarks.gpu.sizes import (
     CALIBRATION_LENGTHS,
@@ -144,7 +144,7 @@ def _encoder_seconds(shape: str, length: int, implementation: str) -> float:
 
 
 def _training(lengths: Sequence[int], shapes: Sequence[str], setting: Setting, results: Results) -> Iterator[Item]:
-    """Of what a GPU can hold with its gradients: XXL is left out."""
+    """Training steps of the shapes that a GPU can hold with their gradients: XXL is left out."""
     for shape in (shape for shape in shapes if shape != LARGEST):
         for length in lengths:
             for implementation in IMPLEMENTATIONS:

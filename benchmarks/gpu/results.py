@@ -43,7 +43,7 @@ class Results:
         extra_gb: float | None = None,
         **more: Any,
     ) -> None:
-        """Takes the place of an earlier record of the same thing."""
+        """Add a record in place of an earlier one of the same thing."""
         record = {
             "what": what,
             "implementation": implementation,
@@ -63,7 +63,7 @@ class Results:
 
     @contextmanager
     def attempt(self, what: str, implementation: str, shape: str, length: int, **more: Any) -> Iterator[None]:
-        """What cannot run here is a record too, with the reason."""
+        """Record that something cannot run here, with the reason."""
         try:
             yield
         except torch.OutOfMemoryError:
@@ -73,7 +73,7 @@ class Results:
             self.add(what, implementation, shape, length, note=": ".join([type(error).__name__, *lines[:1]]), **more)
 
     def mark(self, record: Record, **more: Any) -> None:
-        """Something learnt later about a record that is here."""
+        """Add what was learnt later about a record."""
         record.update({name: _digits(value) for name, value in more.items()})
         self._write()
 
@@ -126,7 +126,7 @@ def _key(record: Record) -> tuple[Any, ...]:
 
 
 def _digits(value: Any) -> Any:
-    """Four that count: more would only be noise in the file."""
+    """Round to four significant digits: more would only be noise in the file."""
     if isinstance(value, dict):
         return {name: _digits(one) for name, one in value.items()}
     return float(f"{value:.4g}") if isinstance(value, float) else value

@@ -23,7 +23,7 @@ class Shape:
     train_length: int = 512
 
     def operations(self, length: int, training: bool = False) -> float:
-        """Of one forward: the layers' matrices, and two products of length x length a head; training has five more of those."""
+        """Operations of a forward: matrices of the layers, and two products of length x length a head; training 5 more."""
         of_layer = 4 * self.width * self.heads * self.key_size + 3 * self.width * self.inner
         matrices, products = (3.0, 3.5) if training else (1.0, 1.0)
         return self.layers * (matrices * 2.0 * of_layer * length + products * 4.0 * length**2 * self.heads * self.key_size)

@@ -1,4 +1,4 @@
-"""Seconds of calls that take turns, and the memory that they need.
+"""Time calls that take turns, and measure the memory that they need.
 
 A turn is a loop of calls without waiting between them, as in a program: the host's work counts where the device waits for it.
 Contestants take turns, so that a clock that changes with the load changes for all of them; the median turn counts.

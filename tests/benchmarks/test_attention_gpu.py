@@ -17,8 +17,8 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.gpu import ahead, attention, calibration, command, contestants, encoder, must_show, plan, timing
-from benchmarks.gpu.contestants import Inputs, Setting
+from benchmarks.gpu import attention, calibration, command, compile_ahead, encoder, implementations, plan, targets, timing
+from benchmarks.gpu.implementations import Inputs, Setting
 from benchmarks.gpu.page import page
 from benchmarks.gpu.results import Results, read
 from benchmarks.gpu.sizes import SHAPES, Shape
@@ -125,7 +125,7 @@ def test_an_implementation_without_memory_leaves_the_others_their_turn(monkeypat
     def short_of_memory(given: Inputs) -> Any:
         raise torch.OutOfMemoryError
 
-    monkeypatch.setattr(contestants, "_eager", short_of_memory)
+    monkeypatch.setattr(implementations, "_eager", short_of_memory)
     results = Results(None, "a device")
     attention.attention("attention", 20, ["eager", "sdpa_dense_bias"], TINY, results)
     found = of(results.records, "attention")
@@ -192,9 +192,9 @@ def test_all_that_have_a_bias_compute_the_same_attention() -> None:
     query, key, value = (tensor.detach()[0] for tensor in given.of(0))
     distance = torch.arange(300)[None] - torch.arange(300)[:, None]
     bias = given.table.detach()[:, distance.clamp(-128, 128) + 128]
-    weights = torch.softmax(contestants.SHARPENING * (query @ key.mT / math.sqrt(8) + bias), -1)
+    weights = torch.softmax(implementations.SHARPENING * (query @ key.mT / math.sqrt(8) + bias), -1)
     for name in ("lengthwise", "lengthwise+statistics", "sdpa_dense_bias", "eager"):
-        attend = contestants.made(name, given, setting)
+        attend = implementations.made(name, given, setting)
         # The eager way has a softmax in float32
         assert torch.allclose(attend.forward(0)[0], weights @ value, atol=1e-6), name
         gradients = torch.autograd.grad(attend.forward(0).sum(), attend.leaves(0))
@@ -204,15 +204,15 @@ def test_all_that_have_a_bias_compute_the_same_attention() -> None:
 def test_all_that_are_timed_with_dropout_drop_weights_and_keep_their_mean() -> None:
     given = Inputs.random(40, replace(TINY, dropout=0.5))
     for name in ("lengthwise", "torch_flash", "sdpa_dense_bias", "eager"):
-        whole = contestants.made(name, replace(given, dropout=0.0), TINY).forward(0)
+        whole = implementations.made(name, replace(given, dropout=0.0), TINY).forward(0)
         # A backend of its own has dropout on a GPU only
-        attend = replace(contestants.made(name, given, TINY), around=nullcontext)
+        attend = replace(implementations.made(name, given, TINY), around=nullcontext)
         torch.manual_seed(0)
         drawn = torch.stack([attend.forward(0) for _ in range(400)])
         assert not torch.equal(drawn[0], drawn[1]), name
         assert float((drawn.mean(0) - whole).abs().max()) < 6 * float(drawn.std(0).max()) / 20, name
     with pytest.raises(ValueError, match="FlexAttention has no dropout"):
-        contestants.made("flex", given, TINY)
+        implementations.made("flex", given, TINY)
 
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
@@ -220,13 +220,13 @@ def test_flex_computes_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "compile", lambda function, **_: function)
     setting = replace(TINY, size=16)
     given = Inputs.random(300, setting)
-    ours, theirs = (contestants.made(name, given, setting).forward(0) for name in ("lengthwise", "flex"))
+    ours, theirs = (implementations.made(name, given, setting).forward(0) for name in ("lengthwise", "flex"))
     assert torch.allclose(ours, theirs, atol=1e-5)
 
 
 def test_errors_see_a_wrong_row_at_either_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    given, right = Inputs.random(400, TINY), contestants.attention
-    assert max(contestants.errors(given, TINY).values()) < 1e-5
+    given, right = Inputs.random(400, TINY), implementations.attention
+    assert max(implementations.errors(given, TINY).values()) < 1e-5
     for row in (0, 399):
 
         def wrong(*arguments: Any, row: int = row, **options: Any) -> Any:
@@ -236,12 +236,12 @@ def test_errors_see_a_wrong_row_at_either_end(monkeypatch: pytest.MonkeyPatch) -
             rows.p_max[..., row] /= 2
             return output, rows
 
-        monkeypatch.setattr(contestants, "attention", wrong)
-        found = contestants.errors(given, TINY)
+        monkeypatch.setattr(implementations, "attention", wrong)
+        found = implementations.errors(given, TINY)
         assert found["output"] > 1e-3
         assert found["entropy"] == pytest.approx(0.25, abs=1e-4)
         assert found["p_max"] > 1e-4
-        monkeypatch.setattr(contestants, "attention", right)
+        monkeypatch.setattr(implementations, "attention", right)
 
 
 def test_contestants_take_turns_and_the_median_turn_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -390,7 +390,7 @@ RECORDS = [
 
 
 def test_promises_are_computed_from_the_records_of_one_run() -> None:
-    lines = [str(promise) for promise in must_show.promises(RECORDS)]
+    lines = [str(promise) for promise in targets.promises(RECORDS)]
     assert lines == [
         "16k with both statistics / torch flash: 1.4 (>= 1 ok)",
         "16k / cuDNN: 1.1 (>= 0.85 ok)",
@@ -452,17 +452,17 @@ def test_without_a_gpu_the_command_says_so(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_tasks_that_compile_ahead_are_waited_for_and_stopped_in_time() -> None:
-    def begun(name: str, program: str) -> ahead.Begun:
+    def begun(name: str, program: str) -> compile_ahead.Begun:
         command_line = [sys.executable, "-c", program]
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
-        return ahead.Begun(ahead.Task("attention", 1, name), subprocess.Popen(command_line, **quiet))
+        return compile_ahead.Begun(compile_ahead.Task("attention", 1, name), subprocess.Popen(command_line, **quiet))
 
     helpers = [
         begun("fine", ""),
         begun("broken", "raise SystemExit('no kernel')"),
         begun("slow", "import time; time.sleep(60)"),
     ]
-    failed = ahead.wait(helpers, time.monotonic() + 2)
+    failed = compile_ahead.wait(helpers, time.monotonic() + 2)
     assert failed == ["attention 1 broken: no kernel", "attention 1 slow: took too long"]
     assert all(one.process.poll() is not None for one in helpers)
     for one in helpers:
@@ -470,7 +470,7 @@ def test_tasks_that_compile_ahead_are_waited_for_and_stopped_in_time() -> None:
 
 
 def test_every_kernel_of_a_run_is_compiled_ahead() -> None:
-    names = [str(task) for task in ahead.tasks_for(command.WHATS, [1024, 2048])]
+    names = [str(task) for task in compile_ahead.tasks_for(command.WHATS, [1024, 2048])]
     assert {"attention 1024 flex", "attention 2048 flex", "backward 8192 flex"} <= set(names)
     assert {name.split()[0] for name in names if "flex" not in name} == set(command.WHATS) - {"longest"}
-    assert ahead.tasks_for(["longest"], [1024]) == []
+    assert compile_ahead.tasks_for(["longest"], [1024]) == []

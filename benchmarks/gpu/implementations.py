@@ -1,4 +1,4 @@
-"""Attention as each implementation would be called by somebody who has queries, keys, values and T5's table of biases.
+"""Implementations to compare, each called as somebody would who has queries, keys, values and T5's table of biases.
 
 lengthwise computes softmax(g (q.k / sqrt(d) + bias)), from the table, and so do sdpa_dense_bias and eager, which are handed the
 bias as a matrix made beforehand, and flex. torch_flash and cudnn have neither bias nor temperature: they are the mark to reach.
@@ -29,7 +29,7 @@ SHARPENING = 1.5  # g, as a calibration of T5 finds at some 16,000 tokens
 
 @dataclass(frozen=True)
 class Setting:
-    """What stays the same from point to point."""
+    """Sizes and settings that stay the same from one length to the next."""
 
     device: torch.device
     implementation: str = "triton"  # of lengthwise
@@ -113,7 +113,7 @@ def made(name: str, given: Inputs, setting: Setting) -> Attend:
 
 
 def errors(given: Inputs, setting: Setting, strip: int = 128) -> dict[str, float]:
-    """Of lengthwise with statistics against the reference in float32, over rows at the start, in the middle and at the end."""
+    """Errors of lengthwise with statistics against the float32 reference, at the start, in the middle and at the end."""
     equation, length = given.equation(0), given.visible.keys
     output, rows = attention(equation, statistics=True, implementation=setting.implementation)
     assert rows is not None

@@ -1,6 +1,6 @@
-"""Kernels compiled ahead, by processes beside the one that will measure, into the caches that all of them read.
+"""Compile kernels ahead, in processes beside the one that will measure, into the caches that all of them read.
 
-    python -m benchmarks.gpu.ahead WHAT LENGTH IMPLEMENTATION
+    python -m benchmarks.gpu.compile_ahead WHAT LENGTH IMPLEMENTATION
 
 A kernel takes seconds to compile and a machine has many cores. Each task measures something once and forgets it, at a small
 length where the kernels do not depend on it: those of lengthwise know of a length only whether 16 divides it, those of
@@ -41,14 +41,14 @@ class Begun:
     process: subprocess.Popen[str]
 
     def end(self) -> None:
-        """Stops it if it is not through."""
+        """Stop the process if it has not finished."""
         if self.process.poll() is None:
             self.process.kill()
             self.process.communicate()
 
 
 def tasks_for(whats: Sequence[str], lengths: Sequence[int]) -> list[Task]:
-    """`lengths` are FlexAttention's."""
+    """What has to be compiled for these measurements; `lengths` are those FlexAttention is compiled for."""
     ours, both = "lengthwise", "lengthwise+statistics"
     of = {
         "attention": [Task("attention", EVEN, ours), Task("attention", EVEN, both)],
@@ -64,7 +64,7 @@ def tasks_for(whats: Sequence[str], lengths: Sequence[int]) -> list[Task]:
 
 def start(tasks: Sequence[Task]) -> list[Begun]:
     def begun(task: Task) -> Begun:
-        command = [sys.executable, "-m", "benchmarks.gpu.ahead", *str(task).split()]
+        command = [sys.executable, "-m", "benchmarks.gpu.compile_ahead", *str(task).split()]
         # A process a task is parallel enough
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
@@ -74,7 +74,7 @@ def start(tasks: Sequence[Task]) -> list[Begun]:
 
 
 def wait(begun: Sequence[Begun], until: float) -> list[str]:
-    """Until all are through, or until this time on the monotonic clock; what was not done, in words."""
+    """Wait for all processes, or until this time on the monotonic clock; return what was not compiled, in words."""
     failed = []
     for one in begun:
         try:
@@ -93,8 +93,8 @@ def run(task: Task) -> None:
 
     from benchmarks.gpu.attention import attention
     from benchmarks.gpu.calibration import calibration
-    from benchmarks.gpu.contestants import Setting
     from benchmarks.gpu.encoder import encoder, training
+    from benchmarks.gpu.implementations import Setting
     from benchmarks.gpu.results import Results
     from benchmarks.gpu.sizes import SHAPES
 

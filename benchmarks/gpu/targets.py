@@ -1,4 +1,4 @@
-"""What the kernel was promised to show on one H200, each promise with what was measured."""
+"""Targets that were set before the kernel was written, for one H200, each with what was measured."""
 
 from __future__ import annotations
 
