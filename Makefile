@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 OLDEST := 5.15.0
 
-.PHONY: demo test test-all test-gpu pages check bench bench-gpu test-oldest oldest format
+.PHONY: demo test test-all test-gpu pages docs check bench bench-gpu test-oldest oldest format
 
 demo: $(VENV)/installed
 	$(BIN)/lengthwise demo
@@ -33,6 +33,10 @@ check: $(VENV)/installed
 	$(BIN)/lint-imports
 	$(BIN)/python -m scripts.check_numbers
 
+# The site, into site/; a warning is an error
+docs: $(VENV)/installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+
 bench: $(VENV)/installed
 	$(BIN)/python benchmarks/attention_cpu.py --out benchmarks/results/attention_cpu.json
 
@@ -44,7 +48,7 @@ bench-gpu: $(VENV)/installed
 # The suite against the oldest transformers we promise, but for what never meets transformers, and for experiments and benchmarks,
 # which promise nothing; the constraints pin the newest
 WITHOUT_TRANSFORMERS := $(addprefix --ignore=tests/,analysis/page attention benchmarks calibration/test_search.py common \
-	evaluation/sweep/test_on_ray.py experiments helpers methods/temperature records report scripts tasks test_distribution.py \
+	evaluation/sweep/test_on_ray.py experiments helpers methods/temperature notebooks records report scripts tasks test_distribution.py \
 	test_readme.py)
 oldest: $(VENV)-$(OLDEST)/installed
 test-oldest: oldest
