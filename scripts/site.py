@@ -7,6 +7,7 @@ file's docstring, and the public names of the package.
 
 from __future__ import annotations
 
+import ast
 import base64
 import json
 import posixpath
@@ -18,7 +19,8 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 import lengthwise
-from scripts.generated_tables import about, docstring, method_files, papers
+from lengthwise.methods.registry import METHODS, source_of
+from scripts.generated_tables import paper_link
 
 ROOT = Path(__file__).parents[1]
 SOURCE = "https://github.com/lengthwise/lengthwise/blob/main"
@@ -80,12 +82,15 @@ def methods_page() -> str:
         "Written `NAME[:key=value,...]` on the command line and in Python, joined by `+`. g is the factor of all ",
     ]
     parts[1] += "logits of a row, n the number of keys it sees; the [equation](equations.md) has the rest."
-    for name, source in method_files().items():
-        text = re.sub(r", arXiv \d{4}\.\d{5}", "", docstring(source).partition("\n")[2].strip("\n"))
+    for name in METHODS:
+        source = source_of(name)
+        what = source.summary.partition(": ")[2]
+        text = str(ast.get_docstring(ast.parse((ROOT / "src" / source.file).read_text()))).partition("\n")[2]
+        text = re.sub(r"^(?:Paper|Code):.*\n?", "", text, flags=re.MULTILINE).strip("\n")
         text = re.sub(r"(?<=\S) {12,}(?=\S)", " " * 6, text)
-        path = source.relative_to(ROOT).as_posix()
-        links = " · ".join(filter(None, [papers(source), f"[{path}]({SOURCE}/{path})"]))
-        parts += [f"## `{name}`", f"{about(source)[:1].upper()}{about(source)[1:]}", text, links]
+        links = [*map(paper_link, source.papers), *(f"[its authors' code]({address})" for address in source.code)]
+        links.append(f"[{source.file}]({SOURCE}/src/{source.file})")
+        parts += [f"## `{name}`", f"{what[:1].upper()}{what[1:]}", text, " · ".join(links)]
     return "\n\n".join(parts)
 
 

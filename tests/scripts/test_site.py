@@ -42,7 +42,7 @@ def test_a_page_of_methods_has_every_method_with_formula_paper_and_source():
     assert "ramp_i theta_i / s" in yarn
     assert "https://arxiv.org/abs/2309.00071" in yarn
     assert "methods/positions/yarn.py" in yarn
-    assert page.count("\n## `") == len(site.method_files())
+    assert page.count("\n## `") == len(site.METHODS)
 
 
 def test_a_notebook_is_a_page_with_its_outputs_and_pictures(tmp_path):
