@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import lengthwise as lw
-from lengthwise.cli.demo import FULL, SHORT, Plan, Shown, demo
+from lengthwise.cli.demo import FULL, SHORT, DemoResult, Plan, run_demo
 from lengthwise.records import summarise
+from tests.cli.conftest import listing
+from tests.conftest import Said
 
 SMALL = Plan(("passkey", "line"), (256, 640), (640,), ("pmax",), ("none", "truncate"), samples=2)
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Shown]:
+def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, DemoResult]:
     out = tmp_path_factory.mktemp("demo")
-    return out, demo(out, plan=SMALL)
+    return out, run_demo(out, SMALL)
 
 
-def test_every_method_is_scored_on_every_task_and_length(shown: tuple[Path, Shown]) -> None:
+def test_every_method_is_scored_on_every_task_and_length(shown: tuple[Path, DemoResult]) -> None:
     cells = summarise(shown[1].records)
     methods = ("none", "truncate", "pmax aligned")
     wanted = {(method, task, length) for method in methods for task in SMALL.tasks for length in SMALL.lengths}
@@ -29,7 +33,7 @@ def test_every_method_is_scored_on_every_task_and_length(shown: tuple[Path, Show
     assert {cell.n for cell in cells} == {2}
 
 
-def test_within_its_training_length_the_shipped_model_answers_and_all_methods_agree(shown: tuple[Path, Shown]) -> None:
+def test_within_its_training_length_the_shipped_model_answers_and_all_methods_agree(shown: tuple[Path, DemoResult]) -> None:
     short = [record for record in shown[1].records if record.length == 256]
     assert all(record.score == 1 for record in short)
     answers = {(record.task, record.index): set() for record in short}
@@ -38,7 +42,7 @@ def test_within_its_training_length_the_shipped_model_answers_and_all_methods_ag
     assert all(len(found) == 1 for found in answers.values())
 
 
-def test_alignment_run_and_page_are_left_behind(shown: tuple[Path, Shown]) -> None:
+def test_alignment_run_and_page_are_left_behind(shown: tuple[Path, DemoResult]) -> None:
     out, result = shown
     found = lw.Alignment.load(out / "pmax.json")
     assert [entry.length for entry in found.temperatures] == [640]
@@ -51,15 +55,15 @@ def test_alignment_run_and_page_are_left_behind(shown: tuple[Path, Shown]) -> No
     assert config["methods"]["pmax aligned"] == found.to_json()
 
 
-def test_a_demo_goes_on_where_it_was(shown: tuple[Path, Shown]) -> None:
+def test_a_demo_goes_on_where_it_was(shown: tuple[Path, DemoResult]) -> None:
     out, result = shown
-    assert demo(out, plan=SMALL).records == result.records
+    assert run_demo(out, SMALL).records == result.records
 
 
 def test_the_full_demo_runs_with_all_its_tasks_and_methods(tmp_path: Path) -> None:
     """At lengths of a test: 15,000 tokens take a GPU, or hours."""
     short = replace(FULL, lengths=(256, 640), calibrated=(640,), samples=1)
-    cells = summarise(demo(tmp_path, plan=short).records)
+    cells = summarise(run_demo(tmp_path, short).records)
     methods = ("none", "truncate", "log", "pmax aligned", "entropy aligned")
     assert {(cell.method, cell.task) for cell in cells} == {(m, t) for m in methods for t in ("passkey", "line", "topic")}
     assert all(cell.mean == 1 for cell in cells if cell.length == 256)
@@ -72,3 +76,39 @@ def test_the_plans_are_what_the_documents_promise() -> None:
     assert {"log", *SHORT.methods} == set(FULL.methods)
     assert FULL.statistics == ("pmax", "entropy")
     assert FULL.lengths[-1] == FULL.calibrated[-1] == 15000
+
+
+def test_the_demo_prints_its_table_and_names_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lengthwise: Callable[..., Said]
+) -> None:
+    module = importlib.import_module("lengthwise.cli.demo")
+    monkeypatch.setattr(module, "SHORT", module.Plan(("passkey",), (128,), (600,), ("pmax",), ("none",), samples=1))
+    said = lengthwise("demo", "--out", tmp_path / "demo")
+    assert said.status == 0
+    assert said.out.split()[:6] == ["task", "tokens", "none", "pmax", "aligned", "passkey"]
+    assert said.err[-1] == f"lengthwise: the page: {tmp_path / 'demo' / 'report.html'}"
+    assert {"run", "pmax.json", "report.html", "report.md", "report.csv"} == {f.name for f in (tmp_path / "demo").iterdir()}
+    cells = json.loads(lengthwise("demo", "--out", tmp_path / "demo", "--json").out)["cells"]
+    assert [(cell["method"], cell["length"], cell["n"]) for cell in cells] == [("none", 128, 1), ("pmax aligned", 128, 1)]
+
+
+# Arguments, with {m} for the folder of models and {t} for an empty one, and what the line must say
+REFUSALS: dict[str, tuple[str, str]] = {
+    "a file as the folder of the demo": ("demo --out {m}/model.json/d", "cannot write"),
+    "a device of the demo that is not there": ("demo --out {t}/d --device foo", "cannot load embedded onto foo: "),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_bad_input_gets_status_2_and_one_line_and_writes_nothing(
+    case: str, models: Path, tmp_path: Path, lengthwise: Callable[..., Said]
+) -> None:
+    arguments, message = REFUSALS[case]
+    before = listing(models)
+    said = lengthwise(*arguments.format(m=models, t=tmp_path).split())
+    assert (said.status, said.out) == (2, "")
+    assert len(said.err) == 1
+    assert said.err[0].startswith("lengthwise: ")
+    assert message in said.err[0]
+    assert listing(tmp_path) == []
+    assert listing(models) == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from lengthwise.analysis.records import ANALYSIS, Analysis
 from lengthwise.cli.report import write_report
 from lengthwise.errors import BadInput
+from tests.conftest import Said
 from tests.helpers.analysed import analysis, at, taus
 from tests.report.conftest import config, records, sharpness, write_run
 from tests.report.test_page import NASTY, Tags
@@ -82,3 +84,15 @@ def test_a_damaged_analysis_makes_no_page(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="is not an analysis"):
         write_report([folder], tmp_path / "page.html")
     assert not (tmp_path / "page.html").exists()
+
+
+def test_a_report_is_made_from_run_directories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lengthwise: Callable[..., Said]
+) -> None:
+    options = ("--task", "passkey", "--length", "128", "--samples", "1", "--out", tmp_path / "run")
+    assert lengthwise("evaluate", "embedded", *options).status == 0
+    said = lengthwise("report", tmp_path / "run", "--out", tmp_path / "page.html")
+    assert said == Said(0, "", [f"lengthwise: written: {tmp_path / 'page.html'}"])
+    assert "<svg" in (tmp_path / "page.html").read_text()
+    refused = lengthwise("report", tmp_path / "nothing", "--out", tmp_path / "page.html")
+    assert (refused.status, len(refused.err)) == (2, 1)

@@ -12,7 +12,7 @@ import typer
 
 from lengthwise.cli.analysis import analyse
 from lengthwise.cli.calibration import bake, calibrate
-from lengthwise.cli.demonstration import demo
+from lengthwise.cli.demo import demo
 from lengthwise.cli.evaluation import evaluate, reach, with_ray_address
 from lengthwise.cli.harness import PASSED_ON, harness, longbench
 from lengthwise.cli.lists import methods, tasks
@@ -24,7 +24,7 @@ from lengthwise.cli.training import train
 from lengthwise.errors import BadInput
 from lengthwise.version import __version__
 
-app = typer.Typer(add_completion=False, help="Let a Transformer work past the length it was trained on.")
+app = typer.Typer(help="Let a Transformer work past the length it was trained on.")
 for command in (demo, calibrate, evaluate, reach, analyse, misalignment, train, report, bake, longbench, methods, tasks):
     app.command()(command)
 app.command(context_settings=PASSED_ON)(harness)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from lengthwise.cli import completion
 from lengthwise.cli.evaluation import columns
 from lengthwise.cli.options import Device, Dtype, Force, Json, Model, TrainLength, check_writable, print_json, say
 from lengthwise.common.files import save_whole
@@ -22,10 +23,14 @@ def calibrate(
     search: Annotated[str, typer.Option(help="solve (3 forwards) or grid (Algorithm 1, 11 forwards).")] = "solve",
     train_length: TrainLength = None,
     text: Annotated[list[Path] | None, typer.Option(help="Text file to cut sequences from.")] = None,
-    task: Annotated[str | None, typer.Option(help="Use samples of a task instead of text.")] = None,
+    task: Annotated[
+        str | None, typer.Option(help="Use samples of a task instead of text.", autocompletion=completion.tasks)
+    ] = None,
     sequences: Annotated[int, typer.Option(help="Long sequences to average over.")] = 1,
     seed: int = 0,
-    method: Annotated[str, typer.Option(help="Method applied throughout, to calibrate on top of it.")] = "none",
+    method: Annotated[
+        str, typer.Option(help="Method applied throughout, to calibrate on top of it.", autocompletion=completion.methods)
+    ] = "none",
     dtype: Dtype = "auto",
     device: Device = None,
     as_json: Json = False,

@@ -1,4 +1,4 @@
-"""The effect in minutes, on the model that ships with the package: it fails at length, and works again once calibrated.
+"""`lengthwise demo`: the shipped model fails at length, and works again once calibrated, in minutes.
 
 A T5 trained on at most 512 tokens is calibrated at a few lengths, without fine-tuning, and asked to find a number in prose and
 a line in a record: as it is, given the end of the input only, and with the temperature that was found.
@@ -7,18 +7,18 @@ a line in a record: as it is, given the end of the input only, and with the temp
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from lengthwise.calibration.calibrate import calibrate
-from lengthwise.evaluation.evaluate import evaluate
-from lengthwise.methods.temperature.aligned import Alignment
-from lengthwise.models.load import load
-from lengthwise.records import Record
-from lengthwise.report import write_page
-from lengthwise.report.runs.group import read_run
-from lengthwise.report.runs.section import run_sections
+import typer
+
+from lengthwise.cli.evaluation import score_table
+from lengthwise.cli.options import Device, Json, check_writable, print_json, say
+
+if TYPE_CHECKING:
+    from lengthwise.methods.temperature.aligned import Alignment
+    from lengthwise.records import Record
 
 MODEL = "embedded"
 
@@ -45,17 +45,43 @@ FULL = Plan(
 )
 
 
+def demo(
+    out: Annotated[Path, typer.Option(help="Directory for what the demo writes.")] = Path("demo"),
+    full: Annotated[bool, typer.Option("--full", help="Also topic, the log law, the entropy, and lengths to 15,000.")] = False,
+    device: Device = None,
+    as_json: Json = False,
+) -> None:
+    """Show the shipped model failing at length and working again, in minutes."""
+    from lengthwise.records import summarise
+
+    # A full demo is another run than a short one
+    out = out / "full" if full else out
+    check_writable(out / "report.html")
+    result = run_demo(out, FULL if full else SHORT, device)
+    cells = summarise(result.records)
+    if as_json:
+        print_json({"model": MODEL, "out": str(out), "report": str(result.report), "cells": [asdict(c) for c in cells]})
+    else:
+        print(score_table(cells))
+        say(f"the page: {result.report}")
+
+
 @dataclass(frozen=True)
-class Shown:
-    """What a demo found, and where its page is."""
+class DemoResult:
+    """What a demo measured, and where its page is."""
 
     records: list[Record]
     report: Path
 
 
-def demo(out: Path, full: bool = False, plan: Plan | None = None, device: str | None = None) -> Shown:
-    """Under `out`: the alignments, the run directory, the page. Stopped and started again, it goes on where it was."""
-    plan = plan or (FULL if full else SHORT)
+def run_demo(out: Path, plan: Plan, device: str | None = None) -> DemoResult:
+    """Write alignments, a run directory and a page under `out`; stopped and started again, it goes on where it was."""
+    from lengthwise.evaluation.evaluate import evaluate
+    from lengthwise.models.load import load
+    from lengthwise.report import write_page
+    from lengthwise.report.runs.group import read_run
+    from lengthwise.report.runs.section import run_sections
+
     model, tokenizer = load(MODEL, device=device)
     methods: dict[str, Any] = {name: name for name in plan.methods}
     for statistic in plan.statistics:
@@ -67,11 +93,14 @@ def demo(out: Path, full: bool = False, plan: Plan | None = None, device: str | 
         records += evaluate(
             model, tokenizer, methods, [task], plan.lengths, plan.samples, out=out / "run", name=MODEL, sharpness=sharpness
         )
-    return Shown(records, write_page(run_sections([read_run(out / "run")]), out / "report.html"))
+    return DemoResult(records, write_page(run_sections([read_run(out / "run")]), out / "report.html"))
 
 
 def _alignment(model: Any, tokenizer: Any, plan: Plan, statistic: str, path: Path) -> Alignment:
-    """What an earlier demo found, or a new calibration."""
+    """Read what an earlier demo calibrated, or calibrate."""
+    from lengthwise.calibration.calibrate import calibrate
+    from lengthwise.methods.temperature.aligned import Alignment
+
     if path.exists():
         return Alignment.load(path)
     alignment = calibrate(model, tokenizer, list(plan.calibrated), statistic=statistic)

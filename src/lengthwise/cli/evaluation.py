@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from lengthwise.cli import completion
 from lengthwise.cli.options import Device, Dtype, Force, Json, Model, TrainLength, print_json, say
 from lengthwise.errors import require
 
@@ -20,10 +21,13 @@ BatchTokens = Annotated[int | None, typer.Option(help="Tokens in a batch; by def
 
 def evaluate(
     model: Model,
-    task: Annotated[list[str], typer.Option(help="Task; repeat for several.")],
+    task: Annotated[list[str], typer.Option(help="Task; repeat for several.", autocompletion=completion.tasks)],
     out: Out,
     method: Annotated[
-        list[str] | None, typer.Option(help="Method, `none`, `truncate`, `hedge` or hedge+METHOD; repeat for several.")
+        list[str] | None,
+        typer.Option(
+            help="Method, `none`, `truncate`, `hedge` or hedge+METHOD; repeat for several.", autocompletion=completion.methods
+        ),
     ] = None,
     length: Annotated[list[int] | None, typer.Option(help="Length in tokens; repeat for several.")] = None,
     data: Annotated[
@@ -80,8 +84,12 @@ def evaluate(
 
 def reach(
     model: Model,
-    method: Annotated[list[str] | None, typer.Option(help="Method beside `none`; repeat for several.")] = None,
-    task: Annotated[list[str] | None, typer.Option(help="Task; repeat for several. By default passkey.")] = None,
+    method: Annotated[
+        list[str] | None, typer.Option(help="Method beside `none`; repeat for several.", autocompletion=completion.methods)
+    ] = None,
+    task: Annotated[
+        list[str] | None, typer.Option(help="Task; repeat for several. By default passkey.", autocompletion=completion.tasks)
+    ] = None,
     threshold: Annotated[float, typer.Option(help="Mean score, 0 to 1, that counts as working.")] = 0.85,
     longest: Annotated[int, typer.Option(help="Longest length to try, in tokens.")] = 16384,
     samples: Annotated[int, typer.Option(help="Samples at each length.")] = 24,

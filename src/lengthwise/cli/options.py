@@ -10,10 +10,16 @@ from typing import Annotated, Any
 
 import typer
 
+from lengthwise.cli import completion
 from lengthwise.common.files import PART
 from lengthwise.errors import BadInput
 
-Model = Annotated[str, typer.Argument(metavar="MODEL", help="A directory, a hub name, a GGUF file, or `embedded`.")]
+Model = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL", help="A directory, a hub name, a GGUF file, or `embedded`.", autocompletion=completion.models
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, ...; by default a GPU if there is one.")]

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from lengthwise.cli import completion
 from lengthwise.cli.options import Device, Dtype, Json, Model, Texts, TrainLength, print_json
 
 
@@ -15,7 +16,7 @@ def misalignment(
     text: Texts = None,
     train_length: TrainLength = None,
     length: Annotated[int | None, typer.Option(help="Longest context; by default the training length.")] = None,
-    method: Annotated[str, typer.Option(help="Method applied throughout.")] = "none",
+    method: Annotated[str, typer.Option(help="Method applied throughout.", autocompletion=completion.methods)] = "none",
     pairs: Annotated[int, typer.Option(help="Pairs of readings, two forwards each.")] = 16,
     seed: int = 0,
     dtype: Dtype = "auto",

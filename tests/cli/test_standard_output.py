@@ -1,0 +1,31 @@
+"""Standard output that cannot be written."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import SCRIPT
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("arguments", [["methods"], ["tasks", "--json"], ["--help"], ["--version"]])
+@pytest.mark.parametrize("buffered", [True, False])
+def test_a_full_disk_below_standard_output_is_told_in_one_line(arguments: list[str], buffered: bool) -> None:
+    surroundings = {**os.environ, "PYTHONUNBUFFERED": "" if buffered else "1"}
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([SCRIPT, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, env=surroundings)
+    assert (done.returncode, done.stderr) == (1, "lengthwise: cannot write standard output: No space left on device\n")
+
+
+@pytest.mark.parametrize("buffered", [True, False])
+def test_a_reader_that_has_read_enough_is_told_nothing(buffered: bool) -> None:
+    surroundings = {**os.environ, "PYTHONUNBUFFERED": "" if buffered else "1"}
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([SCRIPT, "methods"], stdout=writing, stderr=subprocess.PIPE, text=True, env=surroundings)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, "")
