@@ -1,0 +1,79 @@
+"""The examples of docs/adding_a_method.md run, do something, and are undone."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import lengthwise as lw
+from lengthwise.attention import Visible
+from lengthwise.methods.slots import CLAIMS, claimed_slots
+from tests.helpers.rows import Case, distances_of
+
+PAGE = (Path(__file__).parents[2] / "docs" / "adding_a_method.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def page() -> dict[str, Any]:
+    """The names that the page's code defines, after all of it has run."""
+    names: dict[str, Any] = {"__name__": "page"}
+    source = "\n".join(re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL))
+    # A reader's file has no future imports either
+    exec(compile(source, "adding_a_method.md", "exec", dont_inherit=True), names)
+    return names
+
+
+def methods(page: dict[str, Any]) -> list[Any]:
+    made = {
+        "SquareRoot": (64,),
+        "SharpenFlatRows": (3.0,),
+        "CappedNorm": (0.1,),
+        "StretchToFit": (64,),
+        "GroupFarKeys": (32, 8),
+        "NearBonus": (2.0,),
+        "SameBlock": (64,),
+        "Halves": (),
+    }
+    defined = {name for name, value in page.items() if isinstance(value, type) and value.__module__ == "page"}
+    assert defined == set(made), "every class of the page is tried here"
+    return [page[name](*arguments) for name, arguments in made.items()]
+
+
+def test_every_function_of_every_slot_has_an_example(page: dict[str, Any]) -> None:
+    shown = {function for method in methods(page) for function in dir(method)}
+    assert {function for functions in CLAIMS.values() for function in functions} <= shown
+
+
+def test_every_example_changes_long_inputs_and_is_undone(page: dict[str, Any]) -> None:
+    model, tokens = page["model"], page["tokens"]
+    with torch.no_grad():
+        plain = model(tokens).logits
+        for method in methods(page):
+            assert claimed_slots(method)
+            with lw.extend(model, method, force=True):
+                logits = model(tokens).logits
+            assert logits.isfinite().all(), method
+            assert not torch.allclose(logits, plain, atol=1e-6), method
+            assert torch.equal(model(tokens).logits, plain), method
+
+
+def test_what_leaves_short_inputs_alone_leaves_them_bit_for_bit(page: dict[str, Any]) -> None:
+    model, short = page["model"], page["tokens"][:, :32]
+    with torch.no_grad():
+        plain = model(short).logits
+        for name in ("SquareRoot", "StretchToFit", "GroupFarKeys", "SameBlock"):
+            (method,) = (method for method in methods(page) if type(method).__name__ == name)
+            with lw.extend(model, method):
+                assert torch.equal(model(short).logits, plain), name
+
+
+def test_the_pictures_are_what_the_code_does(page: dict[str, Any]) -> None:
+    seen = Visible.build(8, 8, causal=True, window=4)
+    assert (int(seen.start[0, 5]), int(seen.stop[0, 5]), int(seen.position[5])) == (2, 6, 5)
+    case = Case(((0,) * 8,), causal=True, queries=8)
+    row = distances_of(page["GroupFarKeys"](window=3, group=2).distances(case.visible, case.visible), case)[7]
+    assert [row[j] for j in range(8)] == [5, 5, 4, 4, 3, 2, 1, 0]
