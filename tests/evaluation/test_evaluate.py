@@ -20,9 +20,6 @@ from transformers import ByT5Tokenizer
 
 import lengthwise as lw
 from lengthwise.evaluation.sweep import cells, in_process
-from lengthwise.evaluation.sweep.cells import batches
-from lengthwise.evaluation.sweep.jobs import EvaluatedModel, Job
-from lengthwise.evaluation.sweep.named_methods import NamedMethod
 from lengthwise.methods.temperature.aligned import Calibrated
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.fingerprint import fingerprint_of
@@ -156,17 +153,6 @@ def test_a_name_keeps_what_it_reads(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "config.json").read_text())["reads"] == {"mine": "whole", "end": "end", "both": "both"}
     with pytest.raises(lw.BadInput, match="the method 'mine' has changed since"):
         evaluate(tmp_path, methods={"mine": "hedge+log"}, samples=1)
-
-
-def test_batches_are_fixed_runs_of_indices() -> None:
-    def of(samples: int, length: int, truncates: bool = False, budget: int = 1024) -> list[list[int]]:
-        job = Job(NamedMethod("x", truncates=truncates), "passkey", "", length, samples)
-        return [list(batch) for batch in batches(job, EvaluatedModel(None, None, "", 256, budget, 0, False))]
-
-    assert of(5, 512) == [[0, 1], [2, 3], [4]]
-    assert of(3, 1024) == of(3, 4096) == [[0], [1], [2]]
-    assert of(5, 4096, truncates=True) == [[0, 1, 2, 3], [4]]
-    assert of(40, 512, budget=16384) == [list(range(32)), list(range(32, 40))]
 
 
 def test_the_predictions_of_batches_are_those_of_single_samples(tmp_path: Path) -> None:

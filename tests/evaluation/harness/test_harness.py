@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import pytest
 
@@ -16,6 +15,7 @@ import lengthwise.evaluation.harness as harness_module
 from lengthwise.errors import BadInput
 from lengthwise.evaluation.harness import harness
 from tests.conftest import Said
+from tests.evaluation.harness.conftest import DIGITS, document, write
 from tests.helpers.answering import answering, saved
 
 pytest.importorskip("lm_eval", reason="lm-eval is not installed; pip install 'lengthwise[lm-eval]'")
@@ -23,25 +23,10 @@ import datasets
 import lm_eval.tasks
 from lm_eval.tasks._index import TaskIndex
 
-from lengthwise.evaluation.harness.local_data import write_tasks
-
 # What LongBench's own scores import is slower without a package it does not ask for
 pytestmark = pytest.mark.filterwarnings("ignore:Using slow pure-python SequenceMatcher")
 STOCK = Path(lm_eval.tasks.__file__).parent
 WORDS = (100, 5000, 9000)
-DIGITS = "31415926535897932384626433832795"
-
-
-def document(**fields: Any) -> dict[str, Any]:
-    kept = {"input": "Who?", "context": "A text. " * 40, "answers": [DIGITS], "length": 100, "all_classes": None}
-    return {**kept, "language": "en", "dataset": "any", "_id": "1", **fields}
-
-
-def write(folder: Path, name: str, *documents: Any) -> Path:
-    folder.mkdir(exist_ok=True)
-    path = folder / f"{name}_e.jsonl"
-    path.write_text("".join(json.dumps(one) + "\n" for one in documents), encoding="utf-8")
-    return path
 
 
 @pytest.fixture
@@ -121,33 +106,6 @@ def test_bad_input_is_said_in_one_line(tmp_path: Path, lengthwise: Callable[...,
 
 def test_options_that_the_harness_does_not_know_are_its_own_to_refuse(lengthwise: Callable[..., Said]) -> None:
     assert lengthwise("harness", "--tasks", "x", "--nonsense").status == 2
-
-
-def test_local_tasks_take_the_stock_prompts_and_every_task_has_some(tmp_path: Path) -> None:
-    from lengthwise.tasks.longbench_e import TASKS
-
-    for name in TASKS:
-        write(tmp_path / "data", name, document())
-    out = tmp_path / "tasks"
-    out.mkdir()
-    assert write_tasks(tmp_path / "data", out) == [f"longbench_{name}_e" for name in TASKS]
-    text = (out / "trec_e.yaml").read_text(encoding="utf-8")
-    assert json.dumps(str(STOCK / "longbench" / "trec_e.yaml")) in text
-    assert json.dumps(str(tmp_path / "data" / "trec_e.jsonl")) in text
-
-
-@pytest.mark.parametrize(
-    ("fields", "complaint"),
-    [
-        ({"length": "many"}, "line 1 of .*: 'length' should be the number of words"),
-        ({"answers": "Ann"}, "line 1 of .*: 'answers' should be a list of right answers"),
-        ({"context": ""}, "line 1 of .*: 'context' is empty"),
-    ],
-)
-def test_files_of_another_layout_are_refused(fields: dict[str, Any], complaint: str, tmp_path: Path) -> None:
-    write(tmp_path, "lcc", document(**fields))
-    with pytest.raises(BadInput, match=complaint):
-        write_tasks(tmp_path, tmp_path)
 
 
 @pytest.mark.parametrize(
