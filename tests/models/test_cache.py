@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
+import transformers as tf
 from torch import Tensor
 from transformers import DynamicCache, StaticCache
 
 import lengthwise as lw
 from lengthwise.errors import BadInput
-from tests.conftest import TRAIN_LENGTH, make, tokens
+from lengthwise.models.cache import RollingLayer
+from lengthwise.models.patches import suspended
+from tests.conftest import DECODER_SIZES, TRAIN_LENGTH, make, tokens
+from tests.positions import ids, logits
 
 LONG = 2 * TRAIN_LENGTH
 BETWEEN = "padding between tokens, and a cache keeps no positions"
@@ -84,3 +90,143 @@ def test_a_cache_that_was_emptied_is_the_plain_models_again() -> None:
         assert set(vars(cache)) == before
         with pytest.raises(BadInput, match="filled without"), lw.extend(model, "rerope"):
             model(ids, past_key_values=cache)
+
+
+def test_a_rolling_cache_stays_as_small_as_its_window() -> None:
+    model = make("llama")
+    with lw.extend(model, "streaming_llm:sinks=3,window=10"), torch.inference_mode():
+        cache = tf.DynamicCache()
+        out = model.generate(
+            ids(20), past_key_values=cache, max_new_tokens=60, min_new_tokens=60, do_sample=False, return_dict_in_generate=True
+        )
+        assert all(isinstance(layer, RollingLayer) for layer in cache.layers)
+        assert {layer.keys.shape[-2] for layer in cache.layers} == {12}
+        assert cache.get_seq_length() == 79
+        # Each token is the likeliest after one forward over all before it
+        rows = model(out.sequences[:, :-1], use_cache=False).logits[0, 19:]
+        rows[:, model.generation_config.eos_token_id] = -torch.inf  # held back by min_new_tokens
+    assert rows.argmax(-1).tolist() == out.sequences[0, 20:].tolist()
+
+
+@pytest.mark.parametrize("method", ["streaming_llm:sinks=3,window=10", "lm_infinite:sinks=3"])
+def test_layers_of_linear_attention_keep_their_own_cache(method: str) -> None:
+    if not hasattr(tf, "Qwen3NextConfig"):
+        pytest.skip("this transformers has no Qwen3-Next")
+    linear = {"linear_num_value_heads": 4, "linear_num_key_heads": 2, "linear_key_head_dim": 8, "linear_value_head_dim": 8}
+    experts = {"moe_intermediate_size": 32, "num_experts": 4, "num_experts_per_tok": 2, "shared_expert_intermediate_size": 32}
+    kinds = {"num_hidden_layers": 2, "layer_types": ["linear_attention", "full_attention"]}
+    torch.manual_seed(0)
+    model = tf.Qwen3NextForCausalLM(tf.Qwen3NextConfig(**{**DECODER_SIZES, **linear, **experts, **kinds})).eval()
+    with lw.extend(model, method), torch.inference_mode():
+        out = model.generate(
+            ids(3 * TRAIN_LENGTH),
+            max_new_tokens=5,
+            min_new_tokens=5,
+            do_sample=False,
+            return_dict_in_generate=True,
+            output_logits=True,
+        )
+        rows = model(out.sequences[:, :-1], use_cache=False).logits[:, 3 * TRAIN_LENGTH - 1 :]
+    torch.testing.assert_close(torch.stack(out.logits, 1), rows, atol=1e-4, rtol=1e-3)
+
+
+def test_a_cache_filled_under_another_method_is_refused() -> None:
+    model, tokens = make("llama"), ids(12)
+    cache = tf.DynamicCache()
+    model(tokens, past_key_values=cache)
+    for method in ("rerope:window=12", "yarn:factor=4"):
+        with lw.extend(model, method), pytest.raises(BadInput, match="this cache was filled without"):
+            model(tokens[:, :1], past_key_values=cache)
+    cache = tf.DynamicCache()
+    with lw.extend(model, "yarn:factor=4"):
+        model(tokens, past_key_values=cache)
+    for method in ("yarn:factor=8", "yarn:factor=4+cosscale"):
+        with lw.extend(model, method, force=True), pytest.raises(BadInput, match="this cache was filled without"):
+            model(tokens[:, :1], past_key_values=cache)
+    with lw.extend(model, "yarn:factor=4"):
+        model(tokens[:, :1], past_key_values=cache)
+
+
+@pytest.mark.parametrize(
+    "filler", ["rerope:window=12", "yarn:factor=4", "streaming_llm:window=12", "nope", "cosscale", "yarn:factor=4+cosscale"]
+)
+@pytest.mark.parametrize("static", [False, True])
+def test_a_cache_with_moved_keys_does_not_go_on_without_them(filler: str, static: bool) -> None:
+    model, tokens = make("llama"), ids(12)
+    cache = tf.StaticCache(config=model.config, max_cache_len=TRAIN_LENGTH) if static else tf.DynamicCache()
+    with lw.extend(model, filler, force=True), torch.inference_mode():
+        model(tokens, past_key_values=cache)
+    for method in ("log", "window:size=9", "alibi", "none"):
+        with lw.extend(model, method), pytest.raises(BadInput, match=r"this cache was filled with [A-Z].*; begin one inside"):
+            model(tokens[:, :1], past_key_values=cache)
+    with lw.extend(model, filler, force=True), torch.inference_mode():
+        model(tokens[:, :1], past_key_values=cache)
+
+
+def test_a_cache_with_the_models_own_keys_goes_on_under_any_temperature() -> None:
+    model, tokens, cache = make("llama"), ids(12), tf.DynamicCache()
+    with torch.inference_mode():
+        model(tokens, past_key_values=cache)
+        for method in ("log", "constant:tau=0.5", "window:size=9", "none"):
+            with lw.extend(model, method):
+                model(tokens[:, :1], past_key_values=cache)
+    with lw.extend(model, "rerope:window=12"), pytest.raises(BadInput, match="this cache was filled without ReRoPE"):
+        model(tokens[:, :1], past_key_values=cache)
+
+
+@pytest.mark.parametrize(("outer", "inner"), [("rerope:window=12", "log"), ("log", "rerope:window=12")])
+def test_nested_methods_share_a_cache_as_those_of_one_spec_do(outer: str, inner: str) -> None:
+    model, tokens, cache = make("llama"), ids(3 * TRAIN_LENGTH), tf.DynamicCache()
+    expected = logits(model, tokens, "rerope:window=12+log")
+    with lw.extend(model, outer), torch.inference_mode(), lw.extend(model, inner):
+        found = [model(part, past_key_values=cache).logits for part in torch.split(tokens, [3 * TRAIN_LENGTH - 2, 1, 1], 1)]
+    torch.testing.assert_close(torch.cat(found, 1).double(), expected, atol=1e-4, rtol=1e-3)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("method", ["rerope:window=12", "yarn:factor=2", "streaming_llm:window=12"])
+def test_a_cache_takes_no_keys_of_the_plain_model_after_its_method(method: str) -> None:
+    model, cache = make("llama"), tf.DynamicCache()
+    ids = tokens(6)
+    with lw.extend(model, method):
+        model(ids, past_key_values=cache)
+    copied = copy.deepcopy(cache)
+    for one in (cache, copied):
+        with pytest.raises(
+            BadInput, match=r"this cache was filled with .*, which is no longer in force; go on inside `extend`"
+        ):
+            model(ids[:, :1], past_key_values=one)
+    with lw.extend(model, method):
+        model(ids[:, :1], past_key_values=copied)
+        with suspended(model), pytest.raises(BadInput, match="no longer in force"):
+            model(ids[:, :1], past_key_values=copied)
+        expected = model(torch.cat((ids, ids[:, :2]), 1)).logits[:, -1]
+        torch.testing.assert_close(model(ids[:, 1:2], past_key_values=copied).logits[:, -1], expected, atol=1e-5, rtol=1e-4)
+    # The copy went on by itself
+    assert (cache.get_seq_length(), copied.get_seq_length()) == (6, 8)
+
+
+def test_a_temperature_may_be_added_to_the_method_of_a_filled_cache() -> None:
+    model, tokens, cache = make("llama"), ids(12), tf.DynamicCache()
+    with lw.extend(model, "rerope:window=12"), torch.inference_mode():
+        model(tokens, past_key_values=cache)
+        with lw.extend(model, "log"):
+            found = model(tokens[:, :1], past_key_values=cache).logits[:, -1]
+    with lw.extend(model, "rerope:window=12+log"), torch.inference_mode():
+        expected = model(torch.cat((tokens, tokens[:, :1]), 1)).logits[:, -1]
+    # The first twelve were read without the temperature, which 12 keys of 32 do not ask for
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_a_rolling_cache_that_was_emptied_begins_again_but_rolls_on() -> None:
+    model, tokens, cache = make("llama"), ids(50), tf.DynamicCache()
+    with lw.extend(model, "streaming_llm:sinks=3,window=10"), torch.inference_mode():
+        first = model(tokens, past_key_values=cache).logits
+        cache.reset()
+        assert cache.get_seq_length() == 0
+        assert torch.equal(model(tokens, past_key_values=cache).logits, first)
+        cache.reset()
+        with pytest.raises(BadInput, match="made to drop keys by StreamingLLM"):
+            model(tokens, attention_mask=(torch.arange(50) > 3)[None].long(), past_key_values=cache)
+    with lw.extend(model, "log"), pytest.raises(BadInput, match="made to drop keys by StreamingLLM"):
+        model(tokens, past_key_values=cache)

@@ -20,9 +20,19 @@ from transformers.masking_utils import (
     sliding_window_causal_mask_function,
 )
 
+import lengthwise as lw
 from lengthwise.attention import DistanceBias, Visible
 from lengthwise.errors import BadInput
+from lengthwise.methods.positions.t5_bias import T5Bias
+from lengthwise.models import masks
 from lengthwise.models.masks import ForwardMask, build_mask, decode, encode, real_tokens
+from lengthwise.models.state import LAYER
+from tests.conftest import (
+    logits,
+    make,
+    tokens,
+)
+from tests.extended import LONG
 
 CPU = torch.device("cpu")
 BATCH, LENGTH = 3, 14
@@ -131,10 +141,10 @@ def test_the_stock_mask_is_the_one_transformers_would_have_made(rule: str) -> No
     arguments = {"batch_size": BATCH, **SHAPES["whole"], "mask_function": RULES[rule], "attention_mask": PADDINGS["left"]}
     mask = decode(build_mask(**arguments, device=CPU, dtype=torch.float32), LENGTH, LENGTH, False, CPU)
     assert mask.stock is not None
-    for name, make in (("sdpa", sdpa_mask), ("eager", eager_mask)):
+    for name, make_mask in (("sdpa", sdpa_mask), ("eager", eager_mask)):
         made = mask.stock(name)
         assert made is not None
-        assert torch.equal(made, make(**arguments, dtype=torch.float32))
+        assert torch.equal(made, make_mask(**arguments, dtype=torch.float32))
 
 
 def test_what_a_forward_shares_is_made_once() -> None:
@@ -152,12 +162,12 @@ def test_what_carries_a_gradient_is_made_at_every_call() -> None:
         "bias": lambda: DistanceBias(2 * weight),
         "tables": lambda: [("part", (2 * weight, 3 * weight))],
     }
-    for kind, make in kinds.items():
+    for kind, compute in kinds.items():
         with torch.no_grad():
-            without = mask.once(kind, make)
-            assert mask.once(kind, make) is without
-        assert mask.once(kind, make) is not without
-        assert mask.once(kind, make) is not mask.once(kind, make)
+            without = mask.once(kind, compute)
+            assert mask.once(kind, compute) is without
+        assert mask.once(kind, compute) is not without
+        assert mask.once(kind, compute) is not mask.once(kind, compute)
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -273,3 +283,43 @@ def test_of_a_longer_mask_the_last_tokens_count() -> None:
     real = real_tokens(torch.tensor([[0, 0, 1, 1]]), 2)
     assert real is not None
     assert real.tolist() == [[True, True]]
+
+
+TOLERANCE = 2e-5
+
+
+def test_a_mask_with_holes_equals_transformers() -> None:
+    model = make("t5")
+    ids = tokens(LONG)
+    mask = torch.ones_like(ids)
+    mask[0, 20:40] = 0
+    expected = logits(model, ids, mask)
+    with lw.extend(model, "none", train_length=2):
+        torch.testing.assert_close(logits(model, ids, mask), expected, atol=TOLERANCE, rtol=TOLERANCE)
+
+
+def causal_mask(length: int) -> torch.Tensor:  # [1, 1, length, length]
+    return torch.ones(length, length, dtype=torch.bool).tril()[None, None]
+
+
+def test_a_callers_mask_is_read_once_a_forward_and_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, ids, mask = make("llama"), tokens(LONG), causal_mask(LONG)
+    reads: list[int] = []
+    own = masks._of_dense
+    monkeypatch.setattr(masks, "_of_dense", lambda *args: reads.append(1) or own(*args))
+    method = T5Bias(heads=4)
+    with lw.extend(model, method):
+        before = logits(model, ids, mask)
+        assert len(reads) == 1
+        with torch.no_grad():
+            method.table.copy_(torch.randn(method.table.shape, generator=torch.Generator().manual_seed(0)))
+        after = logits(model, ids, mask)
+        assert len(reads) == 2
+        torch.testing.assert_close(after, logits(model, ids), atol=TOLERANCE, rtol=TOLERANCE)
+        assert not torch.allclose(after, before, atol=1e-3)
+        for _ in range(2):
+            model(ids, attention_mask=mask, labels=ids, use_cache=False).loss.backward()
+        layer = LAYER.on(model.model.layers[0].self_attn)
+        assert layer is not None
+        assert not layer.read
+    assert not vars(mask)

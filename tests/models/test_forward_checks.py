@@ -1,0 +1,91 @@
+"""A result that did not come from every extended layer, on the right model, in one thread, is withheld."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from typing import Any
+
+import pytest
+import torch
+
+import lengthwise as lw
+from lengthwise.errors import BadInput
+from tests.conftest import (
+    TRAIN_LENGTH,
+    UNREACHABLE,
+    logits,
+    make,
+    tokens,
+)
+from tests.extended import LONG, assert_same, snapshot
+
+
+def test_a_copy_of_an_extended_model_is_refused_and_the_original_goes_on() -> None:
+    model, ids = make("llama"), tokens(LONG)
+    plain = logits(model, ids)
+    with lw.extend(model, "rerope+constant:tau=0.5"):
+        inside, copied = logits(model, ids), copy.deepcopy(model)
+        with pytest.raises(BadInput, match="a copy made while its model was extended"):
+            logits(copied, ids)
+        assert torch.equal(logits(model, ids), inside)
+    for method in ("none", "log"):
+        with pytest.raises(BadInput, match="a copy made while its model was extended"), lw.extend(copied, method):
+            logits(copied, ids)
+    with pytest.raises(BadInput, match="a copy made while its model was extended"):
+        copied.generate(ids, max_new_tokens=1)
+    assert torch.equal(logits(model, ids), plain)
+
+
+@pytest.mark.parametrize("name", UNREACHABLE)
+def test_families_that_bypass_the_interface_are_refused_before_any_result(name: str) -> None:
+    model = make(name)
+    before = snapshot(model)
+    with pytest.raises(lw.BadInput, match="attention"), lw.extend(model, "log", train_length=TRAIN_LENGTH):
+        logits(model, tokens(LONG))
+    assert_same(before, snapshot(model))
+
+
+def test_a_layer_that_is_skipped_withholds_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make("t5")
+    attention = model.encoder.block[1].layer[0].SelfAttention
+    own = attention.forward
+
+    def sneaky(*args: Any, **kwargs: Any) -> Any:
+        attention.config._attn_implementation_internal = "eager"
+        try:
+            return own(*args, **{**kwargs, "mask": None})
+        finally:
+            attention.config._attn_implementation_internal = "lengthwise"
+
+    monkeypatch.setattr(attention, "forward", sneaky)
+    with pytest.raises(lw.BadInput, match="1 of 3 attention layers of T5Stack were not reached"), lw.extend(model, "log"):
+        logits(model, tokens(LONG))
+
+
+def test_a_second_thread_in_the_middle_of_a_forward_is_refused_by_name() -> None:
+    model, ids, said = make("t5"), tokens(LONG), []
+
+    def second(*_: Any) -> None:
+        try:
+            model.encoder(ids)
+        except BadInput as error:
+            said.append(str(error))
+
+    def other(*_: Any) -> None:
+        thread = threading.Thread(target=second)
+        thread.start()
+        thread.join()
+
+    with lw.extend(model, "log"):
+        hook = model.encoder.block[1].register_forward_pre_hook(other)
+        expected = model.encoder(ids).last_hidden_state
+        hook.remove()
+        assert len(said) == 1
+        assert said[0].startswith("two threads run this extended model at once; hold a lock")
+        # One after the other they may, also after a forward that failed
+        with pytest.raises(IndexError):
+            model.encoder(torch.tensor([[10**6]]))
+        other()
+        assert len(said) == 1
+        assert torch.equal(model.encoder(ids).last_hidden_state, expected)

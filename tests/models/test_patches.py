@@ -1,0 +1,127 @@
+"""Patches of a model: nested, shared between models, left in the wrong order, and always undone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+
+import lengthwise as lw
+from lengthwise.errors import BadInput
+from lengthwise.models.patches import suspended
+from tests.conftest import (
+    TRAIN_LENGTH,
+    logits,
+    make,
+    tokens,
+)
+from tests.extended import LONG, assert_same, snapshot
+
+
+def test_a_model_is_restored_after_an_exception() -> None:
+    model = make("t5")
+    before = snapshot(model)
+    with pytest.raises(IndexError), lw.extend(model, "log"):
+        logits(model, torch.full((1, LONG), 10**6))
+    assert_same(before, snapshot(model))
+
+
+def test_nesting_adds_methods_and_unwinds_in_order() -> None:
+    model = make("t5")
+    ids = tokens(LONG)
+    with lw.extend(model, "constant:tau=0.8+log"):
+        expected = logits(model, ids)
+    with lw.extend(model, "log"):
+        outer = logits(model, ids)
+        middle = snapshot(model)
+        with lw.extend(model, "constant:tau=0.8"):
+            torch.testing.assert_close(logits(model, ids), expected, atol=1e-6, rtol=1e-6)
+        assert_same(middle, snapshot(model))
+        assert torch.equal(logits(model, ids), outer)
+
+
+def test_extensions_left_in_the_wrong_order_are_both_undone() -> None:
+    model, ids = make("llama"), tokens(LONG)
+    before, plain = snapshot(model), logits(model, ids)
+    outer, inner = lw.extend(model, "streaming_llm"), lw.extend(model, "constant:tau=0.5")
+    outer.__enter__()
+    inner.__enter__()
+    with pytest.raises(BadInput, match="the outer `extend` was left first"):
+        outer.__exit__(None, None, None)
+    assert torch.equal(logits(model, ids), plain)
+    inner.__exit__(None, None, None)
+    assert_same(before, snapshot(model))
+    assert torch.equal(logits(model, ids), plain)
+
+
+def test_two_models_can_be_extended_at_once() -> None:
+    first, second = make("t5"), make("llama")
+    ids = tokens(LONG)
+    with lw.extend(first, "log"):
+        with lw.extend(second, "log"):
+            expected = logits(second, ids)
+        logits(first, ids)
+    with lw.extend(second, "log"):
+        assert torch.equal(logits(second, ids), expected)
+
+
+def test_two_models_of_one_config_may_end_in_any_order() -> None:
+    model = make("llama")
+    twin = transformers.LlamaForCausalLM(model.config).eval()
+    short, ids = tokens(TRAIN_LENGTH), tokens(LONG)
+    plain, before = logits(twin, short), model.config._attn_implementation
+    with lw.extend(twin, "log"):
+        expected = logits(twin, ids)
+    first, second = lw.extend(model, "log"), lw.extend(twin, "log")
+    first.__enter__()
+    second.__enter__()
+    assert torch.equal(logits(twin, short), plain)
+    first.__exit__(None, None, None)
+    assert torch.equal(logits(twin, ids), expected)
+    second.__exit__(None, None, None)
+    assert model.config._attn_implementation == before
+    assert torch.equal(logits(twin, short), plain)
+
+
+def test_a_model_and_its_base_are_one() -> None:
+    model, ids = make("llama"), tokens(LONG)
+    plain = logits(model, ids)
+    with lw.extend(model, "log+rerope"):
+        both = logits(model, ids)
+    with lw.extend(model, "log"), lw.extend(model.model, "rerope"):
+        assert torch.equal(logits(model, ids), both)
+        with suspended(model):
+            assert torch.equal(logits(model, ids), plain)
+    with lw.extend(model.model, "rerope"), suspended(model):
+        assert torch.equal(logits(model, ids), plain)
+    outer, inner = lw.extend(model, "log"), lw.extend(model.model, "window")
+    outer.__enter__()
+    inner.__enter__()
+    with pytest.raises(BadInput, match="left first; both are undone now"):
+        outer.__exit__(None, None, None)
+    inner.__exit__(None, None, None)
+    assert torch.equal(logits(model, ids), plain)
+    assert not any(key.startswith("_lengthwise") for module in model.modules() for key in vars(module))
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "reach", "misalignment", "analyse"])
+def test_verbs_that_name_methods_are_refused_where_one_is_in_force(verb: str, tmp_path: Path) -> None:
+    """Its numbers would stand under other names, and be kept so."""
+    model, tokenizer = make("llama"), transformers.ByT5Tokenizer()
+    options = {"analyse": {"lengths": [64], "out": tmp_path / "x"}, "evaluate": {"lengths": [64], "out": tmp_path / "x"}}
+    with (
+        lw.extend(model, "constant:tau=0.5"),
+        pytest.raises(
+            lw.BadInput, match=rf"^this model is extended already, and {verb} extends it itself; leave `extend` first"
+        ),
+    ):
+        getattr(lw, verb)(model, tokenizer, show_progress=False, **options.get(verb, {}))
+    assert not (tmp_path / "x").exists()
+
+
+def test_an_extended_model_is_not_baked() -> None:
+    model = make("t5")
+    with lw.extend(model, "log"), pytest.raises(BadInput, match="this model is extended already, and bake extends it itself"):
+        lw.bake(model, "constant:tau=0.8", length=LONG)

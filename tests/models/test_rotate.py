@@ -1,0 +1,63 @@
+"""Queries and keys rotated by frequencies that follow the length of each sequence."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+import lengthwise as lw
+from lengthwise.errors import BadInput
+from tests.conftest import (
+    TRAIN_LENGTH,
+    make,
+    tokens,
+)
+from tests.positions import COLLATORS, ROTARY, ids, leaping, reach
+
+
+@pytest.mark.parametrize("method", ["ntk:factor=4,dynamic=true", "clex"])
+def test_frequencies_that_follow_the_length_refuse_packed_sequences(method: str) -> None:
+    model, ids = make("llama"), tokens(4 * TRAIN_LENGTH)
+    packed = torch.cat([torch.arange(4 * TRAIN_LENGTH - 20), torch.arange(20)])[None]
+    with lw.extend(model, method):
+        with pytest.raises(BadInput, match="packed, several to a row"):
+            model(ids, position_ids=packed, use_cache=False)
+        model(ids, position_ids=torch.arange(4 * TRAIN_LENGTH)[None], use_cache=False)
+
+
+@pytest.mark.parametrize("collator", COLLATORS)
+@pytest.mark.parametrize("length", [TRAIN_LENGTH // 2, TRAIN_LENGTH + 9])
+@pytest.mark.parametrize("name", ROTARY)
+def test_frequencies_that_follow_the_length_turn_by_the_positions_given(name: str, length: int, collator: Any) -> None:
+    """Against the same frequencies put into the model for good, which then rotates itself, by its own position_ids."""
+    model, inputs = make(name), leaping(collator, length, 3 * TRAIN_LENGTH)
+    far = reach(inputs["position_ids"])
+    assert far > TRAIN_LENGTH
+    pairs = {
+        "ntk:factor=2,dynamic=true": f"ntk:factor={2 * far / TRAIN_LENGTH - 1}",
+        "clex:log_scale=false": f"ntk:factor={2 * math.ceil(far / TRAIN_LENGTH) - 1}",
+    }
+    for moving, fixed in pairs.items():
+        found, expected = [], []
+        for spec, rows in ((moving, found), (fixed, expected)):
+            with lw.extend(model, spec), torch.inference_mode():
+                rows.append(model(**inputs, use_cache=False).logits)
+        torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize("method", ["ntk:factor=2,dynamic=true", "clex:log_scale=false"])
+@pytest.mark.parametrize("name", ROTARY)
+def test_frequencies_that_follow_the_length_follow_each_row_of_a_batch(name: str, method: str) -> None:
+    model, lengths = make(name), (3 * TRAIN_LENGTH, TRAIN_LENGTH + 9, TRAIN_LENGTH - 2)
+    rows = [ids(length, seed=length) for length in lengths]
+    together = torch.cat([torch.nn.functional.pad(row, (3 * TRAIN_LENGTH - row.shape[1], 0)) for row in rows])
+    mask = torch.cat([torch.arange(3 * TRAIN_LENGTH)[None] >= 3 * TRAIN_LENGTH - row.shape[1] for row in rows]).long()
+    with lw.extend(model, method), torch.inference_mode():
+        alone = [model(row, use_cache=False).logits[0] for row in rows]
+        places = (mask.cumsum(-1) - 1).clamp_min(0)
+        padded = model(together, attention_mask=mask, position_ids=places, use_cache=False).logits
+    for single, row, real in zip(alone, padded, mask.bool(), strict=True):
+        torch.testing.assert_close(row[real], single, atol=1e-4, rtol=1e-3)
