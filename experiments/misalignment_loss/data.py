@@ -5,16 +5,15 @@ tokens are cut at other places for every seed.
 
 A small model's answers to BABILong are mostly beside the point. So besides what it writes, a label's log-likelihood after the
 prompt is compared with those of all labels that the question does not name. Prompts leave room for the answer within the
-length; they are made once, in OUT/prompts.json, and every run is asked the same.
+length; every run is asked the same.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import random
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -23,10 +22,9 @@ import torch
 from torch import Tensor
 
 from experiments._lib.novels import unwrapped
-from experiments._lib.processes import Once, share_out
 from lengthwise.common.files import write_whole
 from lengthwise.common.text import read_texts
-from lengthwise.errors import BadInput, require
+from lengthwise.errors import require
 from lengthwise.evaluation.likelihood import token_nll
 from lengthwise.evaluation.sweep.generate import greedy_answers
 from lengthwise.models.extend import extend
@@ -36,9 +34,7 @@ from lengthwise.tasks.material.babi import read_stories
 HELD_BACK = 10  # one paragraph in so many, the last ones of a book
 KINDS = ("qa1", "qa2", "qa3", "qa4", "qa5")
 DEPTHS, DEPTH_FACTOR = (0.0, 0.25, 0.5, 0.75), 4  # Table 7, at the paper's four training lengths
-PROMPTS = "prompts.json"
 Book = list[str]  # paragraphs
-Key = tuple[str, int, float | None]  # kind, length in training lengths, depth
 
 
 def read_books(paths: Sequence[Path]) -> list[Book]:
@@ -108,51 +104,28 @@ class Cell:
         return fmean(1 / len(question.labels) for question in self.questions)
 
 
-def keys(kinds: Sequence[str], factors: Sequence[int]) -> list[Key]:
-    """Table 6 over all kinds, then Table 7 over the first."""
-    by_length: list[Key] = [(kind, factor, None) for factor in factors for kind in kinds]
-    return by_length + [(kinds[0], DEPTH_FACTOR, depth) for depth in DEPTHS]
-
-
-@dataclass(frozen=True)
-class Maker:
-    """Makes prompts from bAbI's files and sentences of novels."""
-
-    tokenizer: Any
-    train_length: int
-    babi: Path  # folder of bAbI's files
-    filler: Sequence[str]  # sentences
-    samples: int  # questions of a cell
-
-    def cell(self, key: Key) -> Cell:
-        kind, factor, depth = key
-        length = factor * self.train_length - babilong.ANSWER_TOKENS
-        files = sorted(self.babi.glob(f"{kind}_*_test.txt"))
-        require(len(files) == 1, f"{self.babi} should hold one file {kind}_*_test.txt of bAbI's, and has {len(files)}")
-        stories = read_stories(files[0])
-        made = babilong.samples(self.tokenizer, length, self.samples, 0, depth, kind, stories, self.filler)
-        questions = [
-            Question([int(token) for token in self.tokenizer(one.prompt, verbose=False).input_ids], one.target, [*one.labels])
-            for one in made
-        ]
-        return Cell(kind, factor, depth, questions)
-
-
-def kept_cells(maker: Maker, wanted: Sequence[Key], out: Path) -> list[Cell]:
-    """The cells in OUT/prompts.json, made by one process for all."""
-    file = out / PROMPTS
-
-    def make() -> None:
-        write_whole(file, json.dumps([asdict(maker.cell(key)) for key in wanted]) + "\n")
-
-    share_out([Once(out / f".claim-{PROMPTS}", file.exists, make)])
-    try:
-        return [
-            Cell(cell["kind"], cell["factor"], cell["depth"], [Question(**question) for question in cell["questions"]])
-            for cell in json.loads(file.read_text())
-        ]
-    except (ValueError, KeyError, TypeError):
-        raise BadInput(f"{file} does not hold prompts; remove it, and they are made again") from None
+def cells(
+    tokenizer: Any,
+    train_length: int,
+    babi: Path,
+    filler: Sequence[str],
+    samples: int,
+    kinds: Sequence[str],
+    factors: Sequence[int],
+) -> list[Cell]:
+    """Table 6 over all kinds, then Table 7 over the first; `babi` is the folder of bAbI's files, `filler` are sentences."""
+    wanted: list[tuple[str, int, float | None]] = [(kind, factor, None) for factor in factors for kind in kinds]
+    wanted += [(kinds[0], DEPTH_FACTOR, depth) for depth in DEPTHS]
+    made = []
+    for kind, factor, depth in wanted:
+        files = sorted(babi.glob(f"{kind}_*_test.txt"))
+        require(len(files) == 1, f"{babi} should hold one file {kind}_*_test.txt of bAbI's, and has {len(files)}")
+        length = factor * train_length - babilong.ANSWER_TOKENS
+        drawn = babilong.samples(tokenizer, length, samples, 0, depth, kind, read_stories(files[0]), filler)
+        ids = [[int(token) for token in tokenizer(one.prompt, verbose=False).input_ids] for one in drawn]
+        questions = [Question(prompt, one.target, [*one.labels]) for prompt, one in zip(ids, drawn, strict=True)]
+        made.append(Cell(kind, factor, depth, questions))
+    return made
 
 
 def written(model: Any, tokenizer: Any, cell: Cell, method: str) -> list[int]:

@@ -396,12 +396,16 @@ class Experiment:
             sce, kl = self.reader.misalignment(snapshot.method, length, self.options.pairs)
         return {"steps": snapshot.steps, "nll": nll, "sce": sce, "kl": kl}
 
-    def _asked(self, run: Run, method: str) -> list[Answers]:
+    @cached_property
+    def cells(self) -> list[data.Cell]:
+        options = self.options
         filler = [sentence for book in self.held_out for sentence in sentences("\n\n".join(book))]
-        maker = data.Maker(self.tokenizer, self.train_length, self.options.babi, filler, self.options.samples)
-        cells = data.kept_cells(maker, data.keys(self.options.kinds, LENGTHS), self.out)
+        asked = options.samples, options.kinds, LENGTHS
+        return data.cells(self.tokenizer, self.train_length, options.babi, filler, *asked)
+
+    def _asked(self, run: Run, method: str) -> list[Answers]:
         lines = []
-        for cell in cells:
+        for cell in self.cells:
             written, likeliest = (ask(self.model, self.tokenizer, cell, method) for ask in (data.written, data.likeliest))
             place = cell.kind, cell.factor, cell.depth
             lines.append(Answers(run.name, run.alpha, run.seed, *place, written, likeliest, cell.chance))
