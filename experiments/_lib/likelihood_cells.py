@@ -21,6 +21,7 @@ from torch import Tensor
 
 from experiments._lib.processes import Once
 from lengthwise.common.files import write_whole
+from lengthwise.common.formats import Declared
 from lengthwise.errors import BadInput, require
 from lengthwise.evaluation.likelihood import token_nll
 from lengthwise.records.append_only import AppendOnly, read_lines
@@ -30,7 +31,7 @@ Array = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Cell:
+class Cell(Declared):
     """One method at one length, over all streams."""
 
     method: str  # as named, with places to fill

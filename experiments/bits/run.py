@@ -32,6 +32,7 @@ from experiments._lib.settings import kept_settings
 from experiments.bits import page
 from experiments.bits.linear_attention import theorem_1
 from lengthwise.common.files import write_whole
+from lengthwise.common.formats import Declared
 from lengthwise.errors import require
 from lengthwise.evaluation.sweep.run_config import made_with
 from lengthwise.models.small_decoder import POSITIONS, SmallDecoderConfig, SmallDecoderForRegression
@@ -84,7 +85,7 @@ FIGURES: dict[str, tuple[Configuration, ...]] = {
 
 
 @dataclass(frozen=True)
-class Curve:
+class Curve(Declared):
     """One trained model: its errors at every test length, in the units of the target."""
 
     target: str

@@ -37,6 +37,7 @@ from experiments.entropy_invariance import page
 from experiments.entropy_invariance.page import LENGTHS, METHODS, ORDERED, ROWS, SCALE, TABLES, Row
 from experiments.entropy_invariance.train import LENGTH, LOSSES, Configuration, Loss
 from lengthwise.common.files import write_whole
+from lengthwise.common.formats import Declared
 from lengthwise.errors import BadInput, require
 from lengthwise.evaluation.sweep.run_config import made_with
 from lengthwise.models.anatomy import anatomy_of
@@ -119,7 +120,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Cell:
+class Cell(Declared):
     """One row of the tables at one length."""
 
     method: str

@@ -31,6 +31,7 @@ import lengthwise as lw
 from experiments._lib import checkpoint
 from experiments._lib.chinese_novels import Chapter, Special, chapters, tokenizer_of
 from experiments._lib.command import main, option
+from lengthwise.common.formats import Declared
 from lengthwise.errors import BadInput, require
 from lengthwise.methods.positions import pose
 from lengthwise.models.gau_alpha import GAUAlphaConfig, GAUAlphaForMaskedLM
@@ -91,7 +92,7 @@ class Configuration:
 
 
 @dataclass(frozen=True)
-class Loss:
+class Loss(Declared):
     """One point of the curves of training."""
 
     step: int

@@ -37,6 +37,7 @@ from experiments._lib.rotary_methods import say
 from experiments._lib.settings import kept_settings
 from experiments.misalignment_loss import data, page
 from lengthwise.common.files import write_whole
+from lengthwise.common.formats import Declared
 from lengthwise.errors import require
 from lengthwise.evaluation.likelihood import token_nll
 from lengthwise.evaluation.sweep.run_config import made_with, parameters_digest, tokenizer_digest
@@ -173,7 +174,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Trial:
+class Trial(Declared):
     """A learning rate, tried with alpha 0 on text that is then held back from the tables."""
 
     adjustment: str
@@ -188,7 +189,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(Declared):
     """A run after so many steps."""
 
     adjustment: str
@@ -214,7 +215,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Answers:
+class Answers(Declared):
     """One cell of BABILong after the last step."""
 
     run: str

@@ -45,6 +45,7 @@ from experiments._lib.streams import source_of
 from experiments.misalignment_perplexity import page
 from experiments.misalignment_perplexity.strength import GROUPINGS, Row, groups
 from lengthwise.common.files import write_whole
+from lengthwise.common.formats import Declared
 from lengthwise.errors import require
 from lengthwise.evaluation.likelihood import token_nll, windowed_nll
 from lengthwise.evaluation.sweep.run_config import dtype_of, made_with, parameters_digest
@@ -92,7 +93,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Cell:
+class Cell(Declared):
     """One number."""
 
     measure: str
