@@ -13,8 +13,10 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import MISSING, dataclass, fields
+from functools import partial
+from types import NoneType
+from typing import Any, get_args, get_origin, get_type_hints
 
 import torch
 import torch.nn.functional as F
@@ -168,6 +170,30 @@ def examined(model: Any) -> Iterator[None]:
     """Without dropout and uncompiled: generation has a new shape at every token."""
     with evaluating(model), torch.compiler.set_stance("force_eager"):
         yield
+
+
+def read_options(
+    options: Any, plan: Any, doc: str | None, helps: Mapping[str, str], arguments: Sequence[str] | None = None
+) -> Any:
+    """A run's options from the command line: a flag for every field of both dataclasses, `plan` being a field of `options`."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for one in (*fields(plan), *(one for one in fields(options) if one.name != "plan")):
+        default = one.default_factory() if one.default_factory is not MISSING else one.default
+        required, kind = default is MISSING, get_type_hints(options if one in fields(options) else plan)[one.name]
+        how: dict[str, Any] = {"help": helps.get(one.name), "default": None if required else default, "required": required}
+        if kind is bool:
+            how = {"help": helps.get(one.name), "action": "store_true"}
+        elif get_origin(kind) is dict:
+            how["type"] = partial(read_shares, usual=default) if default else read_sizes
+        elif get_origin(kind) is tuple:
+            how |= {"type": get_args(kind)[0], "nargs": "+"}
+        else:
+            how["type"] = next(part for part in (get_args(kind) or (kind,)) if part is not NoneType)
+        parser.add_argument(f"--{one.name.replace('_', '-')}", **how)
+    given = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in vars(parser.parse_args(arguments)).items()
+    }
+    return options(plan=plan(**{one.name: given.pop(one.name) for one in fields(plan)}), **given)
 
 
 def read_sizes(text: str) -> dict[str, int]:

@@ -8,13 +8,12 @@ The same command again goes on where the last one stopped, with the same data an
 
 from __future__ import annotations
 
-import argparse
 import math
 import os
 import random
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,8 +35,7 @@ from experiments._lib.t5_training import (
     examined,
     go_on,
     make_optimizer,
-    read_shares,
-    read_sizes,
+    read_options,
     say,
     step_of,
     warm_up_then_cosine,
@@ -45,7 +43,6 @@ from experiments._lib.t5_training import (
 from experiments.embedded_model.data import LONGEST, Example, Stock, learn_vocabulary, read_stock
 from experiments.embedded_model.examples import (
     SOURCES,
-    WEIGHTS,
     Plan,
     collate,
     continuation,
@@ -149,6 +146,15 @@ def perplexity(model: Any, examples: list[Example]) -> float:
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 
+HELPS = {
+    "data": "folder with gutenberg/*.txt and longeval/",
+    "out": "folder of the run",
+    "weights": "shares of the sources, for example line=0.6,passkey_prose=0.1",
+    "sizes": "other sizes of the model, for example num_layers=6,d_kv=64",
+    "attention": "sdpa, or eager, which is faster on a CPU",
+}
+
+
 @dataclass(frozen=True)
 class Options:
     """One run."""
@@ -166,7 +172,7 @@ class Options:
     log_every: int = 100
     samples: int = 128  # of each task, at an evaluation
     workers: int = 12
-    device: str = "cuda"
+    device: str = "cuda" if torch.cuda.is_available() else "cpu"
     attention: str = "sdpa"
     compile: bool = False
     sizes: dict[str, int] = field(default_factory=dict)  # other sizes of the model than `model.config` has
@@ -258,33 +264,7 @@ def examine(model: Any, tokenizer: Tokenizer, held: Held) -> None:
 
 
 def options_from(arguments: list[str] | None = None) -> Options:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    plan, usual = Plan(), Options(Path(), Path())
-    parser.add_argument("--data", type=Path, required=True, help="folder with gutenberg/*.txt and longeval/")
-    parser.add_argument("--out", type=Path, required=True, help="folder of the run")
-    parser.add_argument("--steps", type=int, default=plan.steps)
-    parser.add_argument("--batch", type=int, default=plan.batch)
-    parser.add_argument("--chunks", type=int, default=plan.chunks, help="parts of a batch that are padded by themselves")
-    parser.add_argument("--curriculum", type=float, default=plan.curriculum, help="share of the steps until records are full")
-    parser.add_argument("--many", type=float, default=plan.many, help="share of the records with several questions")
-    parser.add_argument("--binding", type=float, default=plan.binding, help="weight of the names that digits must know")
-    parser.add_argument("--encoder", type=float, default=plan.encoder, help="weight of the encoder's own answer")
-    shares = partial(read_shares, usual=WEIGHTS)
-    parser.add_argument("--weights", type=shares, default=plan.weights, help="for example line=0.6,passkey_prose=0.1")
-    parser.add_argument("--seed", type=int, default=plan.seed)
-    parser.add_argument(
-        "--sizes", type=read_sizes, default={}, help="other sizes of the model, for example num_layers=6,d_kv=64"
-    )
-    for name in ("peak", "floor", "minutes"):
-        parser.add_argument(f"--{name}", type=float, default=getattr(usual, name))
-    for name in ("warm_up", "stop_after", "evaluate_every", "save_every", "log_every", "samples", "workers"):
-        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=getattr(usual, name))
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--attention", default=usual.attention, choices=["sdpa", "eager"], help="eager is faster on a CPU")
-    parser.add_argument("--compile", action="store_true")
-    given = vars(parser.parse_args(arguments))
-    own = {one.name: given.pop(one.name) for one in fields(Plan)}
-    return Options(plan=Plan(**own), **given)
+    return read_options(Options, Plan, __doc__, HELPS, arguments)  # type: ignore[no-any-return]
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """Trains the larger T5 on one GPU.
 
-    python -m experiments.larger_model.train --data data --nq nq.jsonl.gz --code SITE_PACKAGES/scipy ... \
+    python -m experiments.larger_model.train --data data --nq nq.jsonl.gz --code SITE_PACKAGES/scipy ... \\
         --out runs/t5 --compile --schedule-minutes 9
 
 The same command again goes on where the last one stopped. The rate falls over --schedule-minutes of training, all calls of the
@@ -10,14 +10,13 @@ then holds a model that plain transformers loads, and that another run may --sta
 
 from __future__ import annotations
 
-import argparse
 import math
 import multiprocessing
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -42,8 +41,7 @@ from experiments._lib.t5_training import (
     examined,
     go_on,
     make_optimizer,
-    read_shares,
-    read_sizes,
+    read_options,
     say,
     step_of,
     warm_up_then_cosine,
@@ -179,6 +177,19 @@ def _pieces(held: Held, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]
 MOST_BYTES = 100_000_000
 
 
+HELPS = {
+    "data": "folder with gutenberg/*.txt",
+    "nq": "questions with passages: JSON lines, plain or .gz",
+    "code": "folders of installed packages; their .py is read",
+    "out": "folder of the run",
+    "curriculum": "steps of short inputs, mostly retrieval",
+    "early": "shares of the sources in the curriculum, for example nq=0.2,code_key=0.1",
+    "weights": "shares of the sources afterwards",
+    "sizes": "other sizes of the model, for example num_layers=6,d_kv=64",
+    "start_from": "an export: begin with its weights and its vocabulary",
+}
+
+
 @dataclass(frozen=True)
 class Options:
     """One run."""
@@ -201,7 +212,7 @@ class Options:
     samples: int = 128  # of each task, at an evaluation
     vocabulary: int = VOCABULARY
     workers: int = 12
-    device: str = "cuda"
+    device: str = "cuda" if torch.cuda.is_available() else "cpu"
     attention: str = "sdpa"
     compile: bool = False
     sizes: dict[str, int] = field(default_factory=dict)  # other sizes of the model than `model.config` has
@@ -368,37 +379,7 @@ def examine(model: Any, held: Held) -> None:
 
 
 def options_from(arguments: list[str] | None = None) -> Options:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    plan, usual = Plan(), {one.name: one.default for one in fields(Options)}
-    parser.add_argument("--data", type=Path, required=True, help="folder with gutenberg/*.txt")
-    parser.add_argument("--nq", type=Path, required=True, help="questions with passages: JSON lines, plain or .gz")
-    parser.add_argument("--code", type=Path, nargs="+", required=True, help="folders of installed packages; their .py is read")
-    parser.add_argument("--out", type=Path, required=True, help="folder of the run")
-    parser.add_argument("--steps", type=int, default=plan.steps)
-    parser.add_argument("--batch", type=int, default=plan.batch)
-    parser.add_argument("--short", type=float, default=plan.short, help="share of inputs of at most 256 tokens")
-    parser.add_argument("--curriculum", type=int, default=plan.curriculum, help="steps of short inputs, mostly retrieval")
-    for name in ("early", "weights"):
-        shares = partial(read_shares, usual=getattr(plan, name))
-        when = "in the curriculum" if name == "early" else "afterwards"
-        parser.add_argument(f"--{name}", type=shares, default=getattr(plan, name), help=f"shares {when}: nq=0.2,code_key=0.1")
-    parser.add_argument("--encoder", type=float, default=plan.encoder, help="weight of the encoder's own answer")
-    parser.add_argument("--binding", type=float, default=plan.binding, help="weight of the names that answers must know")
-    parser.add_argument("--seed", type=int, default=plan.seed)
-    parser.add_argument(
-        "--sizes", type=read_sizes, default={}, help="other sizes of the model, for example num_layers=6,d_kv=64"
-    )
-    parser.add_argument("--start-from", type=Path, help="an export: begin with its weights and its vocabulary")
-    for name in ("peak", "floor", "dropout", "minutes", "schedule_minutes"):
-        parser.add_argument(f"--{name.replace('_', '-')}", type=float, default=usual[name])
-    for name in ("warm_up", "stop_after", "evaluate_every", "save_every", "log_every", "samples", "vocabulary", "workers"):
-        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=usual[name])
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--attention", default=usual["attention"], choices=["sdpa", "eager"])
-    parser.add_argument("--compile", action="store_true")
-    given = vars(parser.parse_args(arguments))
-    own = {one.name: given.pop(one.name) for one in fields(Plan)}
-    return Options(plan=Plan(**own), **{**given, "code": tuple(given["code"])})
+    return read_options(Options, Plan, __doc__, HELPS, arguments)  # type: ignore[no-any-return]
 
 
 def main() -> int:
