@@ -64,7 +64,7 @@ def analyse(
     name: str = "",
     show_progress: bool = True,
 ) -> Analysis:
-    """The analysis of `model` at `lengths` and at its training length; `out` receives tables, figures and analysis.json.
+    """Analyse `model` at `lengths` and at its training length; `out` receives tables, figures and analysis.json.
 
     Sequences are cut from `text`, from `files`, or from prose that ships with lengthwise, `sequences` of them at long lengths.
     """
@@ -77,11 +77,11 @@ def analyse(
     # Refused now, and before anything is written: a text too short, a model whose attention cannot be read
     read = {length: job.sequences_of(length) for length in lengths}
     at_length(model, anatomy, read[lengths[0]][:1, :FEW])
-    begun = _begun(job, source, [str(path) for path in files], name)
-    folder = _Folder(Path(out), begun)
-    with progress("analysing", folder.left(lengths, anatomy.train_length), show_progress) as tick:
+    begun = _empty_analysis(job, source, [str(path) for path in files], name)
+    folder = _AnalysisFolder(Path(out), begun)
+    with progress("analysing", folder.remaining_cost(lengths, anatomy.train_length), show_progress) as tick:
         for length in lengths:
-            job.work(read[length], folder, tick)
+            job.finish_length(read[length], folder, tick)
     return folder.finish(anatomy)
 
 
@@ -97,12 +97,12 @@ class _Job:
     seed: int
 
     def sequences_of(self, length: int) -> Tensor:  # [sequences, length]
-        """More of the short ones; where they are one, it is the sequence that `calibrate` reads."""
+        """Token ids to read at a length: many sequences where it is short; a single one is what `calibrate` reads."""
         count = self.sequences * max(1, min(TOKENS // length, MOST_SEQUENCES))
         return long_sequences(self.tokenizer, self.text, length, count, self.seed)
 
-    def work(self, ids: Tensor, folder: _Folder, tick: ProgressCallback) -> None:
-        """What is not yet known of the length of `ids`."""
+    def finish_length(self, ids: Tensor, folder: _AnalysisFolder, tick: ProgressCallback) -> None:
+        """Measure and align what is not yet in the folder at the length of `ids`."""
         length = ids.shape[1]
         if length not in folder.lengths.lines:
             tick(0, f"length {length:,}: measuring")
@@ -116,38 +116,39 @@ class _Job:
         folder.write(self.anatomy)
 
     def aligned(self, length: int, statistic: str) -> Aligned:
-        """A length at a time, so that it does not depend on which others are asked for."""
+        """Solve Algorithm 1 at one length, so that it does not depend on which others are asked for."""
         how: dict[str, Any] = {"train_length": self.anatomy.train_length, "text": self.text, "show_progress": False}
         try:
-            found = calibrate(
+            alignment = calibrate(
                 self.model, self.tokenizer, length, statistic=statistic, sequences=self.sequences, seed=self.seed, **how
             )
         except BadInput as error:
             # Text and model have been read before: what is left is that no temperature serves
             return Aligned(length, statistic, None, str(error))
-        return Aligned(length, statistic, float(found.tau(length)))
+        return Aligned(length, statistic, float(alignment.tau(length)))
 
 
-class _Folder:
+class _AnalysisFolder:
     """What `analyse` writes, and what it wrote before."""
 
     def __init__(self, path: Path, begun: Analysis) -> None:
         self.path, self.begun = path, begun
-        _make(path, begun)
+        _open_folder(path, begun)
         self.lengths = AppendOnly(path / LENGTHS, AtLength)
         self.aligned = AppendOnly(path / ALIGNED, Aligned)
 
-    def left(self, lengths: Sequence[int], train_length: int) -> float:
+    def remaining_cost(self, lengths: Sequence[int], train_length: int) -> float:
         """Work that is not done yet, in the units of `_cost`."""
         measuring = sum(_cost(n) for n in lengths if n not in self.lengths.lines)
         pairs = [(n, statistic) for n in lengths if n > train_length for statistic in STATISTICS]
         return measuring + sum(FORWARDS * _cost(n) for n, statistic in pairs if (n, statistic) not in self.aligned.lines)
 
     def write(self, anatomy: Anatomy) -> Analysis:
-        """analysis.json as far as it goes."""
+        """Write analysis.json as far as it goes."""
         trained = anatomy.train_length
-        lengths = tuple(sorted(self.lengths.lines.values(), key=lambda one: one.length))
-        by_length = {one.length: one for one in lengths}
+        lengths = tuple(sorted(self.lengths.lines.values(), key=lambda measured: measured.length))
+        by_length = {measured.length: measured for measured in lengths}
+        aligned = {entry.key: entry for entry in self.aligned.lines.values()}
         longest = max([*by_length, trained])
         known = trained in by_length and longest > trained
         analysis = Analysis(
@@ -155,7 +156,7 @@ class _Folder:
             settings=self.begun.settings,
             made_with=self.begun.made_with,
             lengths=lengths,
-            temperatures=tuple(temperatures(trained, lengths, {one.key: one for one in self.aligned.lines.values()})),
+            temperatures=tuple(temperatures(trained, lengths, aligned)),
             heads=tuple(dispersal(by_length[trained], by_length[longest])) if known else (),
             sights=tuple(sights(anatomy, longest)),
             files=self.begun.files,
@@ -164,6 +165,7 @@ class _Folder:
         return analysis
 
     def finish(self, anatomy: Anatomy) -> Analysis:
+        """Write analysis.json, tables, figures and analysis.md."""
         analysis = self.write(anatomy)
         for file, table in csv_tables(analysis).items():
             write_whole(self.path / "tables" / file, table)
@@ -179,7 +181,7 @@ class _Folder:
         return analysis
 
 
-def _begun(job: _Job, source: str, files: list[str], name: str) -> Analysis:
+def _empty_analysis(job: _Job, source: str, files: list[str], name: str) -> Analysis:
     """The analysis before anything is known."""
     fingerprint = fingerprint_of(job.anatomy)
     settings = {
@@ -196,8 +198,8 @@ def _begun(job: _Job, source: str, files: list[str], name: str) -> Analysis:
     return Analysis({**fingerprint, "name": name or fingerprint["name"]}, settings, made_with(device), (), (), (), (), files)
 
 
-def _make(path: Path, begun: Analysis) -> None:
-    """A new or empty directory, or one that was begun with the same model and settings."""
+def _open_folder(path: Path, begun: Analysis) -> None:
+    """Begin a new or empty directory, or go on with one that was begun with the same model and settings."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         entries = [entry.name for entry in path.iterdir() if not entry.name.startswith(PART)]
@@ -211,7 +213,7 @@ def _make(path: Path, begun: Analysis) -> None:
 
 
 def _checked(lengths: Sequence[int], train_length: int, sequences: int) -> list[int]:
-    """By length, the training length among them."""
+    """The lengths in order, the training length among them; refuses those that tell nothing."""
     require(len(lengths) > 0, "give at least one length to analyse")
     require(min(lengths) >= 2, f"a length must be at least 2 tokens, not {min(lengths)}")
     beyond = max(lengths) > train_length
@@ -221,5 +223,5 @@ def _checked(lengths: Sequence[int], train_length: int, sequences: int) -> list[
 
 
 def _cost(length: int) -> float:
-    """Of a forward, as far as a bar has to know."""
+    """The cost of a forward, as far as a progress bar has to know."""
     return float(max(length, TOKENS // 2)) ** 2

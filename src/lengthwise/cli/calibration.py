@@ -91,7 +91,7 @@ def bake(
     save_whole(out, [baked, tokenizer])
     # What the weights carry: a window sees fewer keys than the length has
     tau = baked.config.lengthwise["tau"]
-    tau = tau[0] if all(one == tau[0] for one in tau) else tau
+    tau = tau[0] if all(value == tau[0] for value in tau) else tau
     if as_json:
         print_json({"model": model, "alignment": str(alignment), "length": length, "tau": tau, "out": str(out)})
     else:
@@ -101,7 +101,9 @@ def bake(
 def _print_alignment(alignment: Any) -> None:
     print(f"{alignment.statistic} at training length {alignment.train_length}: {_brief(alignment.target)}")
     rows = [("length", "tau", alignment.statistic, "long forwards")]
-    rows += [(str(one.length), _brief(one.tau), _brief(one.statistic), str(one.forwards)) for one in alignment.temperatures]
+    rows += [
+        (str(entry.length), _brief(entry.tau), _brief(entry.statistic), str(entry.forwards)) for entry in alignment.temperatures
+    ]
     print(columns([[f"{length:>8}", *rest] for length, *rest in rows]))
 
 

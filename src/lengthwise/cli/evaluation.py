@@ -106,7 +106,7 @@ def reach(
     from lengthwise.evaluation.reach import reach as verb
 
     loaded, tokenizer, _ = _loaded(model, dtype, device)
-    found = verb(
+    reaches = verb(
         loaded,
         tokenizer,
         method or (),
@@ -122,10 +122,10 @@ def reach(
         force=force,
     )
     if as_json:
-        rows = [{**asdict(one), "says": one.says} for one in found]
+        rows = [{**asdict(reach), "says": reach.says} for reach in reaches]
         print_json({"model": model, "threshold": threshold, "longest": longest, "reach": rows})
     else:
-        print(reach_table(found))
+        print(reach_table(reaches))
         if out is not None:
             say(f"records: {out}")
 
@@ -172,23 +172,24 @@ def _loaded(model: str, dtype: str, device: str | None, on_ray: bool = False) ->
 def score_table(cells: list[Any]) -> str:
     """One line a task and length, one column a method: the mean in percent and its 95 % interval."""
     methods = list(dict.fromkeys(cell.method for cell in cells))
-    found = {(cell.task, cell.data, cell.length, cell.method): cell for cell in cells}
+    by_key = {(cell.task, cell.data, cell.length, cell.method): cell for cell in cells}
     rows = [["task", "tokens", *methods]]
     for task, data, length in dict.fromkeys((cell.task, cell.data, cell.length) for cell in cells):
         row = [f"{task} {data}".strip(), f"{length:,}"]
-        rows.append(row + [_percent(found.get((task, data, length, method))) for method in methods])
+        rows.append(row + [_percent(by_key.get((task, data, length, method))) for method in methods])
     counts = sorted({cell.n for cell in cells})
     samples = f"{' or '.join(map(str, counts))} sample{'' if counts == [1] else 's'}"
     return f"{columns(rows)}\n\npercent (95 % interval), {samples} a cell"
 
 
-def reach_table(found: list[Any]) -> str:
+def reach_table(reaches: list[Any]) -> str:
+    """One line a method and task: the longest length that works, and the scores there and above."""
     rows = [["method", "task", "reach", "interval", "score there", "score above"]]
-    for one in found:
-        there = "-" if one.length is None else f"{100 * one.score:.0f} at {one.length:,}"
-        above = "-" if one.next_length is None else f"{100 * one.next_score:.0f} at {one.next_length:,}"
-        low, high = ("-" if end is None else f"{end:,}" for end in (one.low, one.high))
-        rows.append([one.method, one.task, one.says, f"{low} ... {high}", there, above])
+    for reach in reaches:
+        there = "-" if reach.length is None else f"{100 * reach.score:.0f} at {reach.length:,}"
+        above = "-" if reach.next_length is None else f"{100 * reach.next_score:.0f} at {reach.next_length:,}"
+        low, high = ("-" if end is None else f"{end:,}" for end in (reach.low, reach.high))
+        rows.append([reach.method, reach.task, reach.says, f"{low} ... {high}", there, above])
     return columns(rows)
 
 
@@ -197,5 +198,6 @@ def _percent(cell: Any) -> str:
 
 
 def columns(rows: list[list[str]]) -> str:
+    """Rows as text, each column as wide as what it holds."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join("  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)).rstrip() for row in rows)

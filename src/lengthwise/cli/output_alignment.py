@@ -28,7 +28,7 @@ def misalignment(
     from lengthwise.training.output_alignment.misalignment import misalignment as verb
 
     loaded, tokenizer = load(model, dtype, device)
-    found = verb(
+    measured = verb(
         loaded,
         tokenizer,
         files=text or (),
@@ -39,15 +39,16 @@ def misalignment(
         method=method,
     )
     if as_json:
-        print_json(asdict(found))
+        print_json(asdict(measured))
     else:
-        _print(found)
+        _print(measured)
 
 
-def _print(found: Any) -> None:
+def _print(measured: Any) -> None:
     for name, mean, (low, high) in (
-        ("misalignment (symmetric cross-entropy)", found.sce, found.interval),
-        ("symmetric KL", found.kl, found.kl_interval),
+        ("misalignment (symmetric cross-entropy)", measured.sce, measured.interval),
+        ("symmetric KL", measured.kl, measured.kl_interval),
     ):
         print(f"{name:<40}{mean:8.4f} nats (95 % interval {low:.4f} to {high:.4f})")
-    print(f"contexts of {(found.length + 1) // 2:,} to {found.length:,} tokens, {found.pairs} pairs, method {found.method}")
+    contexts = f"{(measured.length + 1) // 2:,} to {measured.length:,} tokens"
+    print(f"contexts of {contexts}, {measured.pairs} pairs, method {measured.method}")

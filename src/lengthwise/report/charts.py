@@ -171,7 +171,7 @@ class Figure:
 
     @property
     def _key_rows(self) -> list[list[Style]]:
-        """As many beside each other as there is room for."""
+        """Keys in rows, as many beside each other as there is room for."""
         rows: list[list[Style]] = []
         for style in self.keys:
             if rows and sum(map(_key_width, [*rows[-1], style])) <= self.width - 2 * MARGIN:

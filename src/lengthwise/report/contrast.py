@@ -38,7 +38,7 @@ class Ramp:
     high: Colour
 
     def at(self, score: float) -> Colour:
-        """Oklab is linear in the cube roots of the cones, so these can be mixed in its place."""
+        """The colour of a score. Oklab is linear in the cube roots of the cones, so these can be mixed in its place."""
         ends = zip(_roots(self.low), _roots(self.high), strict=True)
         red, green, blue = _times(FROM_CONES, tuple((low + score * (high - low)) ** 3 for low, high in ends))
         return red, green, blue
@@ -51,7 +51,7 @@ class Ramp:
 
 @cache
 def ramps() -> tuple[Ramp, Ramp]:
-    """On a light and on a dark screen, as the style sheet has them."""
+    """The ramps of a light and of a dark screen, as the style sheet has them."""
     style = (TEMPLATE / "page.css").read_text(encoding="utf-8")
     light, dark = re.findall(r"--score-low: (#\w{6}); --score-high: (#\w{6});", style)
     return Ramp(*map(linear, light)), Ramp(*map(linear, dark))
@@ -63,8 +63,9 @@ def linear(colour: str) -> Colour:
     return red, green, blue
 
 
-def contrast(one: Colour, other: Colour) -> float:
-    darker, brighter = sorted(sum(w * part for w, part in zip(LUMINANCE, colour, strict=True)) for colour in (one, other))
+def contrast(colour: Colour, other: Colour) -> float:
+    """The contrast of two colours, 1 to 21."""
+    darker, brighter = sorted(sum(w * part for w, part in zip(LUMINANCE, rgb, strict=True)) for rgb in (colour, other))
     return (brighter + 0.05) / (darker + 0.05)
 
 

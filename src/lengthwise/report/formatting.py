@@ -12,20 +12,22 @@ SCOPES = {"model": "one temperature for the model", "layer": "one a layer", "hea
 
 
 def percent(value: float) -> str:
-    """With a space that does not break."""
+    """Per cent, with a space that does not break."""
     return f"{100 * value:.0f}\u00a0%"
 
 
 def interval(cell: Cell) -> str:
-    """As in a table: 93 (84-97)."""
+    """A mean and its interval as a table has them: 93 (84-97)."""
     return f"{100 * cell.mean:.0f} ({100 * cell.low:.0f}-{100 * cell.high:.0f})"
 
 
 def percent_of(cell: Cell) -> str:
+    """A mean, its interval and the number of samples, as a hover shows them."""
     return f"{percent(cell.mean)} ({100 * cell.low:.0f} to {100 * cell.high:.0f}), n = {cell.n}"
 
 
 def tokens_at(length: int, data: str = "") -> str:
+    """A length, and of which file."""
     return f"{data}, {length:,} tokens" if data else f"{length:,} tokens"
 
 
@@ -38,11 +40,12 @@ def times(length: int, train_length: int) -> str:
 
 
 def listed(words: list[str]) -> str:
-    """a, b and c."""
+    """Words as a sentence lists them: a, b and c."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def shortened(answer: str) -> str:
+    """An answer in one line, cut where it is long."""
     answer = " ".join(answer.split())
     return answer if len(answer) <= LONGEST_ANSWER else f"{answer[:LONGEST_ANSWER]} ..."
 

@@ -39,8 +39,8 @@ def read_run(path: Path) -> ReadRun:
         config = read_config(path / CONFIG)
     except BadInput:
         raise BadInput(f"{path} is not a run directory: it has no {CONFIG} of a run; {MAKE_ONE}") from None
-    found = config.get("format")
-    require(found == FORMAT, f"{path} is not a run directory of this version: its format is {found!r}, not {FORMAT!r}")
+    written = config.get("format")
+    require(written == FORMAT, f"{path} is not a run directory of this version: its format is {written!r}, not {FORMAT!r}")
     check_whole(config, path)
     trained = config["settings"].get("train_length")
     require(isinstance(trained, int) and trained > 1, f"{path / CONFIG} tells no train_length, but {trained!r}; {MAKE_ONE}")
@@ -62,8 +62,8 @@ class ReportedTask(NamedTuple):
     def title(self) -> str:
         return f"{self.task} (official files)" if self.official else self.task
 
-    def covers(self, of: Cell | Record) -> bool:
-        return of.task == self.task and bool(of.data) == self.official
+    def covers(self, scored: Cell | Record) -> bool:
+        return scored.task == self.task and bool(scored.data) == self.official
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class RunGroup:
     @cached_property
     def materials(self) -> dict[str, str | None]:
         """What the samples of each task are made of; null is what the package brings."""
-        return {task: made for run in self.runs for task, made in run.config.get("tasks", {}).items()}
+        return {task: material for run in self.runs for task, material in run.config.get("tasks", {}).items()}
 
     @cached_property
     def given(self) -> dict[str, str | None]:
@@ -121,8 +121,8 @@ class RunGroup:
     @cached_property
     def tasks(self) -> list[ReportedTask]:
         """Generated tasks first, each in the order it was run."""
-        found = dict.fromkeys(ReportedTask(record.task, bool(record.data)) for run in self.runs for record in run.records)
-        return sorted(found, key=lambda reported: reported.official)
+        tasks = dict.fromkeys(ReportedTask(record.task, bool(record.data)) for run in self.runs for record in run.records)
+        return sorted(tasks, key=lambda reported: reported.official)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -150,7 +150,7 @@ class RunGroup:
 def group_runs(runs: Iterable[ReadRun]) -> list[RunGroup]:
     groups: list[list[ReadRun]] = []
     for run in runs:
-        home = next((group for group in groups if all(_fit(run, other) for other in group)), None)
+        home = next((group for group in groups if all(_belong_together(run, other) for other in group)), None)
         if home is None:
             groups.append([run])
         else:
@@ -158,9 +158,10 @@ def group_runs(runs: Iterable[ReadRun]) -> list[RunGroup]:
     return [RunGroup(tuple(group)) for group in groups]
 
 
-def _fit(one: ReadRun, other: ReadRun) -> bool:
+def _belong_together(run: ReadRun, other: ReadRun) -> bool:
+    """Whether a run could have been written into the directory of the other."""
     try:
-        grown(one.config, other.config, one.path)
+        grown(run.config, other.config, run.path)
     except BadInput:
         return False
     return True
@@ -169,5 +170,5 @@ def _fit(one: ReadRun, other: ReadRun) -> bool:
 def alignments_in(document: Any) -> list[dict[str, Any]]:
     """The alignment documents a method was run with; none, one or several."""
     if isinstance(document, list):
-        return [found for part in document for found in alignments_in(part)]
+        return [inner for part in document for inner in alignments_in(part)]
     return [document] if isinstance(document, dict) else []

@@ -18,31 +18,31 @@ TAKEN = re.compile(r"(.+) \([0-9a-f]{16}\)")
 
 
 def facts(group: RunGroup) -> list[tuple[str, str]]:
-    """Name and value, for reading."""
-    found = [("model", group.model)]
+    """How the numbers were obtained: name and value, for reading."""
+    named = [("model", group.model)]
     weights = [f"{_words(key)} {value}" for key, value in group.fingerprint.items() if key != "name"]
-    found.append(("fingerprint", ", ".join(weights)))
-    found += [(_words(key), _value(value)) for key, value in group.settings.items()]
+    named.append(("fingerprint", ", ".join(weights)))
+    named += [(_words(key), _value(value)) for key, value in group.settings.items()]
     counts = sorted({cell.n for cell in group.cells})
-    found.append(("samples a cell", str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"))
-    found.append(("time spent on answers", _duration(sum(record.seconds for record in group.records))))
+    named.append(("samples a cell", str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"))
+    named.append(("time spent on answers", _duration(sum(record.seconds for record in group.records))))
     files = {name: digest for run in group.runs for name, digest in run.config.get("data", {}).items()}
-    found += [(f"file {name}", str(digest)) for name, digest in files.items()]
-    materials = {name: made for name, made in group.materials.items() if made}
-    found += [(f"samples of {name}", _material(made, group)) for name, made in materials.items()]
-    made = {", ".join(f"{key} {value}" for key, value in run.config["made_with"].items()): None for run in group.runs}
-    found.append(("made with", "; ".join(made)))
-    found.append(("read from", ", ".join(str(run.path) for run in group.runs)))
-    return found
+    named += [(f"file {name}", str(digest)) for name, digest in files.items()]
+    materials = {name: material for name, material in group.materials.items() if material}
+    named += [(f"samples of {name}", _material(material, group)) for name, material in materials.items()]
+    versions = {", ".join(f"{key} {value}" for key, value in run.config["made_with"].items()): None for run in group.runs}
+    named.append(("made with", "; ".join(versions)))
+    named.append(("read from", ", ".join(str(run.path) for run in group.runs)))
+    return named
 
 
 def describe(spec: str, group: RunGroup) -> str:
-    """What a method is, in words; of methods other than alignments the spec itself says all there is to know here."""
+    """What a method is, in words; where it is not an alignment, its spec says all there is to know here."""
     if spec == "none":
         return "the model as it is"
     if spec == "truncate":
         return f"the model as it is, given only the last {group.train_length:,} tokens and the question"
-    parts = [_alignment(document) for of, document in group.alignments if of == spec]
+    parts = [_alignment(document) for method, document in group.alignments if method == spec]
     rule = "; ".join(parts) or "a rule that needs no calibration"
     if group.reads.get(spec) == "both":
         return (
@@ -61,7 +61,7 @@ def _alignment(document: Mapping[str, Any]) -> str:
 
 
 def commands(group: RunGroup) -> list[str]:
-    """What makes these cells again; tasks that ran alike share a command, but those of a file or folder have their own."""
+    """Commands that make these cells again; tasks that ran alike share one, but those of a file or folder have their own."""
     alike: dict[tuple[str, tuple[str, ...], tuple[str, ...], int], list[str]] = defaultdict(list)
     for reported in _asked(group):
         records = [record for record in group.records if reported.covers(record)]
@@ -69,20 +69,20 @@ def commands(group: RunGroup) -> list[str]:
             source = _source(group, reported.task, data)
             if source is None:
                 continue
-            found = [record for record in records if record.data == data]
-            methods = tuple(spec for spec in group.methods if any(record.method == spec for record in found))
-            lengths = sorted({record.length for record in found})
+            asked = [record for record in records if record.data == data]
+            methods = tuple(spec for spec in group.methods if any(record.method == spec for record in asked))
+            lengths = sorted({record.length for record in asked})
             inputs = [word for n in lengths if not data for word in ("--length", str(n))]
             inputs += ["--data", source] if source else []
             alone = reported.task if source else ""
-            alike[alone, methods, tuple(inputs), max(record.index for record in found) + 1].append(reported.task)
+            alike[alone, methods, tuple(inputs), max(record.index for record in asked) + 1].append(reported.task)
     return [_command(group, tasks, methods, inputs, samples) for (_, methods, inputs, samples), tasks in alike.items()]
 
 
 def _asked(group: RunGroup) -> list[ReportedTask]:
-    """Without further scores of the same answers, which are named after their task."""
+    """Tasks without further scores of the same answers, which are named after their task."""
     tasks = {reported.task for reported in group.tasks}
-    return [one for one in group.tasks if not any(one.task.startswith(f"{task}_") for task in tasks)]
+    return [reported for reported in group.tasks if not any(reported.task.startswith(f"{task}_") for task in tasks)]
 
 
 def _source(group: RunGroup, task: str, data: str) -> str | None:
@@ -97,8 +97,8 @@ def _source(group: RunGroup, task: str, data: str) -> str | None:
     return named[1] if named else ""
 
 
-def _material(made: str, group: RunGroup) -> str:
-    return f"{made}, given in Python" if group.given.get(made, "") is None else made
+def _material(material: str, group: RunGroup) -> str:
+    return f"{material}, given in Python" if group.given.get(material, "") is None else material
 
 
 def _command(group: RunGroup, tasks: list[str], methods: tuple[str, ...], inputs: tuple[str, ...], samples: int) -> str:
