@@ -17,7 +17,7 @@ MARGIN = 192
 
 @dataclass(frozen=True)
 class DistanceBias:
-    """bias_head(key position - query position); distances beyond the table's ends take the value at the end."""
+    """A number for each head and distance, key position - query position; beyond its ends the table goes on as it ends."""
 
     table: Tensor  # [heads, 2 * radius + 1]: distances -radius ... radius
 
@@ -29,13 +29,13 @@ class DistanceBias:
     def widened(self) -> Tensor:  # [heads, 2 * (reach + MARGIN) + 1], reach = max(radius, 1)
         """The table in float32, its ends repeated as far as GPU kernels read. Made once, unless the table changes in place."""
         version = None if self.table.is_inference() else self.table._version
-        kept: tuple[int | None, Tensor] | None = self.__dict__.get("_widened")
-        if kept is None or kept[0] != version:
+        cached: tuple[int | None, Tensor] | None = self.__dict__.get("_widened")
+        if cached is None or cached[0] != version:
             table, more = self.table.detach().float(), MARGIN + max(self.radius, 1) - self.radius
             ends = table[:, :1].expand(-1, more), table[:, -1:].expand(-1, more)
-            kept = version, torch.cat([ends[0], table, ends[1]], -1)
-            self.__dict__["_widened"] = kept
-        return kept[1]
+            cached = version, torch.cat([ends[0], table, ends[1]], -1)
+            self.__dict__["_widened"] = cached
+        return cached[1]
 
     def line(self, first: int, last: int) -> Tensor:  # [heads, last - first + 1]
         """The bias at every distance from `first` to `last`, both included."""

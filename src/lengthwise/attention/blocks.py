@@ -89,7 +89,7 @@ def scan(equation: Equation, inverse_temperatures: Tensor) -> RowStatistics:  # 
 
 
 def _folded(equation: Equation) -> Equation:
-    """Entries of a batch that share one mask as further heads of one entry: few large products instead of many small ones."""
+    """Turn batch entries that share one mask into further heads of one entry: few large products instead of many small."""
     batch, heads = equation.query.shape[:2]
     visible, g, bias = equation.visible, equation.inverse_temperature, equation.bias
     if batch == 1 or len(visible.start) > 1 or (visible.hidden is not None and len(visible.hidden) > 1):
@@ -120,11 +120,11 @@ class _Where:
 
     @property
     def size(self) -> int:
-        """Numbers of its logits."""
+        """How many logits the block has."""
         return math.prod(part.stop - part.start for part in (self.heads, self.rows, self.keys))
 
     def by_heads(self, equation: Equation) -> list[_Where]:
-        """Itself, a few heads at a time."""
+        """Split the block into a few heads at a time."""
         group, heads = equation.group, self.heads.stop
         groups = CUDA_BLOCK * heads // max(1, self.size * group) if equation.query.is_cuda else 1
         step = group * max(1, groups)
@@ -146,7 +146,7 @@ def _buffer(equation: Equation, wheres: Sequence[_Where]) -> Tensor:
 
 
 def _wheres(equation: Equation) -> list[_Where]:
-    """All blocks. Each has whole groups of heads, so that a key head is read once."""
+    """Where all blocks lie. Each has whole groups of heads, so that a key head is read once."""
     # On the host: asking a GPU for one number a block would keep it waiting
     seen, (batch, heads, queries, _) = equation.visible.cpu, equation.query.shape
     step, found = _rows_at_once(equation), []
@@ -187,7 +187,7 @@ def _logits(equation: Equation, query: Tensor, where: _Where, visible: Visible, 
 
 
 def _bias(equation: Equation, bias: DistanceBias, where: _Where, visible: Visible) -> Tensor:  # [heads, rows, keys]
-    """With a temperature that is one a head; rows reversed."""
+    """The bias of a block times g, where g is one number a head; rows reversed."""
     low, high, g = where.keys.start, where.keys.stop, equation.inverse_temperature
     table = bias.table[where.heads].float()
     if g is not None and equation.one_temperature_a_head:

@@ -20,7 +20,7 @@ from lengthwise.attention.visible import Visible
 
 @dataclass(frozen=True)
 class Rest:
-    """Further keys of the same rows: disjoint from all others, rotated in their own way."""
+    """Further keys of the same rows, disjoint from all others, with queries and keys rotated in another way."""
 
     query: Tensor
     key: Tensor
@@ -33,7 +33,7 @@ class Rest:
 
 @dataclass(frozen=True)
 class Equation:
-    """What every implementation computes; q and k arrive rotated."""
+    """The tensors of one attention: what every implementation computes; q and k arrive rotated."""
 
     query: Tensor  # [batch, heads, queries, key_size]
     key: Tensor  # [batch, kv_heads, keys, key_size]
@@ -46,14 +46,14 @@ class Equation:
     more: tuple[Rest, ...] = ()
 
     def __post_init__(self) -> None:
-        """g has three dimensions from here on."""
+        """Give g its three dimensions."""
         g = self.inverse_temperature
         if g is not None and g.dim() < 3:
             object.__setattr__(self, "inverse_temperature", g[(None,) * (3 - g.dim())])
 
     @property
     def parts(self) -> list[Equation]:
-        """One equation a run."""
+        """The equation as several, one for each run of keys."""
         runs = [{f.name: getattr(rest, f.name) for f in fields(rest)} for rest in self.more]
         return [replace(self, more=()), *(replace(self, more=(), **run) for run in runs)]
 
@@ -64,18 +64,18 @@ class Equation:
 
     @property
     def n(self) -> Tensor:
-        """The count as temperature laws take it, see `Visible.n`."""
+        """The number of keys that each row sees, as temperature laws take it; see `Visible.n`."""
         return self.count[:, None] if self.more else self.visible.n
 
     @property
     def group(self) -> int:
-        """Query heads that share one key head."""
+        """The number of query heads that share one key head."""
         return self.query.shape[1] // self.key.shape[1]
 
     @property
     def needs_grad(self) -> bool:
-        own = (self.query, self.key, self.value, self.bias.table if self.bias else None, self.inverse_temperature)
-        tensors = (*own, *(tensor for rest in self.more for tensor in (rest.query, rest.key, rest.value)))
+        first = (self.query, self.key, self.value, self.bias.table if self.bias else None, self.inverse_temperature)
+        tensors = (*first, *(tensor for rest in self.more for tensor in (rest.query, rest.key, rest.value)))
         return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
 
     @property

@@ -59,7 +59,7 @@ def _narrowed(equation: Equation) -> bool:
 
 
 def fused(equation: Equation) -> Tensor:  # [batch, heads, queries, value_size]
-    """PyTorch's SDPA. Check `why_not_fused` first."""
+    """Solve the equation by PyTorch's SDPA. Check `why_not_fused` first."""
     device, dtype = equation.query.device.type, equation.query.dtype
     if _narrowed(equation):
         # All but the bias: autocast would write its view out as a whole matrix
@@ -71,7 +71,7 @@ def fused(equation: Equation) -> Tensor:  # [batch, heads, queries, value_size]
 
 
 def _solved(equation: Equation) -> Tensor:
-    """A batch entry at a time, so that padding is never read."""
+    """Solve one batch entry at a time, so that padding is never read."""
     query, scale = _sharpened(equation)
     key = equation.key.repeat_interleave(equation.group, 1)
     value = equation.value.repeat_interleave(equation.group, 1)

@@ -1,7 +1,7 @@
-"""Rows taken apart: different keys of one row may be rotated as if they stood elsewhere.
+"""Rows in parts: different keys of one row may be rotated as if they stood elsewhere.
 
 ReRoPE sees near keys where they are and all far ones at one distance; StreamingLLM sees its sinks just before its window. Each
-such set of keys is a run with positions of its own. The parts of a row are disjoint, so outputs and statistics merge exactly.
+such set of keys is a run with its own positions. The parts of a row are disjoint, so outputs and statistics merge exactly.
 """
 
 from __future__ import annotations
@@ -24,6 +24,6 @@ class Part:
 
 
 def as_they_stand(visible: Visible) -> Part:
-    """Every key at its own place."""
+    """The part in which every query and every key is at its own place."""
     index = torch.arange(visible.keys, device=visible.position.device)
     return Part(visible, visible.position[None], index[None])

@@ -15,8 +15,8 @@ def logits(equation: Equation) -> Tensor:  # [batch, heads, queries, keys], unma
     key = key.repeat_interleave(equation.group, dim=1)
     scores = equation.scale * query @ key.transpose(-1, -2)
     if equation.bias is not None:
-        own = equation.visible.position[:, None]
-        distance = torch.arange(equation.visible.keys, device=own.device) - own  # [queries, keys]
+        position = equation.visible.position[:, None]
+        distance = torch.arange(equation.visible.keys, device=position.device) - position  # [queries, keys]
         scores = scores + _wide(equation.bias.at(distance))
     if equation.inverse_temperature is not None:
         scores = scores * equation.inverse_temperature.to(scores)[..., None]

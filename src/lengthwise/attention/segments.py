@@ -22,7 +22,7 @@ Span = tuple[int, int]  # first token, and one past the last
 def within_segments(
     equation: Equation, shares: Sequence[Sequence[Span]], solve: Callable[[Equation, slice], Tensor]
 ) -> Tensor:  # [batch, heads, queries, value_size]
-    """The heads in as many equal shares as there are lists of spans; `solve` gets a segment, and which heads it is of."""
+    """Solve each segment by itself. Each list of spans cuts an equal share of the heads; `solve` gets a segment and heads."""
     total, outputs = equation.query.shape[1], []
     for number, spans in enumerate(shares):
         heads = slice(number * total // len(shares), (number + 1) * total // len(shares))
@@ -52,7 +52,7 @@ def _of_heads(equation: Equation, heads: slice) -> Equation:
 
 
 def _segment(equation: Equation, first: int, last: int) -> Equation:
-    """Of the queries and the keys first ... last - 1."""
+    """The equation of the queries and keys first ... last - 1 alone."""
     more = (replace(rest.rows(first, last), **_keys(rest, first, last)) for rest in equation.more)
     return replace(equation.rows(first, last), **_keys(equation, first, last), more=tuple(more))
 

@@ -39,21 +39,21 @@ class RowStatistics:
 
     @classmethod
     def of_logits(cls, logits: Tensor, visible: Tensor | None = None) -> RowStatistics:
-        """From whole rows, [..., keys]; `visible` is a boolean mask of the same shape."""
+        """Compute them from the logits of whole rows, [..., keys]; `visible` is a boolean mask of the same shape."""
         low = torch.finfo(logits.dtype).min
         masked = logits if visible is None else logits.masked_fill(~visible, low)
         lse = masked.logsumexp(-1)
         weights = torch.softmax(masked, -1)
         # Not lse - sum p l, a small difference of two numbers as large as the logits
         entropy = (weights * (lse[..., None] - masked).masked_fill(weights == 0, 0)).sum(-1)
-        found = cls(weights.amax(-1), lse, entropy)
-        return found if visible is None else found.without(~visible.any(-1))
+        statistics = cls(weights.amax(-1), lse, entropy)
+        return statistics if visible is None else statistics.without(~visible.any(-1))
 
     def map(self, change: Callable[[Tensor], Tensor]) -> RowStatistics:
         return RowStatistics(change(self.p_max), change(self.lse), change(self.entropy))
 
     def without(self, empty: Tensor) -> RowStatistics:
-        """These rows with those that are `empty` as rows that see no key."""
+        """The same statistics, with `empty` rows as rows that see no key."""
         p_max, lse, entropy = (
             field.masked_fill(empty, nothing)
             for field, nothing in ((self.p_max, 0.0), (self.lse, float("-inf")), (self.entropy, 0.0))
@@ -62,7 +62,7 @@ class RowStatistics:
 
 
 def join(parts: list[RowStatistics], dim: int) -> RowStatistics:
-    """Different rows, one after the other along `dim`."""
+    """Join different rows, one after the other along `dim`."""
     return RowStatistics(
         torch.cat([part.p_max for part in parts], dim),
         torch.cat([part.lse for part in parts], dim),
@@ -71,7 +71,7 @@ def join(parts: list[RowStatistics], dim: int) -> RowStatistics:
 
 
 def merge(first: RowStatistics, second: RowStatistics) -> RowStatistics:
-    """The same rows over two disjoint sets of keys, as if the keys had been one set."""
+    """Merge statistics of the same rows over two disjoint sets of keys, as if the keys had been one set."""
     lse = torch.logaddexp(first.lse, second.lse)
     one, other = _share(first.lse, lse), _share(second.lse, lse)
     p_max = torch.maximum(one * first.p_max, other * second.p_max)
@@ -79,7 +79,7 @@ def merge(first: RowStatistics, second: RowStatistics) -> RowStatistics:
 
 
 def merged(parts: Sequence[tuple[Tensor, RowStatistics]]) -> tuple[Tensor, RowStatistics]:
-    """Outputs [..., queries, value_size] and statistics of the same rows over disjoint keys, as if they had been one set."""
+    """Merge outputs [..., queries, value_size] and statistics of the same rows over disjoint keys, as if over one set."""
     rows = reduce(merge, [rows for _, rows in parts])
     weighted = [_share(part.lse, rows.lse)[..., None] * output for output, part in parts]
     return torch.stack(weighted).sum(0).to(parts[0][0].dtype), rows

@@ -19,7 +19,7 @@ from lengthwise.errors import BadInput
 
 @dataclass(frozen=True)
 class Visible:
-    """The runs of a batch. A row whose run is empty (a padding query) gives zeros and enters no statistic."""
+    """The run of keys that each row sees. A row whose run is empty (a padding query) gives zeros and enters no statistic."""
 
     start: Tensor  # [batch or 1, queries], first key of the run
     stop: Tensor  # [batch or 1, queries], one past its last key
@@ -39,10 +39,10 @@ class Visible:
         padding: Tensor | None = None,
         device: torch.device | str | None = None,
     ) -> Visible:
-        """`offset` is the key index of the first query, by default keys - queries, as in a filled cache.
+        """Make the runs of the usual masks.
 
-        `window` keys end at the query's own (causal), or reach window - 1 to each side. `padding` is [batch, keys], True for
-        real tokens.
+        `offset` is the key index of the first query, by default keys - queries, as in a filled cache. `window` keys end at the
+        query's own (causal), or reach window - 1 to each side. `padding` is [batch, keys], True for real tokens.
         """
         device = padding.device if padding is not None else device
         own = torch.arange(queries, device=device) + (keys - queries if offset is None else offset)
@@ -76,7 +76,7 @@ class Visible:
 
     @classmethod
     def of_mask(cls, mask: Callable[[Tensor], Tensor], queries: int, keys: int, position: Tensor) -> Visible:
-        """From a rule: `mask(rows)` gives [batch or 1, rows, keys], True where visible. Evaluated a few rows at a time."""
+        """Make the runs from a rule, a few rows at a time: `mask(rows)` gives [batch or 1, rows, keys], True where visible."""
         rows_at_once = max(1, 2**24 // max(keys, 1))
         start, stop = [], []
         for rows in torch.split(torch.arange(queries, device=position.device), rows_at_once):
@@ -108,7 +108,7 @@ class Visible:
         return bool((self.position.diff() == 1).all())
 
     def standing_as_here(self, visible: Visible) -> Visible:
-        """Queries of these, as many neighbours or all: what is known of their line holds, and no device is asked again."""
+        """Pass on to `visible`, which has some or all of these queries, that they stand in line: no device is asked again."""
         if vars(self).get("in_line"):
             vars(visible)["in_line"] = True
         return visible
@@ -147,7 +147,7 @@ class Visible:
 
     @cached_property
     def kept(self) -> dict[Any, Any]:
-        """Room for what an implementation derives from the runs."""
+        """A place where an implementation keeps what it derives from the runs."""
         return {}
 
     @cached_property

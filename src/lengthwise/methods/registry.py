@@ -56,8 +56,8 @@ class MethodSource:
 def factory(name: str) -> Callable[..., object]:
     """The class of a method, or the function that makes one."""
     module, _, attribute = METHODS[name].partition(":")
-    made: Callable[..., object] = attrgetter(attribute)(import_module(module))
-    return made
+    maker: Callable[..., object] = attrgetter(attribute)(import_module(module))
+    return maker
 
 
 def source_of(name: str) -> MethodSource:

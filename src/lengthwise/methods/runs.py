@@ -11,6 +11,6 @@ from lengthwise.attention.visible import Visible
 
 
 def within(visible: Visible, first: Tensor, last: Tensor) -> Visible:
-    """What is left of each row's run between `first` and one before `last`, both broadcastable to [batch, queries]."""
+    """Cut each row's run to the keys `first` ... `last - 1`, both broadcastable to [batch, queries]."""
     stop = torch.minimum(visible.stop, last).clamp_min(0)
     return replace(visible, start=torch.minimum(torch.maximum(visible.start, first), stop), stop=stop)

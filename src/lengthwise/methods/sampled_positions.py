@@ -22,18 +22,18 @@ class Generators:
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
-        self._made: dict[int | None, torch.Generator] = {}
+        self._by_worker: dict[int | None, torch.Generator] = {}
 
     def here(self) -> torch.Generator:
         worker = torch.utils.data.get_worker_info()
         key = None if worker is None else worker.seed
-        if key not in self._made:
-            self._made[key] = torch.Generator().manual_seed(self.seed if key is None else self.seed + key)
-        return self._made[key]
+        if key not in self._by_worker:
+            self._by_worker[key] = torch.Generator().manual_seed(self.seed if key is None else self.seed + key)
+        return self._by_worker[key]
 
 
 def with_positions(features: Features, sample: Callable[[int], Tensor]) -> dict[str, Any]:
-    """The batch and its `position_ids`: `sample(n)` for the n real tokens of every sequence, 0 for padding."""
+    """Add `position_ids` to a batch: `sample(n)` for the n real tokens of every sequence, 0 for padding."""
     batch = dict(features) if isinstance(features, Mapping) else _stacked(features)
     if "input_ids" not in batch:
         raise BadInput(f"a batch needs input_ids to get positions; this one has {', '.join(batch) or 'nothing'}")

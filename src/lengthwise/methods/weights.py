@@ -16,7 +16,7 @@ def save(module: nn.Module, path: str | Path) -> None:
 
 
 def load(module: nn.Module, path: str | Path, what: str, without: str) -> None:
-    """`what` the file should hold; `without` says what leaving it out would mean."""
+    """Load a method's weights. Errors say `what` the file should hold and what a method `without` one does."""
     try:
         module.load_state_dict(load_file(path))
     except FileNotFoundError:

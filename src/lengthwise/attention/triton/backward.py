@@ -74,7 +74,7 @@ def _prepare(
 
 @lru_cache
 def tile_for(size: int, dtype: torch.dtype, drops: bool) -> Tile:
-    """Of both kernels; measured on an H200, 32 heads of 64."""
+    """The tiles of both kernels; measured on an H200, 32 heads of 64."""
     if dtype == torch.float32:
         return Tile(32, 32, 4, 1, precision="ieee")
     # The hash of dropout would spill
@@ -112,7 +112,7 @@ def _numbers(operands: Operands, *more: int) -> tuple[int | float, ...]:
 
 
 def _strides(operands: Operands, grad: Tensor) -> tuple[int | float, ...]:
-    """And all that follows from the equation alone."""
+    """Strides, and all else that follows from the equation alone."""
     query, key, value = operands.query, operands.key, operands.value
     strides = (*query.stride()[:3], *key.stride()[:3], *value.stride()[:3], *grad.stride()[:3], *operands.slot_strides)
     return (*strides, *operands.dropping, query.shape[-1], padded(query.shape[-1]), *operands.given)
@@ -168,6 +168,6 @@ def _of_queries(
 
 
 def _over_batch(totals: Sequence[Tensor], batch: int) -> Tensor:  # [heads, width]
-    """Parts of [batch * heads, width] summed over the batch; most often there is nothing to do."""
+    """Sum parts of [batch * heads, width] over the batch; most often there is nothing to do."""
     whole = totals[0] if len(totals) == 1 else torch.cat(list(totals))
     return whole if batch == 1 else whole.view(batch, -1, whole.shape[-1]).sum(0)

@@ -108,7 +108,7 @@ def _end(at, BM: tl.constexpr, BIAS: tl.constexpr):
 
 @triton.jit
 def _store(DQ, dq, b, h, rows, real, heads, queries, D: tl.constexpr, DP: tl.constexpr):
-    """Into [batch, queries, heads, D]."""
+    """Store a block of rows into [batch, queries, heads, D]."""
     column = tl.arange(0, DP)
     to = DQ + ((b * queries + rows.to(tl.int64)) * heads + h)[:, None] * D + column[None, :]
     tl.store(to, dq.to(DQ.dtype.element_ty), mask=real[:, None] & (column < D)[None, :])

@@ -29,7 +29,7 @@ def limit_of(rate: float) -> int:
 
 @triton.jit
 def _times(x, y):
-    """Modulo 2^32, which TRITON_DEBUG=1 would take for a mistake."""
+    """Multiply modulo 2^32, which TRITON_DEBUG=1 would take for a mistake."""
     return tl.mul(x, y, sanitize_overflow=False)
 
 

@@ -52,7 +52,7 @@ def _turned(bounds: tuple[Tensor, ...], operands: Operands, tile: Tile) -> Tenso
 
 
 def _turned_at(n: Tensor, bounds: tuple[Tensor, ...], operands: Operands, tile: Tile) -> Tensor:
-    """For the key blocks that begin at `n`."""
+    """The bounds of rows for the key blocks that begin at `n`."""
     lo, inner_lo, inner_hi, hi, near_lo, near_hi = (bound[:, None] for bound in bounds)
     end, blocks = n + tile.keys, lo.shape[-1]
     index = torch.arange(blocks, device=lo.device)

@@ -57,7 +57,7 @@ def _edges(
     T: tl.constexpr, D: tl.constexpr, DP: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
     BIAS: tl.constexpr, HIDES: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """As in the forward kernel: with masks, the table and a running maximum."""
+    """Tiles at the edges, as in the forward kernel: with masks, the table and a running maximum."""
     for t in tl.range(0, edge_tiles(lo, inner_lo, nears, inner_hi, hi, BN)):
         n = edge_tile(t, lo, inner_lo, seed, nears, inner_hi, BN)
         k = rows_at(k_from, n, k_n, keys, D, DP, BN, True)

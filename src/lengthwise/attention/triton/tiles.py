@@ -34,7 +34,7 @@ LOT = tl.constexpr(64)
 
 @triton.jit
 def stored_rows(queries):
-    """So many rows of delta and lse a head has in memory."""
+    """The number of rows of delta and lse that a head has in memory."""
     return tl.cdiv(queries, LOT) * LOT
 
 
@@ -142,7 +142,7 @@ def edge_tile(t, lo, inner_lo, near_lo, nears, inner_hi, BN: tl.constexpr):
 
 @triton.jit
 def edge_tiles(lo, inner_lo, nears, inner_hi, hi, BN: tl.constexpr):
-    """How many those are."""
+    """The number of tiles that `edge_tile` counts."""
     return (inner_lo - lo) // BN + nears + tl.maximum(hi - inner_hi + BN - 1, 0) // BN
 
 
@@ -298,7 +298,7 @@ class Operands(NamedTuple):
 
     @property
     def slot_strides(self) -> tuple[int, ...]:
-        """Of g (batch, head, row), of runs and of hidden (batch): 0 where one serves all."""
+        """Strides of g (batch, head, row), of runs and of hidden (batch): 0 where one serves all."""
         g, runs, hidden = self.g, self.runs, self.hidden
         of_g = [0, 0, 0] if g is None else [s if n > 1 else 0 for n, s in zip(g.shape, g.stride(), strict=True)]
         of_runs = 0 if runs is None or runs.shape[0] == 1 else runs.stride(0)

@@ -27,7 +27,7 @@ from lengthwise.methods.log_growth import log_growth
 
 
 class Clex(nn.Module):
-    """Not a frozen dataclass, as it has parameters to train. `width` is the network's, by default d."""
+    """A module and no dataclass, as it has parameters to train. `width` is the network's, by default d."""
 
     # The arguments again, where a spec looks for their types
     train_length: int
@@ -65,29 +65,29 @@ class Clex(nn.Module):
         if weights is not None:
             weights_file.load(self, weights, "CLEX weights", "to start from NTK")
 
-    def frequencies(self, own: Tensor, length: int) -> Tensor:  # [pairs] -> [pairs]
-        return self.at(own, max(1, math.ceil(length / self.train_length)))
+    def frequencies(self, trained: Tensor, length: int) -> Tensor:  # [pairs] -> [pairs]
+        return self.at(trained, max(1, math.ceil(length / self.train_length)))
 
-    def at(self, own: Tensor, t: float) -> Tensor:
+    def at(self, trained: Tensor, t: float) -> Tensor:
         """The frequencies at t >= 1 training lengths; gradients reach both matrices."""
-        pairs = len(own)
+        pairs = len(trained)
         fits = pairs == self.pairs
         require(fits, f"clex was made for {self.pairs} pairs, this model rotates {pairs}; write clex:rotary_size={2 * pairs}")
         require(1 <= t < math.inf, f"clex is defined from t = 1, the training length, not at {t}")
-        require(bool((own > 0).all()), "clex needs a logarithm of every frequency and this model has some that are 0")
-        share = torch.arange(pairs, dtype=own.dtype, device=own.device) / max(pairs - 1, 1)  # 2i/(d-2)
-        return own * (2 * t - 1) ** -share * self._departure(own.log(), share, t).exp()
+        require(bool((trained > 0).all()), "clex needs a logarithm of every frequency and this model has some that are 0")
+        share = torch.arange(pairs, dtype=trained.dtype, device=trained.device) / max(pairs - 1, 1)  # 2i/(d-2)
+        return trained * (2 * t - 1) ** -share * self._departure(trained.log(), share, t).exp()
 
-    def _departure(self, log_own: Tensor, share: Tensor, t: float) -> Tensor:
+    def _departure(self, log_trained: Tensor, share: Tensor, t: float) -> Tensor:
         """z = ln theta - prior at t, from z = 0 at 1."""
-        up, down = self.up.to(log_own), self.down.to(log_own)
+        up, down = self.up.to(log_trained), self.down.to(log_trained)
 
         def slope(time: float, z: Tensor) -> Tensor:
-            prior = log_own - share * math.log(2 * time - 1)
+            prior = log_trained - share * math.log(2 * time - 1)
             return down @ nn.functional.silu(up @ (z + 2 * prior))
 
         count = math.ceil((t - 1) * self.steps)
-        z = torch.zeros_like(log_own)
+        z = torch.zeros_like(log_trained)
         for step in range(count):
             h = (t - 1) / count
             time = 1 + step * h

@@ -32,9 +32,9 @@ class Eabf:
         require(1 < self.new_base < math.inf, f"eabf needs new_base > 1, not {self.new_base}")
         require(self.skip >= 0, f"eabf needs skip >= 0, not {self.skip}: the number of first layers left as they are")
 
-    def frequencies(self, own: Tensor, length: int) -> Tensor:  # [pairs] -> [pairs]
-        index = torch.arange(len(own), dtype=torch.float64, device=own.device)
-        return (self.new_base ** (-index / len(own))).to(own.dtype)
+    def frequencies(self, trained: Tensor, length: int) -> Tensor:  # [pairs] -> [pairs]
+        index = torch.arange(len(trained), dtype=torch.float64, device=trained.device)
+        return (self.new_base ** (-index / len(trained))).to(trained.dtype)
 
     def inverse_temperature(self, visible: Tensor, layer: int = 0) -> Tensor:
         if layer < self.skip:

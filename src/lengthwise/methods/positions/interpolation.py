@@ -27,8 +27,8 @@ class Interpolation:
         fits = 1 <= self.factor < math.inf
         require(fits, f"interpolation needs factor >= 1, not {self.factor}: inputs get that many times longer")
 
-    def frequencies(self, own: Tensor, length: int) -> Tensor:  # [pairs] -> [pairs]
-        return own * self.factor if self.as_released else own / self.factor
+    def frequencies(self, trained: Tensor, length: int) -> Tensor:  # [pairs] -> [pairs]
+        return trained * self.factor if self.as_released else trained / self.factor
 
     def leaves_alone(self, length: int) -> bool:
         return self.factor == 1

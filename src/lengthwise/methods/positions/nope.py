@@ -18,8 +18,8 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Nope:
-    def frequencies(self, own: Tensor, length: int) -> Tensor:  # [pairs] -> [pairs]
-        return torch.zeros_like(own)
+    def frequencies(self, trained: Tensor, length: int) -> Tensor:  # [pairs] -> [pairs]
+        return torch.zeros_like(trained)
 
     def leaves_alone(self, length: int) -> bool:
         return False

@@ -29,10 +29,10 @@ class Ntk:
         require(1 <= self.factor < math.inf, f"ntk needs factor >= 1, not {self.factor}: inputs get that many times longer")
         require(self.train_length > 0, f"ntk needs train_length > 0, not {self.train_length}")
 
-    def frequencies(self, own: Tensor, length: int) -> Tensor:  # [pairs] -> [pairs]
+    def frequencies(self, trained: Tensor, length: int) -> Tensor:  # [pairs] -> [pairs]
         # 2i/(d-2) from 0 to 1; a single pair has nothing but the highest frequency
-        share = torch.arange(len(own), dtype=torch.float64, device=own.device) / max(len(own) - 1, 1)
-        return (own * self._stretch(length) ** -share).to(own.dtype)
+        share = torch.arange(len(trained), dtype=torch.float64, device=trained.device) / max(len(trained) - 1, 1)
+        return (trained * self._stretch(length) ** -share).to(trained.dtype)
 
     def leaves_alone(self, length: int) -> bool:
         return self._stretch(length) == 1

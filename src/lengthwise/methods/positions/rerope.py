@@ -46,10 +46,10 @@ class ReRoPE:
         require(divides, f"rerope needs leak >= 1, not {self.leak}: distances beyond the window are divided by it")
 
     def distances(self, seen: Visible, whole: Visible) -> list[Part]:
-        own, w = seen.position, self.window
-        near = as_they_stand(within(seen, own - w + 1, own + w))
-        before = within(seen, torch.zeros_like(own), own - w + 1)
-        behind = within(seen, own + w, torch.full_like(own, seen.keys))
+        row, w = seen.position, self.window
+        near = as_they_stand(within(seen, row - w + 1, row + w))
+        before = within(seen, torch.zeros_like(row), row - w + 1)
+        behind = within(seen, row + w, torch.full_like(row, seen.keys))
         far = [self._far(before, side=1), self._far(behind, side=-1)]
         return [near, *(part for part in far if bool(part.visible.count.any()))]
 

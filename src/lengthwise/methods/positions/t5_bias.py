@@ -25,7 +25,7 @@ from lengthwise.methods import weights as weights_file
 
 
 class T5Bias(nn.Module):
-    """Not a frozen dataclass, as it has a table to train."""
+    """A module and no dataclass, as it has a table to train."""
 
     # The arguments again, where a spec looks for their types
     heads: int
@@ -66,7 +66,7 @@ class T5Bias(nn.Module):
         return False
 
     def _bucket(self, distance: Tensor) -> Tensor:
-        """Key minus query to a row of the table."""
+        """The row of the table for each distance, key minus query."""
         side = self.buckets // 2 if self.bidirectional else self.buckets
         behind = (distance > 0).long() * side if self.bidirectional else torch.zeros_like(distance)
         back = distance.abs() if self.bidirectional else (-distance).clamp_min(0)

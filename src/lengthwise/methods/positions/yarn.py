@@ -43,11 +43,11 @@ class Yarn:
             turns, f"yarn needs train_length > {shortest:.3g}, not {self.train_length}: no pair turns {self.beta_slow:g} times"
         )
 
-    def frequencies(self, own: Tensor, length: int) -> Tensor:  # [pairs] -> [pairs]
-        low, high = self._bounds(own)
-        index = torch.arange(len(own), dtype=torch.float64, device=own.device)
+    def frequencies(self, trained: Tensor, length: int) -> Tensor:  # [pairs] -> [pairs]
+        low, high = self._bounds(trained)
+        index = torch.arange(len(trained), dtype=torch.float64, device=trained.device)
         ramp = ((index - low) / (high - low)).clamp(0, 1)
-        return (own * (1 - ramp * (1 - 1 / self.factor))).to(own.dtype)
+        return (trained * (1 - ramp * (1 - 1 / self.factor))).to(trained.dtype)
 
     def inverse_temperature(self, visible: Tensor, layer: int = 0) -> Tensor:
         g = (0.1 * math.log(self.factor) + 1) ** 2 if self.temperature else 1.0
@@ -56,14 +56,14 @@ class Yarn:
     def leaves_alone(self, length: int) -> bool:
         return self.factor == 1
 
-    def _bounds(self, own: Tensor) -> tuple[float, float]:
+    def _bounds(self, trained: Tensor) -> tuple[float, float]:
         """(low, high), never equal, so that the ramp has a slope."""
-        d = 2 * len(own)
+        d = 2 * len(trained)
         base = self.base
         if base is None:
-            theta = float(own[1]) if len(own) > 1 else 0.0
+            theta = float(trained[1]) if len(trained) > 1 else 0.0
             require(0 < theta < 1, "yarn cannot tell the base from this model's frequencies; write yarn:base=...")
-            base = theta ** -len(own)
+            base = theta ** -len(trained)
         low, high = (
             d * math.log(self.train_length / (2 * math.pi * turns)) / (2 * math.log(base))
             for turns in (self.beta_fast, self.beta_slow)

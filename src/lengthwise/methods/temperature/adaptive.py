@@ -37,7 +37,7 @@ class Adaptive:
 
     @property
     def coefficients(self) -> tuple[float, ...]:
-        """From the fourth power down."""
+        """The polynomial's coefficients, from the fourth power down."""
         return self.a4, self.a3, self.a2, self.a1, self.a0
 
     def adaptive_sharpness(self, entropy: Tensor, layer: int = 0) -> Tensor:
@@ -48,5 +48,5 @@ class Adaptive:
         return torch.where(h > self.threshold, g.clamp_min(1), 1.0).float()
 
     def leaves_alone(self, length: int) -> bool:
-        """No row of so many keys has an entropy above their logarithm."""
+        """Whether `length` keys cannot reach the threshold: no row's entropy is above the logarithm of its keys."""
         return math.log(length) <= self.threshold

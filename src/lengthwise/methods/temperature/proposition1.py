@@ -46,7 +46,7 @@ def _has_root(a: float, b: float, c: float) -> bool:
 
 @dataclass(frozen=True)
 class Proposition1:
-    """`sigma` is taken as constant in n when not given apart from `sigma_train`."""
+    """The law of n that follows from Proposition 1; `sigma` is `sigma_train` at every n unless it is given."""
 
     train_length: int
     p_max: float
@@ -70,7 +70,7 @@ class Proposition1:
         return torch.where(beyond, g, 1.0).float()
 
     def _refuse(self, lengths: Tensor) -> None:
-        """A grows with n: where the shortest and the longest have a root, all have. The shortest without one is named."""
+        """Raise BadInput that names the shortest length without a root. A grows with n: if both ends have one, all have."""
         if not len(lengths):
             return
         ends = lengths.min().item(), lengths.max().item()

@@ -25,7 +25,7 @@ def proposition2(train_length: float, length: float, sigma_train: float, sigma: 
 
 @dataclass(frozen=True)
 class Proposition2:
-    """`sigma` is taken as constant in n when not given apart from `sigma_train`."""
+    """The law of n that follows from Proposition 2; `sigma` is `sigma_train` at every n unless it is given."""
 
     train_length: int
     sigma_train: float
