@@ -28,7 +28,7 @@ from lengthwise.common.files import write_whole
 from lengthwise.errors import require
 from lengthwise.evaluation.sweep.run_config import dtype_of, made_with, tokenizer_digest
 from lengthwise.models.anatomy import anatomy_of
-from lengthwise.models.fingerprint import fingerprint_of
+from lengthwise.models.fingerprint import model_fingerprint
 from lengthwise.models.load import DTYPES, load
 from lengthwise.records import Cell, CellKey, Record, read_lines, summarise
 from lengthwise.records.directory import CONFIG, RECORDS, read_config
@@ -199,7 +199,7 @@ class Subject:
         here = made_with(next(self.model.parameters()).device.type)
         return {
             "command": f"python -m experiments.{module}.run {options.command}",
-            "model": {**fingerprint_of(anatomy_of(self.model, options.train_length)), "name": options.model},
+            "model": {**model_fingerprint(anatomy_of(self.model, options.train_length)), "name": options.model},
             # The records tell of the machine that measured, which may be another than this
             "made_with": next((dict(c["made_with"]) for c in configs(options.out, runs).values()), here),
             "dtype": dtype_of(self.model),

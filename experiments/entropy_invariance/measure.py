@@ -41,7 +41,7 @@ from lengthwise.common.formats import Declared
 from lengthwise.errors import BadInput, require
 from lengthwise.evaluation.sweep.run_config import made_with
 from lengthwise.models.anatomy import anatomy_of
-from lengthwise.models.fingerprint import fingerprint_of
+from lengthwise.models.fingerprint import model_fingerprint
 from lengthwise.models.load import load
 from lengthwise.records.append_only import AppendOnly, read_lines
 from lengthwise.records.intervals import mean_interval
@@ -201,7 +201,7 @@ def _measure(options: Options) -> None:
         model, tokenizer = load(str(options.out / name / "export"), device=device)
         # PyTorch's fused kernels are slow where values are twelve times as wide as keys
         model.set_attn_implementation("eager")
-        weights = fingerprint_of(anatomy_of(model))["weights"]
+        weights = model_fingerprint(anatomy_of(model))["weights"]
         others = {cell.weights for cell in lines.lines.values() if cell.model == name} - {weights}
         require(not others, f"{name} was trained again since it was measured; give another --name for the new tables")
         for row, length in missing(group):

@@ -31,7 +31,7 @@ from lengthwise.errors import require
 from lengthwise.evaluation.likelihood import continuation_nll
 from lengthwise.evaluation.sweep.run_config import dtype_of, made_with, parameters_digest, tokenizer_digest
 from lengthwise.models.anatomy import anatomy_of, unwrapped
-from lengthwise.models.fingerprint import fingerprint_of
+from lengthwise.models.fingerprint import model_fingerprint
 from lengthwise.tasks.language_modelling import frame_of, framed, passages, scores
 from lengthwise.tasks.perplexity import compared
 
@@ -111,7 +111,7 @@ def _config(options: Options, subject: Subject, text: str, longest: int) -> dict
         "tokenizer": tokenizer_digest(subject.tokenizer),
         "parameters": parameters_digest(subject.model),
     }
-    fingerprint = fingerprint_of(anatomy_of(subject.model, options.train_length))
+    fingerprint = model_fingerprint(anatomy_of(subject.model, options.train_length))
     device = next(subject.model.parameters()).device.type
     return {"model": {**fingerprint, "name": options.model}, "settings": settings, "made_with": made_with(device)}
 

@@ -50,7 +50,7 @@ from lengthwise.common.files import write_whole
 from lengthwise.errors import require
 from lengthwise.evaluation.sweep.run_config import dtype_of, made_with
 from lengthwise.models.anatomy import anatomy_of
-from lengthwise.models.fingerprint import fingerprint_of
+from lengthwise.models.fingerprint import model_fingerprint
 from lengthwise.models.load import DTYPES, load
 from lengthwise.tasks.perplexity import Ratio, by_bucket, compared, doubling
 
@@ -107,7 +107,7 @@ def run(options: Options) -> Results:
     if results.cells:
         facts = {
             "command": f"python -m experiments.rope_perplexity.run {options.command}",
-            "model": {**fingerprint_of(anatomy_of(model, options.train_length)), "name": Path(options.model).name},
+            "model": {**model_fingerprint(anatomy_of(model, options.train_length)), "name": Path(options.model).name},
             "made_with": noted["made_with"],
             "dtype": dtype_of(model),
             "seed": options.seed,

@@ -16,7 +16,7 @@ import lengthwise as lw
 import lengthwise.calibration.fold as fold_module
 from lengthwise.methods.temperature.aligned import Calibrated
 from lengthwise.models.anatomy import anatomy_of
-from lengthwise.models.fingerprint import fingerprint_of
+from lengthwise.models.fingerprint import model_fingerprint
 from lengthwise.models.small_decoder import SmallDecoderConfig, SmallDecoderForCausalLM
 from tests.conftest import (
     BERT_SIZES,
@@ -394,7 +394,7 @@ def test_only_queries_and_biases_of_the_encoder_change() -> None:
 
 def test_an_alignment_for_another_model_is_refused_unless_forced() -> None:
     model, other = make("t5", seed=0), make("t5", seed=1)
-    table = replace(alignment(), model=fingerprint_of(anatomy_of(model)))
+    table = replace(alignment(), model=model_fingerprint(anatomy_of(model)))
     lw.bake(model, table, length=LONG)
     with pytest.raises(lw.BadInput, match="made for"):
         lw.bake(other, table, length=LONG)
@@ -404,7 +404,7 @@ def test_an_alignment_for_another_model_is_refused_unless_forced() -> None:
 @pytest.mark.parametrize("name", ["t5", "llama", "qwen3"])
 def test_an_alignment_is_not_baked_twice(name: str) -> None:
     model = make(name)
-    table = replace(alignment(), model=fingerprint_of(anatomy_of(model)))
+    table = replace(alignment(), model=model_fingerprint(anatomy_of(model)))
     once = lw.bake(model, table, length=LONG)
     before = copy.deepcopy(once.state_dict())
     with pytest.raises(lw.BadInput, match="made for another model: its weights is"):

@@ -22,7 +22,7 @@ import lengthwise as lw
 from lengthwise.evaluation.sweep import cells, in_process
 from lengthwise.methods.temperature.aligned import Calibrated
 from lengthwise.models.anatomy import anatomy_of
-from lengthwise.models.fingerprint import fingerprint_of
+from lengthwise.models.fingerprint import model_fingerprint
 from lengthwise.records import Record, Sharpness, read_lines
 from lengthwise.tasks import TASKS, Task
 from lengthwise.tasks.line import samples as line_samples
@@ -48,7 +48,7 @@ def on_disk(out: Path) -> list[Record]:
 @pytest.fixture(scope="module")
 def alignment() -> lw.Alignment:
     """Far sharper than calibration would make it, so that it shows."""
-    fingerprint = fingerprint_of(anatomy_of(answering("t5")))
+    fingerprint = model_fingerprint(anatomy_of(answering("t5")))
     return lw.Alignment("pmax", "model", TRAIN_LENGTH, 0.5, (Calibrated(LONG, 0.2, 0.5, 3),), fingerprint)
 
 

@@ -16,27 +16,27 @@ from tests.extended import alignment
 
 
 def test_a_fingerprint_does_not_change_with_the_data_type_or_the_wrapper() -> None:
-    from lengthwise.models.fingerprint import fingerprint_of
+    from lengthwise.models.fingerprint import model_fingerprint
 
     model = make("t5")
-    expected = fingerprint_of(anatomy_of(model))["weights"]
+    expected = model_fingerprint(anatomy_of(model))["weights"]
     encoder = transformers.T5EncoderModel(model.config).eval()
     encoder.load_state_dict(model.state_dict(), strict=False)
-    assert fingerprint_of(anatomy_of(encoder))["weights"] == expected
-    assert fingerprint_of(anatomy_of(copy.deepcopy(model).bfloat16()))["weights"] == expected
+    assert model_fingerprint(anatomy_of(encoder))["weights"] == expected
+    assert model_fingerprint(anatomy_of(copy.deepcopy(model).bfloat16()))["weights"] == expected
 
 
 def test_an_alignment_fits_its_model_in_every_data_type() -> None:
     from dataclasses import replace
 
-    from lengthwise.models.fingerprint import fingerprint_of
+    from lengthwise.models.fingerprint import model_fingerprint
 
     model, other = make("llama", seed=0), make("llama", seed=1)
     whole, half = (copy.deepcopy(model) for _ in range(2))
     half.half()
-    assert fingerprint_of(anatomy_of(half))["weights"] != fingerprint_of(anatomy_of(whole))["weights"]
+    assert model_fingerprint(anatomy_of(half))["weights"] != model_fingerprint(anatomy_of(whole))["weights"]
     for made, used in ((whole, half), (half, whole), (whole, copy.deepcopy(model).bfloat16())):
-        table = replace(alignment(model), model=fingerprint_of(anatomy_of(made)))
+        table = replace(alignment(model), model=model_fingerprint(anatomy_of(made)))
         with lw.extend(used, table):
             pass
         with pytest.raises(lw.BadInput, match="made for"), lw.extend(other, table):

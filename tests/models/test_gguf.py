@@ -14,7 +14,7 @@ import transformers as tf
 import lengthwise as lw
 from lengthwise.errors import BadInput
 from lengthwise.models.anatomy import anatomy_of
-from lengthwise.models.fingerprint import fingerprint_of
+from lengthwise.models.fingerprint import model_fingerprint
 from lengthwise.models.load import load
 from tests.conftest import DECODER_SIZES
 
@@ -90,7 +90,7 @@ def test_a_gguf_file_is_the_model_it_was_written_from(llama: Any, file: Path) ->
         with lw.extend(model, "streaming_llm"), lw.extend(llama, "streaming_llm"):
             torch.testing.assert_close(model(ids).logits, llama(ids).logits)
     assert tokenizer("abcab").input_ids == [7, 6]
-    assert fingerprint_of(anatomy_of(model))["name"] == str(file)
+    assert model_fingerprint(anatomy_of(model))["name"] == str(file)
 
 
 def test_what_cannot_be_read_is_said_in_one_line(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -305,8 +305,8 @@ def causal_mask(length: int) -> torch.Tensor:  # [1, 1, length, length]
 def test_a_callers_mask_is_read_once_a_forward_and_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     model, ids, mask = make("llama"), tokens(LONG), causal_mask(LONG)
     reads: list[int] = []
-    own = masks._of_dense
-    monkeypatch.setattr(masks, "_of_dense", lambda *args: reads.append(1) or own(*args))
+    own = masks._runs_of_dense
+    monkeypatch.setattr(masks, "_runs_of_dense", lambda *args: reads.append(1) or own(*args))
     method = T5Bias(heads=4)
     with lw.extend(model, method):
         before = logits(model, ids, mask)

@@ -88,10 +88,10 @@ def test_a_decoder_that_shares_its_encoders_config_is_refused_by_name() -> None:
 def test_an_alignment_for_another_model_is_refused_unless_forced() -> None:
     from dataclasses import replace
 
-    from lengthwise.models.fingerprint import fingerprint_of
+    from lengthwise.models.fingerprint import model_fingerprint
 
     model, other = make("t5", seed=0), make("t5", seed=1)
-    table = replace(alignment(model), model=fingerprint_of(anatomy_of(model)))
+    table = replace(alignment(model), model=model_fingerprint(anatomy_of(model)))
     with lw.extend(model, table):
         pass
     with pytest.raises(lw.BadInput, match="made for"), lw.extend(other, table):

@@ -36,7 +36,7 @@ from lengthwise.errors import BadInput, require
 from lengthwise.evaluation.sweep.run_config import dtype_of, made_with, parameters_digest, tokenizer_digest
 from lengthwise.methods.temperature.aligned import STATISTICS
 from lengthwise.models.anatomy import Anatomy, anatomy_of
-from lengthwise.models.fingerprint import fingerprint_of
+from lengthwise.models.fingerprint import model_fingerprint
 from lengthwise.models.patches import refuse_extended
 from lengthwise.models.suitability import refuse_past_the_table
 from lengthwise.records.append_only import AppendOnly
@@ -183,7 +183,7 @@ class _AnalysisFolder:
 
 def _empty_analysis(job: _Job, source: str, files: list[str], name: str) -> Analysis:
     """The analysis before anything is known."""
-    fingerprint = fingerprint_of(job.anatomy)
+    fingerprint = model_fingerprint(job.anatomy)
     settings = {
         "train_length": job.anatomy.train_length,
         "text": source,

@@ -22,7 +22,7 @@ from lengthwise.errors import BadInput, require, require_one_of
 from lengthwise.methods.temperature.aligned import SCOPES, STATISTICS, Alignment
 from lengthwise.models.anatomy import Anatomy, anatomy_of
 from lengthwise.models.extend import Method, extend
-from lengthwise.models.fingerprint import fingerprint_of, versions
+from lengthwise.models.fingerprint import model_fingerprint, versions
 from lengthwise.models.layer import active_slots
 from lengthwise.models.suitability import refuse_past_the_table
 
@@ -55,7 +55,7 @@ def calibrate(
     lengths = sorted(set(parse_lengths(length)))
     anatomy = anatomy_of(model, train_length)
     _check_lengths(lengths, anatomy.train_length, sequences)
-    fingerprint, outer = fingerprint_of(anatomy), active_slots(anatomy)
+    fingerprint, outer = model_fingerprint(anatomy), active_slots(anatomy)
     source, text = text_source(text, files, task)
     batches = {n: short_and_long(tokenizer, text, task, n, anatomy.train_length, sequences, seed) for n in lengths}
     # Before shorter lengths are read

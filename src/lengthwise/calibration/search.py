@@ -90,7 +90,7 @@ def grid_search(forward: Callable[[float, bool], SearchStep], target: float) -> 
 
 
 def solve(forward: Callable[[float, bool], SearchStep], start: float, target: float, statistic: str) -> Search:
-    """From `start`: three forwards, the first two with the layers' responses, and a fourth only when the third is 2 % off."""
+    """Search from g = `start`: three forwards, two of them with the layers' responses, and a fourth if the third is 2 % off."""
     search = Search(target)
     g = start
     for done in range(1, MOST_FORWARDS + 1):
@@ -103,7 +103,7 @@ def solve(forward: Callable[[float, bool], SearchStep], start: float, target: fl
 
 
 def _next(search: Search, statistic: str) -> float:
-    """Where the measured points, joined by the layers' responses, meet the target; between two sides once both are known."""
+    """The next g: where the measured points, joined by the layers' responses, meet the target."""
 
     def scale(value: float) -> float:
         return float(to_search_scale(torch.tensor(value, dtype=torch.float64), statistic))

@@ -28,7 +28,7 @@ from lengthwise.evaluation.sweep.named_methods import named_methods
 from lengthwise.evaluation.sweep.questions import Questions
 from lengthwise.evaluation.sweep.run_config import run_config
 from lengthwise.models.anatomy import anatomy_of
-from lengthwise.models.fingerprint import fingerprint_of
+from lengthwise.models.fingerprint import model_fingerprint
 from lengthwise.models.patches import refuse_extended
 from lengthwise.records import Record, RunDirectory
 from lengthwise.records.config import Config
@@ -78,7 +78,7 @@ def evaluate(
     check_truncation(model, tokenizer, anatomy.train_length, jobs, questions.example)
     device = device or next(model.parameters()).device.type
     budget = default_batch_tokens(device) if batch_tokens is None else batch_tokens
-    name = name or fingerprint_of(anatomy)["name"]
+    name = name or model_fingerprint(anatomy)["name"]
     evaluated = EvaluatedModel(model, tokenizer, name, anatomy.train_length, budget, seed, force)
     config = run_config(anatomy, evaluated, jobs, questions, device)
     cluster = None if ray is None else _cluster(ray, name, device, config)

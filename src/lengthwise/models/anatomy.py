@@ -41,17 +41,17 @@ class Anatomy:
     def facts(self) -> dict[str, object]:
         """What a method may take from the model when its spec leaves it out."""
         rotary = getattr(self.stack, "rotary_emb", None)
-        turned = rotary._buffers.get("inv_freq") if rotary is not None else None
-        found: dict[str, object] = {
+        frequencies = rotary._buffers.get("inv_freq") if rotary is not None else None
+        facts: dict[str, object] = {
             "train_length": self.train_length,
             "heads": self.heads,
             "key_size": self.key_size,
             # GPT-NeoX and others rotate a part of each key only
-            "rotary_size": self.key_size if turned is None else 2 * len(turned),
+            "rotary_size": self.key_size if frequencies is None else 2 * len(frequencies),
         }
         rope = getattr(self.stack.config, "rope_parameters", None)
         base = rope.get("rope_theta") if isinstance(rope, dict) else None
-        return found if base is None else {**found, "base": float(base)}
+        return facts if base is None else {**facts, "base": float(base)}
 
     @property
     def windows(self) -> list[int | None]:

@@ -26,7 +26,7 @@ VALUES_A_TENSOR = 256
 HALF = "weights_in_float16"
 
 
-def fingerprint_of(anatomy: Anatomy) -> dict[str, Any]:
+def model_fingerprint(anatomy: Anatomy) -> dict[str, Any]:
     parameters = [*chain.from_iterable(sorted(layer.named_parameters()) for layer in anatomy.layers)]
     return {
         "family": anatomy.family,
@@ -40,7 +40,7 @@ def fingerprint_of(anatomy: Anatomy) -> dict[str, Any]:
 
 
 def values_digest(named: Iterable[tuple[str, Tensor]], first: int, dtype: torch.dtype = torch.bfloat16) -> str:
-    """Of the first values of every parameter, as numbers of two bytes."""
+    """A hash of the first values of every parameter, as numbers of two bytes."""
     digest = hashlib.sha256()
     for name, parameter in named:
         require(not parameter.is_meta, "weights are offloaded and cannot be read; load the model without device_map")
@@ -51,22 +51,22 @@ def values_digest(named: Iterable[tuple[str, Tensor]], first: int, dtype: torch.
 
 
 def versions() -> dict[str, str]:
-    """Of what computed a number."""
+    """Versions of the packages that produced a result."""
     return {"lengthwise": __version__, "transformers": transformers.__version__, "torch": str(torch.__version__)}
 
 
 def _name(anatomy: Anatomy) -> str:
-    """As a user wrote it; where the package lies is nobody's business."""
+    """The model's name as a user wrote it: not the directory of the package, for the embedded one."""
     name = str(getattr(anatomy.stack.config, "_name_or_path", ""))
     return "embedded" if name == str(EMBEDDED) else name
 
 
 def check_fingerprint(anatomy: Anatomy, expected: dict[str, Any]) -> None:
-    """What `expected` does not say is not compared."""
-    found = fingerprint_of(anatomy)
-    if found[HALF] == expected.get(HALF):
-        expected = {**expected, "weights": found["weights"]}
-    if other := another_model({**found, **expected}, found):
+    """Raise where the model is not the one `expected` describes; what it leaves out is not compared."""
+    actual = model_fingerprint(anatomy)
+    if actual[HALF] == expected.get(HALF):
+        expected = {**expected, "weights": actual["weights"]}
+    if other := another_model({**actual, **expected}, actual):
         made_for = expected.get("name") or "another model"
         raise BadInput(
             f"this alignment was made for {made_for}: {other}; calibrate this model, or pass force=True (--force of evaluate, "

@@ -90,8 +90,8 @@ def check_lengths(patches: Patches, anatomy: Anatomy, slots: Slots) -> None:
         return
 
     def check(_: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
-        given = [kwargs.get("input_ids"), kwargs.get("inputs_embeds"), *args]
-        read = next((one for one in given if isinstance(one, Tensor)), None)
+        inputs = [kwargs.get("input_ids"), kwargs.get("inputs_embeds"), *args]
+        read = next((tensor for tensor in inputs if isinstance(tensor, Tensor)), None)
         if not patches.active or read is None:
             return
         cache = kwargs.get("past_key_values")

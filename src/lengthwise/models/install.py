@@ -35,7 +35,7 @@ def install(
         _install_layers(patches, anatomy, slots, implementation, observer, rotary, parts)
         return True
     if rotary is not None and slots.frequencies is not None:
-        frequencies = slots.frequencies.frequencies(rotary.own, anatomy.train_length)
+        frequencies = slots.frequencies.frequencies(rotary.trained, anatomy.train_length)
         patches.set(rotary.module._buffers, FREQUENCIES, frequencies)
     _install_layers(patches, anatomy, slots, implementation, observer, None, {})
     return False

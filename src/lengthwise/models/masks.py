@@ -31,30 +31,30 @@ class ForwardMask:
     visible: Visible
     # How transformers itself would have made this mask, by the name of an implementation; unset when it cannot be known
     stock: Callable[[str], Tensor | None] | None = None
-    made: dict[Any, Any] = field(default_factory=dict)  # stock masks and dense biases, made at most once a forward
+    computed: dict[Any, Any] = field(default_factory=dict)  # stock masks, biases and tables, at most once a forward
 
     def once(self, key: Any, make: Callable[[], Any]) -> Any:
-        """Made at the first call; what carries a gradient at every one.
+        """What `make` returns, computed at the first call only; what carries a gradient is computed at every one.
 
-        Layers that are computed again in the backward pass must do again what they did, and so must find nothing made.
+        Layers that are computed again in the backward pass must do again what they did, and so must find nothing here.
         """
         key = (torch.is_grad_enabled(), key)
-        if key in self.made:
-            return self.made[key]
-        made = make()
-        if not any(tensor.requires_grad for tensor in _tensors(made)):
-            self.made[key] = made
-        return made
+        if key in self.computed:
+            return self.computed[key]
+        value = make()
+        if not any(tensor.requires_grad for tensor in _tensors(value)):
+            self.computed[key] = value
+        return value
 
 
-def _tensors(made: Any) -> Iterator[Tensor]:
-    if isinstance(made, Tensor):
-        yield made
-    elif isinstance(made, DistanceBias):
-        yield made.table
-    elif isinstance(made, (tuple, list)):
-        for one in made:
-            yield from _tensors(one)
+def _tensors(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, DistanceBias):
+        yield value.table
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from _tensors(item)
 
 
 def build_mask(
@@ -77,7 +77,7 @@ def build_mask(
         causal = mask_function is causal_mask_function
         visible = Visible.build(q_length, kv_length, causal=causal, offset=offset, device=device)
     else:
-        visible = _evaluated(mask_function, batch_size, q_length, kv_length, q_offset, kv_offset, device)
+        visible = _runs_of_rule(mask_function, batch_size, q_length, kv_length, q_offset, kv_offset, device)
     if attention_mask is not None:
         shown = torch.nn.functional.pad(attention_mask.bool(), (0, max(0, kv_offset + kv_length - attention_mask.shape[1])))
         shown = shown[:, kv_offset : kv_offset + kv_length]
@@ -139,11 +139,11 @@ def decode(
     # Switch makes a dense mask whatever the implementation, and so may a caller: its own implementation takes it as it is
     read, key = {} if read is None else read, (id(tensor), queries, keys)
     if key not in read:
-        read[key] = ForwardMask(_of_dense(tensor, queries, keys), lambda _: tensor)
+        read[key] = ForwardMask(_runs_of_dense(tensor, queries, keys), lambda _: tensor)
     return read[key]
 
 
-def _of_dense(mask: Tensor, queries: int, keys: int) -> Visible:
+def _runs_of_dense(mask: Tensor, queries: int, keys: int) -> Visible:
     if mask.dim() != 4 or mask.shape[1] != 1 or mask.shape[-1] < keys:
         raise BadInput(f"an attention mask of shape {tuple(mask.shape)} cannot be read; give one of shape [batch, tokens]")
     seen = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
@@ -157,7 +157,7 @@ def _of_dense(mask: Tensor, queries: int, keys: int) -> Visible:
     return Visible.of_mask(lambda rows: seen[:, rows], queries, keys, position)
 
 
-def _evaluated(
+def _runs_of_rule(
     rule: Callable[..., Tensor],
     batch: int,
     queries: int,

@@ -29,16 +29,16 @@ Formula = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Rotary:
-    """A stack's rotary embedding."""
+    """A stack's rotary embedding, and the frequencies it was trained with."""
 
     module: nn.Module
-    own: Tensor  # [pairs], radians a token
+    trained: Tensor  # [pairs], the model's frequencies in radians a token
 
     def tables(self, like: Tensor, positions: Tensor, frequencies: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """cos and sin at `positions` [batch or 1, tokens], laid out as the family does."""
         if frequencies is not None and frequencies.requires_grad:
             return self._differentiable(like, positions, frequencies)
-        with _frequencies(self.module, self.own if frequencies is None else frequencies):
+        with _frequencies(self.module, self.trained if frequencies is None else frequencies):
             cos, sin = type(self.module).forward(self.module, like, positions)
         return cos, sin
 
@@ -118,13 +118,13 @@ def rotary_of(anatomy: Anatomy, method: str) -> Rotary:
     name, module = type(anatomy.stack).__name__, getattr(anatomy.stack, "rotary_emb", None)
     if module is None:
         raise BadInput(f"{method} changes rotary positions, and {name} has none: this {anatomy.family} model cannot use it")
-    own = module._buffers.get(FREQUENCIES)
-    if own is None:
+    trained = module._buffers.get(FREQUENCIES)
+    if trained is None:
         raise BadInput(f"{name} has frequencies of its own for each type of layer; {method} cannot be used on it")
     if (kind := str(getattr(module, "rope_type", "default"))) in FOLLOWS_LENGTH:
         raise BadInput(f"the frequencies of this {anatomy.family} model change with length ({kind}); leave out {method}")
     formula_of(anatomy.layers[0])
-    return Rotary(module, own)
+    return Rotary(module, trained)
 
 
 def formula_of(module: nn.Module) -> Formula:

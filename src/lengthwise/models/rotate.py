@@ -58,7 +58,7 @@ def _part_tables(
     """Every part of the rows, with the tables of its queries and of its keys."""
     frequencies, in_parts = layer.slots.frequencies, layer.slots.parts
     if frequencies is not None and follows_length(frequencies):
-        _refuse_packed(frequencies, rotary.own, whole)
+        _refuse_packed(frequencies, rotary.trained, whole)
     parts = [as_they_stand(seen)] if in_parts is None else in_parts.distances(seen, whole)
     if given is None:
         lengths = whole.count.amax(-1).clamp_min(1).tolist()
@@ -68,13 +68,13 @@ def _part_tables(
     return [(part, tables(part.query), tables(part.key)) for part in parts]
 
 
-def _refuse_packed(rotation: FrequencyRotation, own: Tensor, visible: Visible) -> None:
+def _refuse_packed(rotation: FrequencyRotation, trained: Tensor, visible: Visible) -> None:
     """Raise where sequences packed into one row need different frequencies; a token that sees none before it begins one."""
     first_tokens = (visible.start == visible.position) & (visible.count > 0)
     for starts, count in zip(first_tokens, visible.count, strict=True):
         if int(starts.sum()) > 1:
             lengths = {int(count[part].max()) for part in _between(starts.nonzero()[:, 0].tolist(), len(count))}
-            first, *others = (rotation.frequencies(own, length) for length in lengths)
+            first, *others = (rotation.frequencies(trained, length) for length in lengths)
             if not all(torch.equal(first, other) for other in others):
                 raise BadInput(
                     f"{method_name(rotation)} gives each sequence the frequencies of its length, and these are packed, several "
@@ -90,7 +90,7 @@ def _tables(rotary: Rotary, rotation: FrequencyRotation | None, like: Tensor, at
     """cos and sin at positions `at`, [batch or 1, tokens]; each sequence by the frequencies of its own length."""
     if rotation is None:
         return rotary.tables(like, at)
-    frequencies = {length: rotation.frequencies(rotary.own, length) for length in set(lengths)}
+    frequencies = {length: rotation.frequencies(rotary.trained, length) for length in set(lengths)}
     if len(frequencies) == 1:
         return rotary.tables(like, at, frequencies[lengths[0]])
     at = at.expand(len(lengths), -1)
@@ -108,11 +108,11 @@ def rotate_as_trained(
         return query, key
 
     def tables() -> tuple[Tables, Tables]:
-        own = as_they_stand(mask.visible)
+        by_index = as_they_stand(mask.visible)
         if position_ids is None:
-            return rotary.tables(query, own.query), rotary.tables(query, own.key)
+            return rotary.tables(query, by_index.query), rotary.tables(query, by_index.key)
         # The keys of a cache stand in one row before the queries
-        before = own.key + position_ids[:, -1:] - own.query[:, -1:]
+        before = by_index.key + position_ids[:, -1:] - by_index.query[:, -1:]
         at_key = position_ids if position_ids.shape[-1] == key.shape[2] else before
         return rotary.tables(query, position_ids), rotary.tables(query, at_key)
 

@@ -27,7 +27,7 @@ from lengthwise.methods import weights
 from lengthwise.methods.base import file_contents_of
 from lengthwise.models.anatomy import Anatomy, anatomy_of, unwrapped
 from lengthwise.models.extend import extend
-from lengthwise.models.fingerprint import fingerprint_of, versions
+from lengthwise.models.fingerprint import model_fingerprint, versions
 from lengthwise.models.load import load
 from lengthwise.records.locks import claim
 from lengthwise.training.adjustment import (
@@ -160,7 +160,7 @@ def _config(run: TrainingRun, rows: Tensor) -> dict[str, Any]:
     resolved = {**asdict(run.adjustment), "processes": run.arguments.world_size}
     return {
         "format": FORMAT,
-        "model": {**fingerprint_of(run.anatomy), "name": run.settings.model},
+        "model": {**model_fingerprint(run.anatomy), "name": run.settings.model},
         "settings": {**chosen, **resolved},
         "rows": {"count": len(rows), "digest": digest(rows)},
         "documents": file_contents_of(run.methods.of_files),
@@ -236,7 +236,7 @@ def _save(model: Any, run: TrainingRun) -> None:
     if run.methods.learnt is not None and run.learns is not None:
         weights.save(run.methods.learnt, run.directory.learnt(run.learns))
     if (alignment := run.methods.alignment) is not None:
-        fingerprint = {**fingerprint_of(anatomy_of(inner)), "name": str(run.directory.model)}
+        fingerprint = {**model_fingerprint(anatomy_of(inner)), "name": str(run.directory.model)}
         before = {"trained_from": alignment.model, **alignment.provenance}
         replace(alignment, model=fingerprint, provenance=before).save(run.directory.alignment)
     run.directory.finish(inner, run.tokenizer, run.spec)

@@ -13,7 +13,7 @@ from lengthwise.common.text import shipped_prose
 from lengthwise.evaluation.sweep.jobs import EvaluatedModel, Job
 from lengthwise.evaluation.sweep.questions import Questions
 from lengthwise.models.anatomy import Anatomy, unwrapped
-from lengthwise.models.fingerprint import fingerprint_of, values_digest, versions
+from lengthwise.models.fingerprint import model_fingerprint, values_digest, versions
 from lengthwise.records.config import FORMAT, Config
 
 VALUES_PER_TENSOR = 64  # of each parameter, in the digest of a model
@@ -22,7 +22,7 @@ VALUES_PER_TENSOR = 64  # of each parameter, in the digest of a model
 def run_config(anatomy: Anatomy, evaluated: EvaluatedModel, jobs: Sequence[Job], questions: Questions, device: str) -> Config:
     return {
         "format": FORMAT,
-        "model": {**fingerprint_of(anatomy), "name": evaluated.name},
+        "model": {**model_fingerprint(anatomy), "name": evaluated.name},
         "settings": _fixed_settings(evaluated),
         "methods": {job.method.name: job.method.document for job in jobs},
         "reads": {job.method.name: job.method.reads for job in jobs},

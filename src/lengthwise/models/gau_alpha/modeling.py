@@ -59,7 +59,7 @@ class GAUAlphaPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
 
 
 class GAUAlphaModel(GAUAlphaPreTrainedModel):
-    """Without the head."""
+    """The encoder without a head."""
 
     def __init__(self, config: GAUAlphaConfig) -> None:
         super().__init__(config)
@@ -108,7 +108,7 @@ class GAUAlphaModel(GAUAlphaPreTrainedModel):
 
 
 class GAUAlphaForMaskedLM(GAUAlphaPreTrainedModel):
-    """With the head that names masked tokens."""
+    """The encoder with a head that names masked tokens."""
 
     _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}
 

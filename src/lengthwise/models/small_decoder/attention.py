@@ -65,6 +65,6 @@ class SmallDecoderAttention(nn.Module):
     def compute_bias(
         self, query_length: int, key_length: int, device: torch.device | None = None, past_seen_tokens: int | None = None
     ) -> Tensor:  # [1, heads, queries, keys]
-        """In the form in which T5 offers its learned bias; unless told otherwise the queries are the last tokens."""
+        """The bias in the form in which T5 offers its learned one; unless told otherwise the queries are the last tokens."""
         before = key_length - query_length if past_seen_tokens is None else past_seen_tokens
         return self.relative_attention_bias.bias(query_length, key_length, before, device)

@@ -56,7 +56,7 @@ class SmallDecoderPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
 
 
 class SmallDecoderModel(SmallDecoderPreTrainedModel):
-    """Without a head."""
+    """The decoder without a head."""
 
     def __init__(self, config: SmallDecoderConfig) -> None:
         super().__init__(config)
@@ -130,7 +130,7 @@ class SmallDecoderForRegression(SmallDecoderPreTrainedModel):
 
 
 class SmallDecoderForCausalLM(SmallDecoderPreTrainedModel, GenerationMixin):  # type: ignore[misc]
-    """With the head that names the next token."""
+    """The decoder with a head that names the next token."""
 
     _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}
 

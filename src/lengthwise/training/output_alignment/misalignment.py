@@ -29,7 +29,7 @@ from lengthwise.errors import BadInput, require
 from lengthwise.evaluation.likelihood import LOGITS_AT_ONCE, TOKENS_AT_ONCE, TokenScorer, reading
 from lengthwise.models.anatomy import anatomy_of, unwrapped
 from lengthwise.models.extend import Method, extend
-from lengthwise.models.fingerprint import fingerprint_of, versions
+from lengthwise.models.fingerprint import model_fingerprint, versions
 from lengthwise.models.patches import refuse_extended
 from lengthwise.models.vocabulary import check_tokenizer, check_tokens
 from lengthwise.tasks.perplexity import RESAMPLES, widened
@@ -107,7 +107,7 @@ def misalignment(
         method=method if isinstance(method, str) else repr(method),
         seed=seed,
         text_tokens=len(ids),
-        model=fingerprint_of(anatomy),
+        model=model_fingerprint(anatomy),
         versions=versions(),
     )
 
