@@ -13,11 +13,13 @@ leave a name or a number out of a document's own sentence. Layouts are those of 
 from __future__ import annotations
 
 import itertools
+import json
 import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -34,20 +36,10 @@ from lengthwise.tasks.material import documents
 from lengthwise.tasks.material.documents import COLOURS, DAYS, DETAILS, MONTHS, THINGS, Document, Question
 from lengthwise.tasks.sample import sentences
 
-BEGINNINGS = (
-    "Al An Ash Ber Bo Bri Bur Car Ches Clar Cra Dun Ed El Far Fi Gla Gran Had Har Hen Ing Jar Kel Kin Lam Len Lin Mal Man Mil "
-    "Mor Nel New Nu Od Or Par Pil Por Qua Ral Red Ri Sal San Shel Sor Swin Tam Ter Thorn Ul Ver Vin Wal War Wil Zan"
-).split()
-MIDDLES = ["", "", "a", "ber", "ding", "er", "in", "ing", "ma", "ster", "ti", "ver"]
-ENDS = (
-    "ace amont ardo beck borough bridge brook burn castle church cliffe cot deen don elli gill grave grove hall haven heim "
-    "hill house hurst ister kirk land low marsh mill minster moor mouth nova ora park pool port rod sea sett side stead "
-    "stone tree tun ville wall water way well wood yard"
-).split()
-GIVEN_NAMES = (
-    *documents.GIVEN_NAMES, *"Agnes Albert Alice Amos Arthur Beatrice Clara Daniel Dora Elias Emma Ernest Fanny George Helen "
-    "Henry Irene Jacob Jane Laura Louis Mabel Max Olga Otto Philip Rosa Samuel Sarah Theodor Victor Vera".split(),
-)  # fmt: skip
+# Syllables, given names and forms of facts: those of the task of evaluation are not among them, but for its one form
+_MADE_UP = json.loads(Path(__file__).with_name("made_up.json").read_text(encoding="utf-8"))
+BEGINNINGS, MIDDLES, ENDS = _MADE_UP["beginnings"].split(), _MADE_UP["middles"], _MADE_UP["ends"].split()
+GIVEN_NAMES = (*documents.GIVEN_NAMES, *_MADE_UP["given_names"].split())
 TASKS_NAMES = re.compile(
     f"(?:{'|'.join(documents.BEGINNINGS)})(?:{'|'.join(documents.MIDDLES)})*(?:{'|'.join(documents.ENDS)})"
 )
@@ -61,7 +53,7 @@ class Form:
     fact: str
     question: str
     answer: str
-    name: str = "{place}"  # what the question finds the document by
+    name: str  # what the question finds the document by
 
 
 @dataclass(frozen=True)
@@ -74,35 +66,8 @@ class Fact:
     name: str
 
 
-TASKS_FORM = Form(
-    "The {thing} of {place}",
-    "The {thing} of {place} was {verb} by {person}.",
-    "Who {verb} the {thing} of {place}?",
-    "{person}",
-)
-FORMS = (
-    Form("{place}", "{person} is the mayor of {place}.", "Who is the mayor of {place}?", "{person}"),
-    Form("{place}", "{place} has {number} inhabitants.", "How many inhabitants does {place} have?", "{number}"),
-    Form("{person}", "{person} was born in {place}.", "Where was {person} born?", "{place}", "{person}"),
-    Form("{person}", "{person} was born in {place} in {year}.", "In which year was {person} born?", "{year}", "{person}"),
-    Form("{place}", "The {thing} of {place} was {verb} in {year}.", "When was the {thing} of {place} {verb}?", "{year}"),
-    Form("{place}", "The {thing} in {place} is {colour}.", "Which colour is the {thing} in {place}?", "{colour}"),
-    Form("{place}", "In {place} the market is on {day}.", "On which day is the market in {place}?", "{day}"),
-    Form(
-        "{person}",
-        "{person}, the writer, spent every {month} in {place}.",
-        "When was {person} in {place}?",
-        "{month}",
-        "{person}",
-    ),
-    Form("{person}", "{person} wrote a book on the {thing} of {place}.", "who wrote about the {thing} of {place}?", "{person}"),
-    Form(
-        "History of {place}",
-        "The {thing}, {verb} in {year}, is the work of {person}, who came to {place} as a child.",
-        "who {verb} the {thing} in {place}?",
-        "{person}",
-    ),
-)
+TASKS_FORM = Form(*_MADE_UP["tasks_form"])
+FORMS = tuple(Form(*parts) for parts in _MADE_UP["forms"])
 
 
 def made_up_facts(randomness: random.Random, words: Sequence[str]) -> Iterator[Fact]:
