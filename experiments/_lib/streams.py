@@ -68,10 +68,10 @@ def source_of(
             passages = passages_of(texts, seed, streams + 1)
             return {"tokens": [_tokens(tokenizer, before, books[book], text, wanted) for book, text in passages]}
 
-        found = kept_streams(folder / FILE, made, wanted, grown)
+        streams_kept = kept_streams(folder / FILE, made, wanted, grown)
         # Without what the tokenizer puts before a text by itself
         first = len(before) if books else 1
-        return found[:-1, :tokens], str(tokenizer.decode(found[-1, first:], skip_special_tokens=False))
+        return streams_kept[:-1, :tokens], str(tokenizer.decode(streams_kept[-1, first:], skip_special_tokens=False))
 
     if not books:
         return Source("the model's own stories", read, train_length)

@@ -118,7 +118,7 @@ def uniform_density(size: int) -> Array:  # [BINS]
 
 
 def uniform_pairs(size: int, documents: int, length: int, seed: int = 0) -> Array:  # [BINS]
-    """As many pairs as are measured: every query of a document with every key."""
+    """A histogram of as many random pairs as are measured: every query of a document with every key."""
     draws, counts = torch.Generator().manual_seed(seed), np.zeros(len(CENTRES))
     for _ in range(documents):
         query, key = (torch.nn.functional.normalize(torch.randn(length, size, generator=draws), dim=-1) for _ in range(2))

@@ -389,9 +389,9 @@ def standings(cells: Cells, lengths: Sequence[int]) -> list[dict[str, Any]]:
             printed, others = row.number(length), other.number(length)
             if printed is None or others is None or printed == others:  # two limits, too
                 continue
-            found = ratio(cells, row, other, length)
-            agrees = (found.ratio < 1) == (printed < others)
-            word = "undecided" if found.low <= 1 <= found.high else "confirmed" if agrees else "refuted"
+            apart = ratio(cells, row, other, length)
+            agrees = (apart.ratio < 1) == (printed < others)
+            word = "undecided" if apart.low <= 1 <= apart.high else "confirmed" if agrees else "refuted"
             counts[row][word] += 1
             counts[other][word] += 1
         numbers = [number for row in measured if (number := row.number(length)) is not None]
