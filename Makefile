@@ -47,7 +47,7 @@ bench-gpu: $(VENV)/installed
 
 # The suite against the oldest transformers we promise, but for what never meets transformers, and for experiments and benchmarks,
 # which promise nothing; the constraints pin the newest
-WITHOUT_TRANSFORMERS := $(addprefix --ignore=tests/,analysis/page attention benchmarks calibration/test_search.py common \
+WITHOUT_TRANSFORMERS := $(addprefix --ignore=tests/,analysis/test_figures.py analysis/test_section.py attention benchmarks calibration/test_search.py common \
 	evaluation/sweep/test_on_ray.py experiments helpers methods/temperature notebooks records report scripts tasks test_distribution.py \
 	test_readme.py)
 oldest: $(VENV)-$(OLDEST)/installed
