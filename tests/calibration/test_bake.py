@@ -71,7 +71,8 @@ def assert_same_logits(model: Any, stock: Any, method: Any) -> None:
     ids = tokens(LONG)
     expected = extended_logits(model, method, ids)
     error = relative_error(logits(stock, ids), expected)
-    assert error < 1e-5
+    # Some 170 roundings of float32, one way or the other with the processor
+    assert error < 2e-5
     assert error < 0.01 * relative_error(logits(model, ids), expected)
 
 
