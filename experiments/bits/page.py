@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments._lib import draw
-from experiments._lib.markdown import table
+from experiments._lib.markdown import table, words_beside
 from experiments.bits.linear_attention import length_error, mean_error, sum_error
 from lengthwise.common.files import write_whole
 
@@ -27,45 +27,11 @@ RESULTS, PAGE, FIGURE = (f"bits.{ending}" for ending in ("json", "md", "svg"))
 LENGTHS = (5, 10, 15, 20, 25, 30, 35, 40, 45, 50)
 TRAIN_LENGTH, TEST_LENGTH = 10, 50
 THEOREM_LENGTHS = (11, 20, 30, 40, 50)
-
-# Figure: its title, its target, how its bits are drawn, what tells its curves apart
-FIGURES = {
-    "1a": ("Mean, four encodings", "mean", "uniform", "positions"),
-    "1b": ("Length, four encodings", "length", "uniform", "positions"),
-    "1c": ("Length, reparameterised", "length", "uniform", "function"),
-    "3a": ("Sum, longer training sequences", "sum", "uniform", "train_length"),
-    "3b": ("Length, longer training sequences", "length", "uniform", "train_length"),
-    "4a": ("Sum, four encodings", "sum", "uniform", "positions"),
-    "4b": ("Sum, reparameterised", "sum", "uniform", "function"),
-    "5": ("Mean, four encodings, number of ones uniform", "mean", "uniform ones", "positions"),
-}
-PAPER = {
-    "1a": "without positions the loss of longer sequences stays what it was, about 1e-5.",
-    "1b": "whatever the encoding, the loss rises steeply beyond 10 and goes on rising.",
-    "1c": "all three improve on the plain target; 1/sqrt is nearly perfect to 35.",
-    "3a": "longer training lowers the error, the rising trend remains.",
-    "3b": "longer training lowers the error, the rising trend remains.",
-    "4a": "models do not generalise, as with lengths.",
-    "4b": "reparameterisation improves it significantly.",
-    "5": "the model still generalises: it does not just guess a half.",
-}
+WORDS = words_beside(__file__)
+# Figure: its title, what the paper says, its target, how its bits are drawn, what tells its curves apart
+FIGURES: dict[str, list[str]] = WORDS["figures"]
 LABELS = ("nope", "rope", "alibi", "learned", "identity", "sqrt", "log", "rsqrt", "reciprocal", "10", "20", "30")
 
-ABOUT = f"""Small decoders read BOS, bits, EOS and answer one number at EOS. Training lengths are 1 to {TRAIN_LENGTH} unless the
-figure says otherwise, test lengths 1 to {TEST_LENGTH}. Losses are mean squared errors in the units of the target: the median
-over seeds, and in brackets their range, which for five seeds is an interval of 94 % for the median. To a sum 1 is added before
-it is reparameterised, because it can be 0. Answers are taken back by z^2, e^z, 1/z^2 and 1/z on the whole line. `identity` is
-the plain target; `reciprocal`, f(y) = 1/y, is not the paper's."""
-SPECIAL = f"""`leaves its range` is how far f(y) goes beyond its training range up to {TEST_LENGTH}, in sizes of that range;
-without positions the last token sees a length l only as 1 / (l + 2), which leaves its range by 0.26. `straight on` is the
-answer of a network that goes straight on in it. `within one bit` is the last length before the loss first exceeds 1."""
-FLAT = f"""Mean, no positions: the greatest loss from {TRAIN_LENGTH} to {TEST_LENGTH} over that at {TRAIN_LENGTH}, and how many
-seeds stay below 1e-05, the paper's loss, at every length. A guess of a half would lose 0.005 on 50 uniform bits."""
-THEOREM_2 = f"""Errors of linear attention trained on lengths 1 to {TRAIN_LENGTH}. The paper prints twice this error for the
-sum (but E i^2 of l bits is l (l + 1) / 4), and its model for the sum, kappa(0) = 0, is not the best over all lengths."""
-THEOREM_1 = """Linear attention with 8-dimensional tokens, trained on lengths 5 to 10 to turn the last token: L_train
-{train:.3g}, L_misalign {misalign:.3g}. The printed proof drops factors of 2 and a product of norms; `mended` is what its steps
-give with them. There are models on which the printed bound fails (tests)."""
 
 # f, its slope and its inverse, as lengthwise's OutRep has them
 FUNCTIONS: dict[str, tuple[Callable[[float], float], Callable[[float], float], Callable[[float], float]]] = {
@@ -89,7 +55,7 @@ def write_pages(results: Path, out: Path) -> None:
 
 def lines_of(name: str, curves: Sequence[Curve]) -> Lines:
     """The curves of a figure, seeds in order, in the figure's own order."""
-    _, target, kind, varies = FIGURES[name]
+    *_, target, kind, varies = FIGURES[name]
     wanted = {"target": target, "kind": kind, "positions": "nope", "function": "identity", "train_length": TRAIN_LENGTH}
     lines: Lines = {}
     for curve in sorted(curves, key=lambda curve: curve["seed"]):
@@ -129,21 +95,18 @@ def page(document: dict[str, Any], figures: dict[str, Lines]) -> str:
     lines.append(f"- settings: {', '.join(f'{key} {value:g}' for key, value in document['settings'].items())}")
     lines.append(f"- trained: {len(curves)} models, {seconds:.0f} cpu-seconds each")
     lines.append(f"- command: `{document['command']}`")
-    parts = [
-        "# Mean, length and sum of bits (Output Alignment, Section 3)",
-        "\n".join(lines),
-        ABOUT,
-        f"![Loss by length]({FIGURE})",
-    ]
+    parts = ["# Mean, length and sum of bits (Output Alignment, Section 3)", "\n".join(lines), WORDS["about"]]
+    parts.append(f"![Loss by length]({FIGURE})")
     for name, own in figures.items():
-        rows = [
-            [label, *(_spread([curve["losses"][n - 1] for curve in seeds]) for n in LENGTHS)] for label, seeds in own.items()
-        ]
-        parts += [f"## Figure {name}: {FIGURES[name][0]}", f"Paper: {PAPER[name]}"]
-        parts.append(table(["loss at", *LENGTHS], rows))
+        losses = {
+            label: [_spread([curve["losses"][n - 1] for curve in seeds]) for n in LENGTHS] for label, seeds in own.items()
+        }
+        parts += [f"## Figure {name}: {FIGURES[name][0]}", f"Paper: {FIGURES[name][1]}"]
+        parts.append(table(["loss at", *LENGTHS], [[label, *row] for label, row in losses.items()]))
         if name == "1c":
-            parts += ["Answers, beside what going straight on in 1 / (l + 2) would answer:", _answers(own), SPECIAL, _why(own)]
-    parts += [FLAT, _flat(figures)] if {"1a", "5"} & set(figures) else []
+            answers = "Answers, beside what going straight on in 1 / (l + 2) would answer:"
+            parts += [answers, _answers(own), WORDS["special"], _why(own)]
+    parts += [WORDS["flat"], _flat(figures)] if {"1a", "5"} & set(figures) else []
     return "\n\n".join([*parts, *_theorems(document["theorem_1"])]) + "\n"
 
 
@@ -183,10 +146,10 @@ def _theorems(sides: list[dict[str, Any]]) -> list[str]:
     bounds = [[side["test_length"], *(f"{side[name]:.3g}" for name in ("error", "printed", "mended"))] for side in sides]
     return [
         "## Theorem 2: linear attention, closed forms",
-        THEOREM_2,
+        WORDS["theorem_2"],
         table(["error at", *THEOREM_LENGTHS], closed),
         "## Theorem 1: the bound, numerically",
-        THEOREM_1.format(**sides[0]),
+        WORDS["theorem_1"].format(**sides[0]),
         table(["test length", "error", "printed bound", "mended bound"], bounds),
     ]
 

@@ -9,15 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from experiments._lib import draw
-from experiments._lib.markdown import table
+from experiments._lib.markdown import table, words_beside
 from lengthwise.common.files import write_whole
 
 RESULTS, PAGE, FIGURE = (f"peak.{ending}" for ending in ("json", "md", "svg"))
-FEW = 100  # pairs: a weighted peak made by fewer is that of the sample's last cosines
-ABOUT = f"""Cosines of queries and keys before the rotation, {{length:,}} tokens, all layers together. *Bare* is the peak of the
-cosines themselves, *weighted* of the cosines weighted by e^(S cos), which is what the theorem is about. *Pairs* is how many
-equally heavy pairs would make the weighted histogram: below {FEW} its peak only marks the largest cosines there are."""
-SPHERE = """Queries and keys uniform on a sphere: the exact density on the same bins, and {pairs:,} random pairs."""
+WORDS = words_beside(__file__)
 
 Numbers = Mapping[str, Any]
 
@@ -31,9 +27,10 @@ def write_pages(results: Path, out: Path) -> None:
 
 def page(document: Numbers) -> str:
     models, spheres = document["models"], document["spheres"]
-    parts = ["# Theorem 3.4: the peak of the cosines", ABOUT.format(**document), f"![Peaks of the cosines]({FIGURE})"]
+    about = WORDS["about"].format(**document)
+    parts = ["# Theorem 3.4: the peak of the cosines", about, f"![Peaks of the cosines]({FIGURE})"]
     parts += [_models(models), "## Layer by layer", _layers(models)]
-    parts += ["## The theorem itself", SPHERE.format(**document), _spheres(spheres)]
+    parts += ["## The theorem itself", WORDS["sphere"].format(**document), _spheres(spheres)]
     return "\n\n".join(parts) + "\n"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments._lib import draw
-from experiments._lib.markdown import table
+from experiments._lib.markdown import table, words_beside
 from experiments._lib.results import read
 from lengthwise.common.files import write_whole
 
@@ -25,22 +25,7 @@ RELEASED = ("pi", "alibi", "streaming_llm", "yarn16", "yarn32")
 LAWS = {"infoscale": "InfoScale", "softmax_plus": "softmax plus"}
 SHORT = {"infoscale": "info", "softmax_plus": "plus"}
 PAPER = json.loads(Path(__file__).with_name("paper.json").read_text())["rows"]
-
-ABOUT = """Masked-token prediction by GAU-alpha, 6 layers, trained at length 64 on Chinese novels; {count} tokens of each of
-{documents} held-out chapters are hidden, {together}. In brackets 95 % intervals: documents drawn again for perplexity,
-Wilson's for accuracy, a little narrow as it takes tokens one by one. The paper's models were trained on patents and began with
-pretrained layers, so levels differ and only the order of rows can be compared; its released baselines carry faults, ours are
-the methods as their own papers define them."""
-RATIOS = """Perplexity over the plain method's on the same hidden tokens; `paper` is the same of its printed numbers, left out
-where one of them is a limit."""
-ORDER = """Two rows at one length are a pair. It is confirmed or refuted where our interval of their ratio of perplexities, on
-the same hidden tokens, excludes 1, and undecided where it does not; pairs that the paper prints as equal are left out. Ranks
-are ours / the paper's among the rows measured, 1 the best."""
-BEST = "The best S of each length is chosen by the same tokens as its interval, which therefore flatters it a little."
-TRAINED = "Cross-entropy in nats at the last step: of the training batches, with dropout, and of held-out windows of 64 tokens."
-FAULTS = """Rows with the faults of the code that the paper's numbers come from, beside the method as defined and the paper.
-Distance: the mean over the lengths of how far ln(perplexity / plain GAU's), at most 500 each, is from the paper's."""
-
+WORDS = words_beside(__file__)
 Numbers = Mapping[str, Any]
 
 
@@ -114,7 +99,7 @@ def page(document: Numbers, models: Numbers, figure: str) -> str:
     cells, exam = cells_of(document), document["exam"]
     together = "one at a time" if exam["tokens_each"] is None else f"one in {exam['tokens_each']} tokens at a time"
     parts = ["# Entropy invariance: Tables 1, 2, 3, 9 and 10"]
-    parts.append(ABOUT.format(count=exam["count"], documents=len(exam["documents"]), together=together))
+    parts.append(WORDS["about"].format(count=exam["count"], documents=len(exam["documents"]), together=together))
     parts.append("\n".join(f"- {key}: {value}" for key, value in document["made_with"].items()))
     if document["missing"]:
         parts.append(f"**Unfinished**: {document['missing']} cells are missing. The same commands go on.")
@@ -124,14 +109,14 @@ def page(document: Numbers, models: Numbers, figure: str) -> str:
     sections = [
         ("Tables 1 and 10: perplexity", "", _table(cells, ORDERED, False)),
         ("Tables 1 and 10: accuracy", "", _table(cells, ORDERED, True)),
-        ("Does a scale help?", RATIOS, _ratios(document["scales"])),
-        ("The order of methods", ORDER, _standings(standings, at)),
+        ("Does a scale help?", WORDS["ratios"], _ratios(document["scales"])),
+        ("The order of methods", WORDS["order"], _standings(standings, at)),
         ("Tables 2 and 3: InfoScale against softmax plus", "", _both(cells, laws)),
         ("InfoScale's perplexity over softmax plus's", "", _ratios(document["laws"])),
         ("Table 9: which S", "", _both(cells, TABLES["9"])),
-        ("The best S", BEST, _best(document["best_scales"])),
-        ("As released", FAULTS, _released(cells, document["explanations"], at)),
-        ("Models", TRAINED, _models(models)),
+        ("The best S", WORDS["best"], _best(document["best_scales"])),
+        ("As released", WORDS["faults"], _released(cells, document["explanations"], at)),
+        ("Models", WORDS["trained"], _models(models)),
     ]
     parts += [part for title, about, body in sections if body for part in (f"## {title}", about, body) if part]
     return "\n\n".join(parts) + "\n"

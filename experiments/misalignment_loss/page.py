@@ -17,7 +17,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from experiments._lib import draw
-from experiments._lib.markdown import table
+from experiments._lib.markdown import table, words_beside
 from lengthwise.common.files import write_whole
 
 RESULTS, PAGE, FIGURE = (f"misalignment_loss.{ending}" for ending in ("json", "md", "svg"))
@@ -32,20 +32,7 @@ _RANGES = [(("longqlora", 2, sampling, "sce"), 0.1) for sampling in PAPER["5"]]
 _ALONE = [
     ((name, 2, SAMPLING, "sce"), alpha) for name, alpha in (("none", 0.0), ("longqlora", 0.0), ("eabf", 0.0), ("none", 0.1))
 ]
-
-ABOUT = """A run is the model fine-tuned on novels through `lengthwise.train`, and measured on novels it has not seen. Lengths
-are in the model's own training lengths: `at 2 x` is trained there, a column `2 x` is perplexity there, of readings of that
-many tokens one after the other through the same text. The paper trains Llama2-7B at 1 x (Tables 2, 4, 9) and at 2 x (3, 5,
-10, 11) and measures at 2 x. A change is that of perplexity against alpha 0 of the same seed, which saw the same rows in the
-same order and the same e; in brackets its 95 % interval, Student's over seeds: the loss helps where all of it is below 0, and
-harms where all of it is above. `lower on` counts seeds and streams of which perplexity over 2 x to 8 x is the lower one. With
-alpha 0 a step reads the same two readings of every row, so that equal steps are equal tokens; equal compute gives alpha above 0
-the paper's 5 % fewer steps. The learning rate is constant after a warm-up: a shorter run is the beginning of a longer one. Each
-adjustment has the learning rate that is best for alpha 0. LongBench-E, the paper's other measure, is beyond such a model:
-BABILong stands in for it. Runs `by KL` are not the paper's: in their loss the symmetric KL of the two readings, which is
-L_misalign less both entropies, takes its place."""
-COST = """With alpha above 0 a step forwards as many tokens as without ({tokens:,}) and takes {ratio:.3f} times as long
-(quartiles {low:.3f} to {high:.3f} of {pairs} pairs of neighbouring steps, other runs beside them)."""
+WORDS = words_beside(__file__)
 CHANGES = ("change at 2 x", "change over 2 x to 8 x", "lower on", "paper")
 HEAD = ("adjustment", "alpha", "steps", *(f"{factor} x" for factor in LENGTHS), *CHANGES)
 ANSWERS = ("written, alpha 0", "0.1", "more", "likeliest, alpha 0", "0.1", "more", "chance", "paper")
@@ -197,9 +184,9 @@ def write_pages(results: Path, out: Path) -> None:
 
 def page(document: Numbers, extra: Numbers) -> str:
     parts = ["# Does the misalignment loss help in fine-tuning? (Output Alignment, Tables 2 to 7 and 9 to 11, in small)"]
-    parts += [_about(document["settings"]), ABOUT]
+    parts += [_about(document["settings"]), WORDS["about"]]
     if document["cost"]:
-        parts.append(COST.format(**document["cost"]))
+        parts.append(WORDS["cost"].format(**document["cost"]))
     parts.append(f"![Perplexity by alpha]({FIGURE})")
     rates = sorted({trial["rate"] for trial in document["trials"]})
     lengths = [f"{factor} x" for factor in LENGTHS]

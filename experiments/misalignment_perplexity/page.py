@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments._lib import draw
-from experiments._lib.markdown import table
+from experiments._lib.markdown import table, words_beside
 from experiments.misalignment_perplexity.strength import (
     GROUPINGS,
     MEASURES,
@@ -30,16 +30,7 @@ TITLES = (
     "Pearson's coefficients with the log of long perplexity",
     "Spearman's coefficients, only tokens beyond the training length",
 )
-ABOUT = """A row is a model with a length method, whose factor fits the long length. `L_train` is the mean cross-entropy of
-readings of the training length; `L_misalign` and the symmetric KL compare two readings of the same place that begin up to half
-the training length apart, at positions that both tell from L/2 to L tokens. Long perplexity is that of one forward over all
-tokens of the long length, `beyond` that of the tokens told from more than the training length. All are in nats, on the same
-text for all methods of a model; in brackets 95 % intervals, of losses over streams, of misalignment over pairs of readings.
-Means are rounded to 0.001 before they are ranked, so that arithmetic does not make an order; `=` marks methods that leave all
-three at the plain model's, `methods that act within` are the others and the plain model. Coefficients have 95 % bootstrap
-intervals over rows; those of one position method, at all lengths and with all temperatures on top, are drawn together, because
-they are alike. The last column is `more strongly` or `less strongly` where the whole interval of the difference says so, and
-`neither does` where neither coefficient is above 0 for certain."""
+WORDS = words_beside(__file__)
 
 
 def write_pages(results: Path, out: Path) -> None:
@@ -57,7 +48,7 @@ def page(document: dict[str, Any]) -> str:
     ]
     if document["missing"]:
         parts.append(f"**Unfinished**: {document['missing']} rows are missing. The same command goes on.")
-    parts += [ABOUT, f"![Long perplexity against each measure]({FIGURE})"]
+    parts += [WORDS["about"], f"![Long perplexity against each measure]({FIGURE})"]
     for title, (kind, quality) in zip(TITLES, GROUPINGS, strict=True):
         parts += [f"## {title}", _table(groups(rows), coefficients, kind, quality)]
     first = coefficients[groups(rows)[0].models, groups(rows)[0].lengths, False, "Spearman", "log_ppl"]

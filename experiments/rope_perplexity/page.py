@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments._lib import draw
-from experiments._lib.markdown import table
+from experiments._lib.markdown import table, words_beside
 from experiments._lib.results import read
 from lengthwise.common.files import write_whole
 from lengthwise.report.formatting import listed
@@ -25,13 +25,7 @@ DRAWN = {
     "ntk:factor={factor}": {"color": draw.COLOURS[4]},
     "interpolation:factor={factor}": {"color": draw.COLOURS[3]},
 }
-ABOUT = """Perplexity of {streams} streams of {source}, each read in one forward, by position; the columns up to {train:,} hold
-the predictions from no more tokens than the model was trained on. `{gold}` reads the last {train:,} tokens afresh{every}: what
-can be done without any method, at many times the work. Ratios are perplexities over those of re-encoding, or of another method,
-on the same tokens. In brackets 95 % bootstrap intervals over {resampled}; of a hundred comparisons between equals about five
-would fall outside theirs. Every method is training-free. Methods that are exactly the plain model, token by token, share its
-line."""
-
+WORDS = words_beside(__file__)
 Numbers = Mapping[str, Any]
 
 
@@ -56,7 +50,8 @@ def page(document: Numbers, figure: str) -> str:
     gold = next((row["spec"] for row in rows if row["method"] == GOLD), GOLD)
     resampled = listed(list(dict.fromkeys(row["whole"]["resampled"] for row in rows)))
     about = {"streams": document["streams"], "source": document["source"], "train": document["train_length"]}
-    parts.append(ABOUT.format(**about, gold=gold, every=gold.removeprefix(GOLD) or " for every token", resampled=resampled))
+    about |= {"gold": gold, "every": gold.removeprefix(GOLD) or " for every token", "resampled": resampled}
+    parts.append(WORDS["about"].format(**about))
     parts.append(f"![Perplexity by position]({figure})")
     same = {entry["length"]: entry["methods"] for entry in document["unchanged"]}
     for length in dict.fromkeys(row["length"] for row in rows):
