@@ -34,8 +34,7 @@ from experiments._lib.command import main, option
 from lengthwise.common.formats import Declared
 from lengthwise.errors import BadInput, require
 from lengthwise.methods.positions import pose
-from lengthwise.models.gau_alpha import GAUAlphaConfig, GAUAlphaForMaskedLM
-from lengthwise.models.gau_alpha.configuration import NORMALISATIONS, POSITIONS
+from lengthwise.models.gau_alpha import NORMALISATIONS, POSITIONS, GAUAlphaConfig, GAUAlphaForMaskedLM
 from lengthwise.records.append_only import AppendOnly
 
 LAYERS, LENGTH = 6, 64

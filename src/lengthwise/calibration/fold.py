@@ -17,7 +17,7 @@ from transformers.pytorch_utils import Conv1D
 
 from lengthwise.errors import BadInput
 from lengthwise.models.anatomy import Anatomy
-from lengthwise.models.trained_alibi import AlibiSlopes
+from lengthwise.models.family_base import AlibiSlopes
 
 
 def fold(anatomy: Anatomy, g: Tensor) -> list[tuple[Tensor, Tensor]]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import math
 import subprocess
 import sys
@@ -15,8 +16,15 @@ import transformers
 import lengthwise as lw
 from lengthwise.errors import BadInput
 from lengthwise.methods.spec import methods_of
-from lengthwise.models.gau_alpha import GAUAlphaForMaskedLM, GAUAlphaModel, attention
-from lengthwise.models.gau_alpha.attention import inverse_temperature
+from lengthwise.models import family_base
+from lengthwise.models.gau_alpha import (
+    GAUAlphaConfig,
+    GAUAlphaForMaskedLM,
+    GAUAlphaModel,
+    GAUAlphaRotaryEmbedding,
+    apply_rotary_pos_emb,
+    inverse_temperature,
+)
 from lengthwise.models.load import load
 from tests.helpers.gau import TRAIN_LENGTH, by_hand, ids, tiny
 
@@ -295,7 +303,7 @@ def test_statistics_and_calibration_reach_the_model() -> None:
 def test_bad_calls_are_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BadInput, match="input_ids or inputs_embeds"):
         tiny()()
-    monkeypatch.setattr(attention, "REACH", 3)
+    monkeypatch.setattr(family_base, "REACH", 3)
     with pytest.raises(BadInput, match="with alibi takes at most 3 tokens, not 4"):
         tiny(positions="alibi")(ids(4))
     mask = torch.ones(1, 1, 4, 4, dtype=torch.bool)
@@ -306,3 +314,81 @@ def test_bad_calls_are_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_bias_is_made_where_the_model_is() -> None:
     unit = tiny(positions="alibi").model.layers[0].attention.to("meta")
     assert unit.compute_bias(3, 4).device.type == "meta"
+
+
+def test_the_defaults_are_the_released_sizes() -> None:
+    config = GAUAlphaConfig()
+    sizes = (
+        config.hidden_size,
+        config.intermediate_size,
+        config.head_dim,
+        config.num_attention_heads,
+        config.num_hidden_layers,
+    )
+    assert sizes == (768, 1536, 128, 1, 24)
+    assert (config.vocab_size, config.type_vocab_size, config.max_position_embeddings) == (12000, 2, 512)
+    assert config.rope_parameters == {"rope_type": "default", "rope_theta": 10000.0}
+
+
+def test_the_released_spelling_is_read(tmp_path: Path) -> None:
+    released = {"model_type": "gau_alpha", "attention_key_size": 64, "normalization": "softmax_plus", "num_hidden_layers": 6}
+    (tmp_path / "config.json").write_text(json.dumps(released))
+    config = GAUAlphaConfig.from_pretrained(tmp_path)
+    assert (config.head_dim, config.normalisation, config.num_hidden_layers) == (64, "softmax_plus", 6)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"normalisation": "relu"}, "has no normalisation 'relu'; take one of softmax"),
+        ({"positions": "sinusoidal"}, "has no positions 'sinusoidal'"),
+        ({"num_attention_heads": 12}, "one head, not 12"),
+        ({"head_dim": 7}, "even head_dim, not 7"),
+        ({"cos_scale": 0.0}, "cos_scale must be above 0"),
+        ({"cos_scale": float("nan")}, "cos_scale must be above 0"),
+        ({"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0}}, "no rope_type 'yarn'"),
+        ({"positions": "alibi", "normalisation": "infoscale"}, "alibi cannot be trained with infoscale"),
+        ({"positions": "alibi", "alibi_factors": [[1.5, 1.5]] * 24}, "alibi_factors must be 24 lists"),
+    ],
+)
+def test_a_choice_that_makes_no_model_is_refused(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        GAUAlphaConfig(**given)
+
+
+def test_neighbours_are_turned_as_complex_numbers() -> None:
+    torch.manual_seed(0)
+    states, places = torch.randn(1, 1, 4, 6), torch.tensor([[0, 1, 70, 5000]])
+    cos, sin = GAUAlphaRotaryEmbedding(GAUAlphaConfig(head_dim=6))(states, places)
+    turned, none = apply_rotary_pos_emb(states, states[:, :0], cos, sin)
+    assert none.shape == (1, 0, 4, 6)
+    for at, place in enumerate(places[0].tolist()):
+        for pair in range(3):
+            angle = place * 10000.0 ** (-2 * pair / 6)
+            a, b = states[0, 0, at, 2 * pair : 2 * pair + 2].tolist()
+            expected = complex(a, b) * complex(math.cos(angle), math.sin(angle))
+            found = complex(*turned[0, 0, at, 2 * pair : 2 * pair + 2].tolist())
+            assert found == pytest.approx(expected, abs=1e-3 if place == 5000 else 1e-5)
+
+
+def test_only_differences_of_positions_matter() -> None:
+    torch.manual_seed(1)
+    query, key = torch.randn(1, 1, 1, 6).double(), torch.randn(1, 1, 1, 6).double()
+    rotary = GAUAlphaRotaryEmbedding(GAUAlphaConfig(head_dim=6))
+    dots = []
+    for shift in (0, 13):
+        turned = [
+            apply_rotary_pos_emb(states, states, *rotary(states, torch.tensor([[place + shift]])))[0]
+            for states, place in ((query, 9), (key, 4))
+        ]
+        dots.append(float((turned[0] * turned[1]).sum()))
+    assert dots[0] == pytest.approx(dots[1], abs=1e-5)
+    assert dots[0] != pytest.approx(float((query * key).sum()), abs=1e-3)
+
+
+def test_tables_keep_float32_under_autocast() -> None:
+    """In bfloat16 position 4001 is 4000."""
+    rotary, places = GAUAlphaRotaryEmbedding(GAUAlphaConfig(head_dim=6)), torch.tensor([[4001]])
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        cos, _ = rotary(torch.zeros(1), places)
+    assert float(cos[0, 0, 0]) == pytest.approx(math.cos(4001), abs=1e-3)

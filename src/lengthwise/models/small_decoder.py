@@ -1,8 +1,10 @@
-"""The small decoder: a pre-norm Transformer, with a head that reads one real number and one that names the next token.
+"""A small decoder to train from scratch: Output Alignment's subject for synthetic tasks, and a language model of any size.
 
     x -> x + attention(norm(x)),   x -> x + W_2 act(W_1 norm(x)),   LayerNorm at the end
+    logit(i, j) = q_i . k_j / sqrt(d) + bias_h(j - i),   j <= i
 
-Output Alignment, appendix A: the number is a feed-forward network of the last token's state.
+`alibi` fills the bias with -2^(-8h/H) |j - i|, `rope` rotates q and k, `learned` and `nope` leave both as they are. Slots that
+are filled at run time come from `lengthwise.extend`.
 """
 
 from __future__ import annotations
@@ -10,18 +12,98 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import transformers
 from torch import Tensor, nn
-from transformers import DynamicCache, GenerationMixin, PreTrainedModel
+from transformers import DynamicCache, GenerationMixin, PreTrainedConfig
 from transformers.activations import ACT2FN
 from transformers.masking_utils import create_causal_mask
 from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutputWithPast, SequenceClassifierOutput
-from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 from transformers.utils.generic import can_return_tuple
 
+from lengthwise.common.laws import alibi_slopes
 from lengthwise.errors import BadInput, require
-from lengthwise.models.small_decoder.attention import SmallDecoderAttention
-from lengthwise.models.small_decoder.configuration import SmallDecoderConfig
-from lengthwise.models.trained_alibi import AlibiSlopes
+from lengthwise.models.family_base import FamilyAttention, FamilyModel, check_alibi_factors, eager_attention_forward
+
+FAMILY = "small_decoder"
+POSITIONS = ("learned", "alibi", "rope", "nope")
+
+
+class SmallDecoderConfig(PreTrainedConfig):  # type: ignore[misc]
+    """Sized for a few bits or letters; `positions` is one of POSITIONS."""
+
+    model_type = FAMILY
+
+    vocab_size: int = 5
+    hidden_size: int = 64
+    intermediate_size: int = 256
+    num_hidden_layers: int = 2
+    num_attention_heads: int = 4
+    head_dim: int | None = None  # None: hidden_size / num_attention_heads
+    max_position_embeddings: int = 12  # the training length; longer inputs are not refused
+    learned_positions: int = 64  # rows of the table of learned positions, which inputs cannot be longer than
+    positions: str = "nope"
+    alibi_factors: list[list[float]] | None = None  # [layers][heads], what a baked temperature multiplies the slopes by
+    rope_parameters: dict[str, Any] | None = None
+    hidden_act: str = "gelu"
+    layer_norm_eps: float = 1e-5
+    initializer_range: float = 0.02
+    pad_token_id: int | None = None
+    tie_word_embeddings: bool = True
+    use_cache: bool = True
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        if self.rope_parameters is None:
+            self.rope_parameters = {"rope_type": "default", "rope_theta": 10000.0}
+        if self.head_dim is None:
+            whole = self.num_attention_heads > 0 and self.hidden_size % self.num_attention_heads == 0
+            require(whole, f"{self.num_attention_heads} heads do not divide a width of {self.hidden_size}; give head_dim")
+            self.head_dim = self.hidden_size // self.num_attention_heads
+        super().__post_init__(**kwargs)
+        _check(self)
+
+
+def _check(config: Any) -> None:
+    check_alibi_factors(config)
+    known = config.positions in POSITIONS
+    require(known, f"a small_decoder has no positions {config.positions!r}; take one of {', '.join(POSITIONS)}")
+    turned = config.positions != "rope" or config.head_dim % 2 == 0
+    require(turned, f"rope needs an even head_dim, not {config.head_dim}: it is rotated in pairs")
+    enough = config.positions != "learned" or config.learned_positions >= config.max_position_embeddings
+    rows, trained = config.learned_positions, config.max_position_embeddings
+    require(enough, f"{rows} learned_positions are fewer than the training length {trained}; give at least as many")
+
+
+class SmallDecoderAttention(FamilyAttention):
+    is_causal = True
+
+    def __init__(self, config: Any, layer_idx: int) -> None:
+        super().__init__(config, layer_idx, alibi_slopes(config.num_attention_heads))
+        self.scaling = config.head_dim**-0.5
+        inner = config.num_attention_heads * config.head_dim
+        self.q_proj, self.k_proj, self.v_proj = (nn.Linear(config.hidden_size, inner) for _ in range(3))
+        self.o_proj = nn.Linear(inner, config.hidden_size)
+
+    def forward(
+        self,
+        hidden: Tensor,  # [batch, tokens, hidden_size]
+        position_embeddings: tuple[Tensor, Tensor] | None,
+        attention_mask: Tensor | None,
+        past_key_values: Any = None,
+        past_seen_tokens: int = 0,
+        **kwargs: Any,
+    ) -> Tensor:
+        apart = (*hidden.shape[:-1], -1, self.config.head_dim)
+        query, key, value = (part(hidden).view(apart).transpose(1, 2) for part in (self.q_proj, self.k_proj, self.v_proj))
+        if position_embeddings is not None:
+            query, key = apply_rotary_pos_emb(query, key, *position_embeddings)
+        if past_key_values is not None:
+            key, value = past_key_values.update(key, value, self.layer_idx)
+        attend = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, eager_attention_forward)
+        kwargs |= {"dropout": 0.0, "scaling": self.scaling, **self.bias_arguments(query, key, past_seen_tokens)}
+        mixed, _ = attend(self, query, key, value, attention_mask, **kwargs)
+        return self.o_proj(mixed.flatten(2))  # type: ignore[no-any-return]
 
 
 class SmallDecoderLayer(nn.Module):
@@ -41,18 +123,9 @@ class SmallDecoderLayer(nn.Module):
         return hidden + self.feed_forward(self.feed_forward_norm(hidden))  # type: ignore[no-any-return]
 
 
-class SmallDecoderPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
+class SmallDecoderPreTrainedModel(FamilyModel):
     config_class = SmallDecoderConfig
-    base_model_prefix = "model"
     _no_split_modules = ("SmallDecoderLayer",)
-    _supports_sdpa = True
-    _supports_attention_backend = True
-
-    @torch.no_grad()
-    def _init_weights(self, module: nn.Module) -> None:
-        super()._init_weights(module)
-        if isinstance(module, AlibiSlopes):
-            module.restore()
 
 
 class SmallDecoderModel(SmallDecoderPreTrainedModel):
@@ -156,3 +229,10 @@ class SmallDecoderForCausalLM(SmallDecoderPreTrainedModel, GenerationMixin):  # 
         if labels is not None:
             loss = self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **options)
         return CausalLMOutputWithPast(loss=loss, logits=logits, past_key_values=outputs.past_key_values)
+
+
+def register() -> None:
+    """Tells transformers' Auto classes of the family. Only `lengthwise.models.load` does, when it meets such a checkpoint."""
+    transformers.AutoConfig.register(FAMILY, SmallDecoderConfig, exist_ok=True)
+    transformers.AutoModel.register(SmallDecoderConfig, SmallDecoderModel, exist_ok=True)
+    transformers.AutoModelForCausalLM.register(SmallDecoderConfig, SmallDecoderForCausalLM, exist_ok=True)
