@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import lengthwise as lw
-from lengthwise.cli.demo import FULL, SHORT, DemoResult, Plan, run_demo
-from lengthwise.records import summarise
+from lengthwise.cli.demo import FULL, SHORT, Plan, run_demo
+from lengthwise.records import Record, summarise
 from tests.cli.conftest import listing
 from tests.conftest import Said
 
@@ -20,21 +20,21 @@ SMALL = Plan(("passkey", "line"), (256, 640), (640,), ("pmax",), ("none", "trunc
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, DemoResult]:
+def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Record]]:
     out = tmp_path_factory.mktemp("demo")
     return out, run_demo(out, SMALL)
 
 
-def test_every_method_is_scored_on_every_task_and_length(shown: tuple[Path, DemoResult]) -> None:
-    cells = summarise(shown[1].records)
+def test_every_method_is_scored_on_every_task_and_length(shown: tuple[Path, list[Record]]) -> None:
+    cells = summarise(shown[1])
     methods = ("none", "truncate", "pmax aligned")
     wanted = {(method, task, length) for method in methods for task in SMALL.tasks for length in SMALL.lengths}
     assert {(cell.method, cell.task, cell.length) for cell in cells} == wanted
     assert {cell.n for cell in cells} == {2}
 
 
-def test_within_its_training_length_the_shipped_model_answers_and_all_methods_agree(shown: tuple[Path, DemoResult]) -> None:
-    short = [record for record in shown[1].records if record.length == 256]
+def test_within_its_training_length_the_shipped_model_answers_and_all_methods_agree(shown: tuple[Path, list[Record]]) -> None:
+    short = [record for record in shown[1] if record.length == 256]
     assert all(record.score == 1 for record in short)
     answers = {(record.task, record.index): set() for record in short}
     for record in short:
@@ -42,28 +42,27 @@ def test_within_its_training_length_the_shipped_model_answers_and_all_methods_ag
     assert all(len(found) == 1 for found in answers.values())
 
 
-def test_alignment_run_and_page_are_left_behind(shown: tuple[Path, DemoResult]) -> None:
-    out, result = shown
+def test_alignment_run_and_page_are_left_behind(shown: tuple[Path, list[Record]]) -> None:
+    out, _ = shown
     found = lw.Alignment.load(out / "pmax.json")
     assert [entry.length for entry in found.temperatures] == [640]
     assert found.temperatures[0].statistic == pytest.approx(found.target, rel=0.02)
-    assert result.report == out / "report.html"
-    page = result.report.read_text()
+    page = (out / "report.html").read_text()
     assert "pmax aligned" in page
     assert "Sharpness of attention" in page
     config = json.loads((out / "run" / "config.json").read_text())
     assert config["methods"]["pmax aligned"] == found.to_json()
 
 
-def test_a_demo_goes_on_where_it_was(shown: tuple[Path, DemoResult]) -> None:
-    out, result = shown
-    assert run_demo(out, SMALL).records == result.records
+def test_a_demo_goes_on_where_it_was(shown: tuple[Path, list[Record]]) -> None:
+    out, records = shown
+    assert run_demo(out, SMALL) == records
 
 
 def test_the_full_demo_runs_with_all_its_tasks_and_methods(tmp_path: Path) -> None:
     """At lengths of a test: 15,000 tokens take a GPU, or hours."""
     short = replace(FULL, lengths=(256, 640), calibrated=(640,), samples=1)
-    cells = summarise(run_demo(tmp_path, short).records)
+    cells = summarise(run_demo(tmp_path, short))
     methods = ("none", "truncate", "log", "pmax aligned", "entropy aligned")
     assert {(cell.method, cell.task) for cell in cells} == {(m, t) for m in methods for t in ("passkey", "line", "topic")}
     assert all(cell.mean == 1 for cell in cells if cell.length == 256)

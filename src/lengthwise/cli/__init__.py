@@ -10,14 +10,13 @@ from typing import Annotated
 
 import typer
 
-from lengthwise.cli.analysis import analyse
+from lengthwise.cli.analysis import analyse, misalignment
 from lengthwise.cli.calibration import bake, calibrate
 from lengthwise.cli.demo import demo
 from lengthwise.cli.evaluation import evaluate, reach, with_ray_address
 from lengthwise.cli.harness import PASSED_ON, harness, longbench
 from lengthwise.cli.lists import methods, tasks
 from lengthwise.cli.options import say
-from lengthwise.cli.output_alignment import misalignment
 from lengthwise.cli.report import report
 from lengthwise.cli.standard_output import printing
 from lengthwise.cli.training import train

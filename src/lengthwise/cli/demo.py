@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lengthwise.methods.temperature.aligned import Alignment
     from lengthwise.records import Record
 
-MODEL = "embedded"
+MODEL, PAGE = "embedded", "report.html"
 
 
 @dataclass(frozen=True)
@@ -56,25 +56,16 @@ def demo(
 
     # A full demo is another run than a short one
     out = out / "full" if full else out
-    check_writable(out / "report.html")
-    result = run_demo(out, FULL if full else SHORT, device)
-    cells = summarise(result.records)
+    check_writable(out / PAGE)
+    cells = summarise(run_demo(out, FULL if full else SHORT, device))
     if as_json:
-        print_json({"model": MODEL, "out": str(out), "report": str(result.report), "cells": [asdict(c) for c in cells]})
+        print_json({"model": MODEL, "out": str(out), "report": str(out / PAGE), "cells": [asdict(c) for c in cells]})
     else:
         print(score_table(cells))
-        say(f"the page: {result.report}")
+        say(f"the page: {out / PAGE}")
 
 
-@dataclass(frozen=True)
-class DemoResult:
-    """What a demo measured, and where its page is."""
-
-    records: list[Record]
-    report: Path
-
-
-def run_demo(out: Path, plan: Plan, device: str | None = None) -> DemoResult:
+def run_demo(out: Path, plan: Plan, device: str | None = None) -> list[Record]:
     """Write alignments, a run directory and a page under `out`; stopped and started again, it goes on where it was."""
     from lengthwise.evaluation.evaluate import evaluate
     from lengthwise.models.load import load
@@ -93,7 +84,8 @@ def run_demo(out: Path, plan: Plan, device: str | None = None) -> DemoResult:
         records += evaluate(
             model, tokenizer, methods, [task], plan.lengths, plan.samples, out=out / "run", name=MODEL, sharpness=sharpness
         )
-    return DemoResult(records, write_page(run_sections([read_run(out / "run")]), out / "report.html"))
+    write_page(run_sections([read_run(out / "run")]), out / PAGE)
+    return records
 
 
 def _alignment(model: Any, tokenizer: Any, plan: Plan, statistic: str, path: Path) -> Alignment:

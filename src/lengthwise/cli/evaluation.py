@@ -132,25 +132,17 @@ def reach(
 
 def with_ray_address(arguments: list[str]) -> list[str]:
     """A bare `--ray` means a local one; typer has no option whose value may be left out."""
-    filled: list[str] = []
-    for at, argument in enumerate(arguments):
-        filled.append(argument)
-        if argument == "--ray" and not _address_at(arguments, at + 1):
-            filled.append("local")
-    return filled
-
-
-def _address_at(arguments: list[str], at: int) -> bool:
-    """Whether the address of `--ray` stands there: a word that may be one, or that cannot be MODEL, which stands elsewhere."""
-    if at >= len(arguments) or arguments[at].startswith("-"):
-        return False
-    words = [i for i, (before, word) in enumerate(itertools.pairwise(arguments), 1) if _is_argument(before, word)]
-    return _is_address(arguments[at]) or any(i != at for i in words)
-
-
-def _is_argument(before: str, word: str) -> bool:
-    """No option, nor the value of the option before it."""
-    return not word.startswith("-") and (not before.startswith("-") or "=" in before or before in FLAGS)
+    if "--ray" not in arguments:
+        return arguments
+    # Words that are neither options nor values of the option before: MODEL, and where it was given the address
+    words = [
+        at
+        for at, (before, word) in enumerate(itertools.pairwise(arguments), 1)
+        if not word.startswith("-") and (not before.startswith("-") or "=" in before or before in FLAGS)
+    ]
+    after = arguments.index("--ray") + 1
+    given = after in words and (len(words) > 1 or _is_address(arguments[after]))
+    return arguments if given else [*arguments[:after], "local", *arguments[after:]]
 
 
 def _is_address(word: str) -> bool:
@@ -171,12 +163,15 @@ def _loaded(model: str, dtype: str, device: str | None, on_ray: bool = False) ->
 
 def score_table(cells: list[Any]) -> str:
     """One line a task and length, one column a method: the mean in percent and its 95 % interval."""
+    from lengthwise.report.formatting import interval
+
     methods = list(dict.fromkeys(cell.method for cell in cells))
     by_key = {(cell.task, cell.data, cell.length, cell.method): cell for cell in cells}
     rows = [["task", "tokens", *methods]]
     for task, data, length in dict.fromkeys((cell.task, cell.data, cell.length) for cell in cells):
         row = [f"{task} {data}".strip(), f"{length:,}"]
-        rows.append(row + [_percent(by_key.get((task, data, length, method))) for method in methods])
+        scores = (by_key.get((task, data, length, method)) for method in methods)
+        rows.append([*row, *("-" if cell is None else interval(cell) for cell in scores)])
     counts = sorted({cell.n for cell in cells})
     samples = f"{' or '.join(map(str, counts))} sample{'' if counts == [1] else 's'}"
     return f"{columns(rows)}\n\npercent (95 % interval), {samples} a cell"
@@ -191,10 +186,6 @@ def reach_table(reaches: list[Any]) -> str:
         low, high = ("-" if end is None else f"{end:,}" for end in (reach.low, reach.high))
         rows.append([reach.method, reach.task, reach.says, f"{low} ... {high}", there, above])
     return columns(rows)
-
-
-def _percent(cell: Any) -> str:
-    return "-" if cell is None else f"{100 * cell.mean:.0f} ({100 * cell.low:.0f}-{100 * cell.high:.0f})"
 
 
 def columns(rows: list[list[str]]) -> str:

@@ -18,11 +18,9 @@ def tasks(as_json: Json = False) -> None:
     """List the tasks, one line each."""
     from lengthwise.tasks import TASKS
 
-    _print_list({name: task.about or _first_line(task.samples.__module__) for name, task in TASKS.items()}, as_json)
-
-
-def _first_line(module: str) -> str:
-    return str(sys.modules[module].__doc__).split("\n", 1)[0]
+    modules = {name: sys.modules[task.samples.__module__] for name, task in TASKS.items()}
+    lines = {name: task.about or str(modules[name].__doc__).split("\n", 1)[0] for name, task in TASKS.items()}
+    _print_list(lines, as_json)
 
 
 def _print_list(lines: dict[str, str], as_json: bool) -> None:

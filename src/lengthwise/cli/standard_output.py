@@ -5,12 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Callable
-from typing import Any, TextIO, TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO
 
 from lengthwise.cli.options import say
-
-Written = TypeVar("Written")
 
 
 class CannotPrint(OSError):
@@ -27,10 +26,20 @@ class Output:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        return _told(lambda: self._stream.write(text))
+        with _marked():
+            return self._stream.write(text)
 
     def flush(self) -> None:
-        _told(self._stream.flush)
+        with _marked():
+            self._stream.flush()
+
+
+@contextmanager
+def _marked() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise CannotPrint(error.errno, error.strerror) from error
 
 
 def printing(run: Callable[[], int]) -> int:
@@ -51,10 +60,3 @@ def printing(run: Callable[[], int]) -> int:
             say(f"cannot write standard output: {error.strerror}")
         return 1
     return status
-
-
-def _told(write: Callable[[], Written]) -> Written:
-    try:
-        return write()
-    except OSError as error:
-        raise CannotPrint(error.errno, error.strerror) from error
