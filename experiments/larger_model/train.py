@@ -113,7 +113,7 @@ class Exam:
 
 
 EXAMS = {
-    "code completion": Exam(code_completion.samples, code_completion.exact_match, TARGET),
+    "code completion": Exam(code_completion.samples, code_completion.score, TARGET),
     "code key": Exam(code_key_retrieval.samples, code_key_retrieval.score, 16),
     "made-up qa": Exam(multi_document_qa.samples, multi_document_qa.score, 32),
     "nq": Exam(multi_document_qa.samples, multi_document_qa.score, 32),

@@ -1,4 +1,4 @@
-"""What tasks share: counting, splitting into sentences, and reading numbers out of answers."""
+"""What tasks share: counting, splitting into sentences, and repeating them without end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from transformers import ByT5Tokenizer
 
 from lengthwise.errors import BadInput
 from lengthwise.tasks.sample import check_depth, endless_from_anywhere, sentences, token_count
-from lengthwise.tasks.scoring import first_integer, last_integer
 
 
 def test_a_prompt_is_counted_with_its_special_tokens() -> None:
@@ -37,19 +36,3 @@ def test_pieces_run_on_in_their_order_and_then_repeat() -> None:
         assert taken in "abcd" * 4
         begun.add(taken[0])
     assert begun == set(pieces)
-
-
-@pytest.mark.parametrize(
-    ("answer", "first", "last"),
-    [
-        ("The pass key is 123.", "123", "123"),
-        ("12 or 34, no: 56!", "12", "56"),
-        ("<50000>", "50000", "50000"),
-        ("007", "007", "007"),
-        ("no idea", None, None),
-        ("", None, None),
-    ],
-)
-def test_integers_are_read_from_either_end(answer: str, first: str | None, last: str | None) -> None:
-    assert first_integer(answer) == first
-    assert last_integer(answer) == last

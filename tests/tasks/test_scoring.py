@@ -1,10 +1,10 @@
-"""Best subspan exact match on answers made by hand."""
+"""Scores of answers made by hand: best subspan exact match, the first and the last whole number."""
 
 from __future__ import annotations
 
 import pytest
 
-from lengthwise.tasks.scoring import best_subspan_em, normalised
+from lengthwise.tasks.scoring import best_subspan_em, is_first_integer, is_last_integer, normalised
 
 
 @pytest.mark.parametrize(
@@ -46,3 +46,23 @@ def test_a_right_answer_of_which_nothing_is_left_is_never_found(nothing: str, pr
     assert best_subspan_em(prediction, [nothing]) == 0.0
     assert best_subspan_em("it is a saltire", [nothing, "saltire"]) == 1.0
     assert best_subspan_em("it is a cross", [nothing, "saltire"]) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("answer", "first", "last"),
+    [
+        ("The pass key is 123.", "123", "123"),
+        ("12 or 34, no: 56!", "12", "56"),
+        ("<50000>", "50000", "50000"),
+        ("007", "007", "007"),
+    ],
+)
+def test_integers_are_read_from_either_end(answer: str, first: str, last: str) -> None:
+    assert [is_first_integer(answer, target) for target in (first, last, "7")] == [1.0, float(first == last), 0.0]
+    assert [is_last_integer(answer, target) for target in (last, first, "7")] == [1.0, float(first == last), 0.0]
+
+
+@pytest.mark.parametrize("answer", ["no idea", ""])
+@pytest.mark.parametrize("target", ["1", "", "no idea"])
+def test_an_answer_without_a_number_is_wrong(answer: str, target: str) -> None:
+    assert is_first_integer(answer, target) == is_last_integer(answer, target) == 0.0

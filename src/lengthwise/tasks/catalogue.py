@@ -32,6 +32,11 @@ class Task:
     bucket: int | None = None  # the cases of a file that share a mean have from k to k + 1 times so many tokens; None for all
     take: Callable[[Path], dict[str, Any]] | None = None  # what `samples` may be made of, out of a user's file or folder
 
+    @classmethod
+    def from_module(cls, module: Any, **others: Any) -> Task:
+        """The task of a file that has `samples`, `score`, `ANSWER_TOKENS` and `read`; `others` are further fields."""
+        return cls(module.samples, module.score, module.ANSWER_TOKENS, module.read, **others)
+
     def mark(self, prediction: str, sample: Sample) -> float:
         """The score of an answer to one sample."""
         return _mark(self.score, prediction, sample)
@@ -55,9 +60,8 @@ def _mark(score: Callable[..., float], prediction: str, sample: Sample) -> float
 
 
 def _babilong(kind: str, told: str) -> Task:
-    make = partial(babilong.samples, kind=kind)
     about = f"BABILong {kind}: facts between the sentences of a book tell {told}."
-    return Task(make, babilong.score, babilong.ANSWER_TOKENS, babilong.read, about=about)
+    return replace(Task.from_module(babilong), samples=partial(babilong.samples, kind=kind), about=about)
 
 
 TASKS: dict[str, Task] = {
@@ -66,32 +70,16 @@ TASKS: dict[str, Task] = {
     "babilong_qa3": _babilong("qa3", "where a thing was before"),
     "babilong_qa4": _babilong("qa4", "what lies on one side of a place"),
     "babilong_qa5": _babilong("qa5", "who gave what to whom"),
-    "code_completion": Task(
-        code_completion.samples,
-        code_completion.exact_match,
-        code_completion.ANSWER_TOKENS,
-        code_completion.read,
+    "code_completion": Task.from_module(
+        code_completion,
         material=PYTHON,
         also={"code_completion_es": code_completion.edit_similarity},
         bucket=code_completion.BUCKET,
         take=code_completion.take,
     ),
-    "code_key_retrieval": Task(
-        code_key_retrieval.samples,
-        code_key_retrieval.score,
-        code_key_retrieval.ANSWER_TOKENS,
-        code_key_retrieval.read,
-        material=PYTHON,
-        take=code_key_retrieval.take,
-    ),
-    "line": Task(line.samples, line.score, line.ANSWER_TOKENS, line.read),
-    "multi_document_qa": Task(
-        multi_document_qa.samples,
-        multi_document_qa.score,
-        multi_document_qa.ANSWER_TOKENS,
-        multi_document_qa.read,
-        take=multi_document_qa.take,
-    ),
-    "passkey": Task(passkey.samples, passkey.score, passkey.ANSWER_TOKENS, passkey.read),
-    "topic": Task(topic.samples, topic.score, topic.ANSWER_TOKENS, topic.read),
+    "code_key_retrieval": Task.from_module(code_key_retrieval, material=PYTHON, take=code_key_retrieval.take),
+    "line": Task.from_module(line),
+    "multi_document_qa": Task.from_module(multi_document_qa, take=multi_document_qa.take),
+    "passkey": Task.from_module(passkey),
+    "topic": Task.from_module(topic),
 }

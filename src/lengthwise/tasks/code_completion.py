@@ -20,7 +20,7 @@ from typing import Any
 
 from lengthwise.errors import require
 from lengthwise.tasks.material.case_files import Case, last_question, read_as
-from lengthwise.tasks.material.code_files import CodeFile, fit_lines, read_code, shuffled, standard_library
+from lengthwise.tasks.material.code_files import CodeFile, fit_lines, shuffled, standard_library, take
 from lengthwise.tasks.material.fit_length import check_room
 from lengthwise.tasks.sample import Sample, check_depth, token_count
 from lengthwise.tasks.scoring import first_line
@@ -31,16 +31,11 @@ BEFORE = 20  # lines of its own file that stand before it at least
 BUCKET = 1000  # the paper's bucket nk holds [1000 n, 1000 (n + 1)) tokens
 COMMENT = ("#", "//", "/*", "*", "--", '"', "'")
 CODE = re.compile(r"[=(\[{;]|:$|^(return|import|from|raise|yield|assert|del|package|use)\b")
-__all__ = ["ANSWER_TOKENS", "BUCKET", "edit_similarity", "exact_match", "read", "samples", "take"]
+__all__ = ["ANSWER_TOKENS", "BUCKET", "edit_similarity", "read", "samples", "score", "take"]
 
 
 def samples(
-    tokenizer: Any,
-    length: int,
-    n: int,
-    seed: int,
-    depth: float | None = None,
-    files: Sequence[CodeFile] | None = None,
+    tokenizer: Any, length: int, n: int, seed: int, depth: float | None = None, files: Sequence[CodeFile] | None = None
 ) -> list[Sample]:
     """`n` prompts of `length` tokens within 2 %, never more, that end before a line of `files`.
 
@@ -64,7 +59,8 @@ def samples(
     return made
 
 
-def exact_match(prediction: str, target: str) -> float:
+def score(prediction: str, target: str) -> float:
+    """Exact match."""
     return float(first_line(prediction).split() == target.split())
 
 
@@ -77,11 +73,6 @@ def edit_similarity(prediction: str, target: str) -> float:
 def read(tokenizer: Any, path: Path) -> list[Sample]:
     """Read cases of LCC (`context` and `gt`), of LongBench's lcc (`context` and `answers`), or with `prompt` and `target`."""
     return read_as(_lcc, tokenizer, path)
-
-
-def take(path: Path) -> dict[str, Any]:
-    """Read the code that `samples` is made of where a folder is given."""
-    return {"files": read_code(path)}
 
 
 def _prompt(backwards: list[str]) -> str:

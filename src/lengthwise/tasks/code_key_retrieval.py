@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from lengthwise.tasks.material.case_files import read
-from lengthwise.tasks.material.code_files import CodeFile, fit_lines, read_code, shuffled, standard_library
+from lengthwise.tasks.material.code_files import CodeFile, fit_lines, shuffled, standard_library, take
 from lengthwise.tasks.sample import Sample, check_depth, token_count
-from lengthwise.tasks.scoring import first_integer
+from lengthwise.tasks.scoring import is_first_integer as score
 
 NAME = "pass_key"
 INTRODUCTION = f"# Remember the number that {NAME}() returns."
@@ -25,12 +24,7 @@ __all__ = ["ANSWER_TOKENS", "QUESTION", "read", "samples", "score", "take"]
 
 
 def samples(
-    tokenizer: Any,
-    length: int,
-    n: int,
-    seed: int,
-    depth: float | None = None,
-    files: Sequence[CodeFile] | None = None,
+    tokenizer: Any, length: int, n: int, seed: int, depth: float | None = None, files: Sequence[CodeFile] | None = None
 ) -> list[Sample]:
     """`n` prompts of `length` tokens within 2 %, never more; the function stands near `depth`, or anywhere.
 
@@ -53,15 +47,6 @@ def samples(
         prompt, where = prompt_of(code), _place(code, at) / len(code) if code else at
         made.append(Sample(prompt, key, token_count(tokenizer, prompt), where, QUESTION))
     return made
-
-
-def score(prediction: str, target: str) -> float:
-    return float(first_integer(prediction) == target)
-
-
-def take(path: Path) -> dict[str, Any]:
-    """Read the code that `samples` is made of where a folder is given."""
-    return {"files": read_code(path)}
 
 
 def _code(files: Sequence[CodeFile], randomness: random.Random) -> Iterator[str]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from lengthwise.errors import require
+from lengthwise.tasks.material.case_files import Case, asked_at, read_as
 from lengthwise.tasks.material.fit_length import fit_to_length
-from lengthwise.tasks.material.longeval import read_lines as read
 from lengthwise.tasks.sample import Sample, check_depth, token_count
-from lengthwise.tasks.scoring import last_integer
+from lengthwise.tasks.scoring import is_last_integer as score
 
 Names = tuple[Sequence[str], Sequence[str]]
 ADJECTIVES = (
@@ -59,8 +60,18 @@ def samples(
     return made
 
 
-def score(prediction: str, target: str) -> float:
-    return float(last_integer(prediction) == target)
+def read(tokenizer: Any, path: Path) -> list[Sample]:
+    """Read LongEval's official cases: `prompt`, `expected_number`, and `random_idx` = (name, index) of the line asked for."""
+    return read_as(_longeval, tokenizer, path)
+
+
+def _longeval(tokenizer: Any, case: Case) -> Sample:
+    number = case.get("expected_number", int, "the number asked for (or 'target', in a file of your own)")
+    asked = case.get("random_idx", list, "the name and the index of the line asked for")
+    lines = case.get("num_lines", int, "the number of lines")
+    inside = len(asked) == 2 and isinstance(asked[1], int) and 0 <= asked[1] < lines
+    require(inside, f"{case.place}: 'random_idx' is {asked}; it should be a name and an index below {lines}")
+    return asked_at(tokenizer, case, str(number), asked[1] / max(1, lines - 1))
 
 
 def _lines(randomness: random.Random, names: Names = (ADJECTIVES, NOUNS)) -> Iterator[tuple[str, int, str]]:

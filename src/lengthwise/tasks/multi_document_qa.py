@@ -26,12 +26,7 @@ __all__ = ["ANSWER_TOKENS", "INTRODUCTION", "QUESTION", "at_position", "prompt_o
 
 
 def samples(
-    tokenizer: Any,
-    length: int,
-    n: int,
-    seed: int,
-    depth: float | None = None,
-    questions: Sequence[Question] | None = None,
+    tokenizer: Any, length: int, n: int, seed: int, depth: float | None = None, questions: Sequence[Question] | None = None
 ) -> list[Sample]:
     """`n` prompts of as many documents as `length` tokens hold, within 2 %; the gold document stands at `depth`, or anywhere.
 

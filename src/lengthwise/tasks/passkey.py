@@ -14,7 +14,7 @@ from lengthwise.errors import require
 from lengthwise.tasks.material.case_files import read
 from lengthwise.tasks.material.fit_length import fit_to_length
 from lengthwise.tasks.sample import Sample, check_depth, endless_from_anywhere, sentences, token_count
-from lengthwise.tasks.scoring import first_integer
+from lengthwise.tasks.scoring import is_first_integer as score
 
 INTRODUCTION = "An important number is hidden in the text below. Find it and remember it; you will be asked for it."
 QUESTION = "What is the pass key? The pass key is"
@@ -46,7 +46,3 @@ def samples(
         prompt = prompt_of(fit_to_length(tokenizer, length, endless_from_anywhere(prose, randomness), prompt_of, cut=True))
         made.append(Sample(prompt, str(key), token_count(tokenizer, prompt), at, QUESTION))
     return made
-
-
-def score(prediction: str, target: str) -> float:
-    return float(first_integer(prediction) == target)

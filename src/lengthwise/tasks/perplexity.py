@@ -2,7 +2,7 @@
 
     perplexity = exp(mean over tokens of -ln p(token | what stands before it))
 
-Every token counts once: windows are weighted by how many they score. Intervals are 95 % bootstrap intervals: streams are drawn
+Every token counts once. Intervals are 95 % bootstrap intervals: streams are drawn
 again with replacement. Where stretches of a stream are independent of each other, as stories one after another are, streams may
 be drawn anew in every stretch, which tells more from few streams. Of a single stream blocks of neighbouring tokens are drawn.
 """
@@ -10,7 +10,7 @@ be drawn anew in every stretch, which tells more from few streams. Of a single s
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -49,11 +49,6 @@ class Ratio:
     tokens: int
     resampled: str
 
-    @property
-    def difference(self) -> float:
-        """The difference of the mean negative log-likelihoods, in nats."""
-        return math.log(self.ratio)
-
 
 def doubling(first: int, length: int) -> list[int]:
     """Edges of buckets that double: 0, first, 2 first, 4 first ... length."""
@@ -88,15 +83,6 @@ def compared(nll: ArrayLike, other: ArrayLike, stretch: int | None = None) -> Ra
         raise BadInput(f"{ours.shape} and {theirs.shape} are not the same streams and tokens; score both on the same ones")
     mean, low, high, resampled = _mean(ours - theirs, stretch)
     return Ratio(math.exp(mean), math.exp(low), math.exp(high), ours.size, resampled)
-
-
-def weighted(windows: Iterable[tuple[float, int]]) -> float:
-    """Perplexity of windows given as (mean negative log-likelihood, tokens scored): a token counts the same in any of them."""
-    pairs = list(windows)
-    require(all(count >= 0 for _, count in pairs), "a window cannot score fewer than 0 tokens")
-    total = sum(count for _, count in pairs)
-    require(total > 0, f"{len(pairs)} windows score no token; give windows that score at least one")
-    return math.exp(math.fsum(mean * count for mean, count in pairs if count) / total)
 
 
 @dataclass(frozen=True)

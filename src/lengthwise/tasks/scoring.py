@@ -29,11 +29,10 @@ def first_line(answer: str) -> str:
     return next((line.strip() for line in re.split(r"[\r\n]", answer) if line.strip()), "")
 
 
-def first_integer(answer: str) -> str | None:
-    match = re.search(r"\d+", answer)
-    return match.group() if match else None
+def is_first_integer(prediction: str, target: str) -> float:
+    """1 where the first whole number of the prediction is the target."""
+    return float(re.findall(r"\d+", prediction)[:1] == [target])
 
 
-def last_integer(answer: str) -> str | None:
-    numbers = re.findall(r"\d+", answer)
-    return numbers[-1] if numbers else None
+def is_last_integer(prediction: str, target: str) -> float:
+    return float(re.findall(r"\d+", prediction)[-1:] == [target])

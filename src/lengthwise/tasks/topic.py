@@ -10,12 +10,13 @@ import itertools
 import random
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from lengthwise.common.text import shipped_prose
 from lengthwise.errors import BadInput, require
+from lengthwise.tasks.material.case_files import Case, asked_at, read_as
 from lengthwise.tasks.material.fit_length import added_tokens, fit_to_length
-from lengthwise.tasks.material.longeval import read_topics as read
 from lengthwise.tasks.sample import Sample, check_depth, endless_from_anywhere, sentences, token_count
 
 INTRODUCTION = (
@@ -69,6 +70,17 @@ def samples(
 def score(prediction: str, target: str) -> float:
     label = _bare(target)
     return float(label.strip() != "" and label in _bare(prediction))
+
+
+def read(tokenizer: Any, path: Path) -> list[Sample]:
+    """Read LongEval's official cases: `prompt` and `topics`, of which the first is asked for."""
+    return read_as(_longeval, tokenizer, path)
+
+
+def _longeval(tokenizer: Any, case: Case) -> Sample:
+    topics = case.get("topics", list, "the list of topics (or 'target', in a file of your own)")
+    require(bool(topics), f"{case.place}: 'topics' is empty")
+    return asked_at(tokenizer, case, str(topics[0]), 0.0)
 
 
 def _sample(

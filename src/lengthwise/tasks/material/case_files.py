@@ -61,6 +61,12 @@ def plain(tokenizer: Any, case: Case) -> Sample:
     return Sample(prompt, target, token_count(tokenizer, prompt), depth, question)
 
 
+def asked_at(tokenizer: Any, case: Case, target: str, depth: float) -> Sample:
+    """The sample of a line with `prompt` alone, in which the target stands at `depth`."""
+    prompt = case.get("prompt", str, "a text")
+    return Sample(prompt, target, token_count(tokenizer, prompt), depth, last_question(prompt))
+
+
 def last_question(prompt: str, most: int = 4) -> str:
     """The end of a prompt: its last line from the last question in it on, or that line's last sentence."""
     line = prompt.rstrip().rfind("\n") + 1

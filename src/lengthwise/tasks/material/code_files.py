@@ -55,6 +55,11 @@ def read_code(folder: Path, left_out: set[str] | None = None) -> tuple[CodeFile,
     return tuple(files)
 
 
+def take(path: Path) -> dict[str, Any]:
+    """Read the code that the samples of a task are made of where a folder is given."""
+    return {"files": read_code(path)}
+
+
 def shuffled(files: Sequence[CodeFile], randomness: random.Random) -> Iterator[CodeFile]:
     """The files in a random order, again and again."""
     require(bool(files), "there are no files of code; give at least one")
