@@ -29,7 +29,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from experiments._lib.command import main, option
 from experiments._lib.processes import Once, share_out, work_for
 from experiments._lib.settings import kept_settings
-from experiments.bits import page
+from experiments.bits import bit_sequences, page
 from experiments.bits.linear_attention import theorem_1
 from lengthwise.common.files import write_whole
 from lengthwise.common.formats import Declared
@@ -37,7 +37,6 @@ from lengthwise.errors import require
 from lengthwise.evaluation.sweep.run_config import made_with
 from lengthwise.models.small_decoder import POSITIONS, SmallDecoderConfig, SmallDecoderForRegression
 from lengthwise.records.append_only import AppendOnly, read_lines
-from lengthwise.tasks import synthetic
 from lengthwise.training.output_alignment.outrep import OutRep
 
 TEST_LENGTH = 50
@@ -128,7 +127,7 @@ class Settings:
 
     def model(self, configuration: Configuration, seed: int) -> Any:
         config = SmallDecoderConfig(
-            vocab_size=synthetic.VOCABULARY,
+            vocab_size=bit_sequences.VOCABULARY,
             hidden_size=self.width,
             intermediate_size=self.inner,
             num_hidden_layers=self.layers,
@@ -288,7 +287,7 @@ def _batches(wanted: Sequence[Job], settings: Settings, device: str) -> Iterator
         steps = min(CHUNK, settings.steps - first)
         drawn = []
         for (configuration, _), source in zip(wanted, sources, strict=True):
-            sequences = synthetic.training(steps * settings.batch, configuration.train_length, source, configuration.kind)
+            sequences = bit_sequences.training(steps * settings.batch, configuration.train_length, source, configuration.kind)
             aligned = configuration.outrep.aligned(torch.from_numpy(sequences.target(configuration.target))).float()
             tensors = (torch.from_numpy(sequences.tokens), torch.from_numpy(sequences.ends), aligned)
             drawn.append([tensor.to(device) for tensor in tensors])
@@ -301,7 +300,7 @@ def _tested(together: Together, wanted: Sequence[Job], settings: Settings, devic
     """Errors and mean answers of every model at lengths 1 ... TEST_LENGTH; all are asked for the same sequences."""
     tested: list[dict[str, list[float]]] = [{"losses": [], "answers": []} for _ in wanted]
     for length in range(1, TEST_LENGTH + 1):
-        asked = [synthetic.samples(length, settings.samples, TEST_SEED, configuration.kind) for configuration, _ in wanted]
+        asked = [bit_sequences.samples(length, settings.samples, TEST_SEED, configuration.kind) for configuration, _ in wanted]
         tokens = torch.stack([torch.from_numpy(sequences.tokens) for sequences in asked]).to(device)
         ends = torch.stack([torch.from_numpy(sequences.ends) for sequences in asked]).to(device)
         answers = together(tokens, ends).double().cpu()
