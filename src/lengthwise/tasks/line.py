@@ -13,22 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from lengthwise.errors import require
+from lengthwise.tasks.material import word_lists
 from lengthwise.tasks.material.case_files import Case, asked_at, read_as
 from lengthwise.tasks.material.fit_length import fit_to_length
 from lengthwise.tasks.sample import Sample, check_depth, token_count
 from lengthwise.tasks.scoring import is_last_integer as score
 
 Names = tuple[Sequence[str], Sequence[str]]
-ADJECTIVES = (
-    "amber brisk calm dusty eager faint gentle hollow icy jolly keen lively mellow narrow oaken pale quiet rough silver tidy "
-    "upper velvet warm young zesty bold crisp dim early frosty grand humble idle jagged kind lean misty noble odd plain quick "
-    "rusty small tall urban vast wild bright cool deep even fresh"
-).split()
-NOUNS = (
-    "anchor basket candle door engine feather garden hammer island jacket kettle ladder meadow needle orchard pebble quarry "
-    "river saddle table umbrella valley window yard acorn bridge cabin desk ember fence glove harbour inkwell jug knot lantern "
-    "mirror nest oven paddle quilt rope stove tunnel urn violin wagon axle barrel chimney drawer"
-).split()
+ADJECTIVES, NOUNS = word_lists("line", "adjectives", "nouns")
 INTRODUCTION = "Below is a record of lines. Each line has a name and a number. Remember the number of every line."
 # An answer in a full sentence repeats the line's name before its number
 ANSWER_TOKENS = 32

@@ -15,6 +15,7 @@ from typing import Any
 
 from lengthwise.common.text import shipped_prose
 from lengthwise.errors import BadInput, require
+from lengthwise.tasks.material import word_lists
 from lengthwise.tasks.material.case_files import Case, asked_at, read_as
 from lengthwise.tasks.material.fit_length import added_tokens, fit_to_length
 from lengthwise.tasks.sample import Sample, check_depth, endless_from_anywhere, sentences, token_count
@@ -26,25 +27,7 @@ INTRODUCTION = (
 OPENING = "USER: Let us talk about {label}."
 TURNS = ("ASSISTANT: {sentence}", "USER: {sentence}")
 QUESTION = "What was the {which} topic we talked about? The {which} topic was"
-ORDINALS = (
-    "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth "
-    "sixteenth seventeenth eighteenth nineteenth twentieth"
-).split()
-ASPECTS = (
-    "the history of {a}", "the future of {a}", "the benefits of {a}", "the psychology of {a}", "the art of {a}",
-    "the price of {a}", "the history and culture of {a}", "the trouble with {a}", "the beginnings of {a}",
-)  # fmt: skip
-SUBJECTS = (
-    "gardening", "chess", "music", "sailing", "the sea", "mountain villages", "public libraries", "old maps",
-    "city traffic", "travel by train", "early mornings", "winter sports", "family life", "small towns", "modern art",
-    "friendship", "the weather", "baking bread", "coffee", "tea", "bees", "forests", "rivers", "bridges", "clocks",
-    "photography", "cinema", "the theatre", "school meals", "learning languages", "long walks", "sleep", "memory", "dreams",
-    "money", "trade", "farming", "clean water", "solar power", "space travel", "robots", "computers", "telephones",
-    "letters", "newspapers", "radio", "football", "running", "swimming", "health", "medicine", "hospitals", "childhood",
-    "old age", "fashion", "furniture", "houses", "castles", "kings", "ancient Rome", "the Middle Ages", "explorers",
-    "whales", "birds", "dogs", "horses", "volcanoes", "the stars", "mathematics", "chemistry", "poetry", "novels", "jokes",
-    "festivals", "cooking", "spices", "chocolate", "fishing", "islands", "deserts",
-)  # fmt: skip
+ORDINALS, ASPECTS, SUBJECTS = word_lists("topic", "ordinals", "aspects", "subjects")
 LABELS = tuple(aspect.format(a=subject) for aspect in ASPECTS for subject in SUBJECTS)
 TALK = (60, 110)  # tokens of one topic's talk, opening included
 SHORTEST = 40  # tokens that the last topic has room for behind its opening

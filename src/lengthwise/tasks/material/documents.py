@@ -14,32 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from lengthwise.errors import require
+from lengthwise.tasks.material import word_lists
 from lengthwise.tasks.material.case_files import Case, cases
 from lengthwise.tasks.scoring import normalised
 
-BEGINNINGS = (
-    "Bar Bel Bran Cal Cor Dal Dor Elm Fal Fen Gar Gil Hal Hol Ker Kil Lan Lor Mar Mel Nor Ost Pel Pen Ros Sel Stan Tal Tor Vel "
-    "Wen Yar"
-).split()
-MIDDLES = "a e i o u al en il or un".split()
-ENDS = (
-    "bury by combe dale den field ford gate ham holm ley mere mond more ness ridge shaw sted stoke ton vale wick worth".split()
-)
-GIVEN_NAMES = (
-    "Ada Anton Bruno Carla Celia David Edith Emil Flora Felix Greta Hugo Ida Ivan Jonas Judith Karin Leo Lucy Martin Mira Nora "
-    "Oscar Paula Peter Ruth Simon Thea Tomas Ursula Viola Walter"
-).split()
-THINGS = (
-    "bridge built", "school founded", "mill built", "library opened", "harbour planned", "theatre designed", "garden planted",
-    "chapel painted", "clock made", "orchard planted", "well dug", "museum opened", "tower designed", "market founded",
-)  # fmt: skip
-DETAILS = (
-    "It was finished in {year}.", "It is looked after by {number} volunteers.", "Visitors come on {day}s.",
-    "A fair is held there in {month}.", "The doors are painted {colour}.", "It was repaired in {year} at great cost.",
-    "Old pictures show it with a {colour} roof.", "The road to it is {number} miles long.",
-)  # fmt: skip
-COLOURS, DAYS = "red blue green white black yellow".split(), "Monday Tuesday Thursday Friday Saturday Sunday".split()
-MONTHS = "March April May June July August September October".split()
+BEGINNINGS, MIDDLES, ENDS, GIVEN_NAMES = word_lists("documents", "beginnings", "middles", "ends", "given_names")
+THINGS, DETAILS = word_lists("documents", "things", "details")
+COLOURS, DAYS, MONTHS = word_lists("documents", "colours", "days", "months")
 
 
 @dataclass(frozen=True)
