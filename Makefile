@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 OLDEST := 5.15.0
 
-.PHONY: demo test test-all test-gpu pages docs check bench bench-gpu test-oldest oldest format
+.PHONY: demo test notebooks test-all test-gpu pages docs check bench bench-gpu test-oldest oldest format
 
 demo: $(VENV)/installed
 	$(BIN)/lengthwise demo
@@ -12,7 +12,11 @@ demo: $(VENV)/installed
 # One thread a worker: the tests are many small ones
 PYTEST := -m pytest -n 2 --dist worksteal --ignore=tests/gpu
 test: $(VENV)/installed
-	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) -m 'not sweep'
+	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) -m 'not sweep and not notebook'
+
+# The notebooks, each run whole
+notebooks: $(VENV)/installed
+	$(BIN)/python -m pytest tests/notebooks
 
 # Before a release: the crossings of many parameters as well
 test-all: $(VENV)/installed

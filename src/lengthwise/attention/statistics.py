@@ -4,7 +4,7 @@
     P_max   = max_j p_j = exp(l_max - lse)
     entropy = lse - sum_j p_j l_j                                   in nats
 
-All four follow from three running sums of a flash loop. P_max is kept and not l_max: calibrations read it, and a loop
+They follow from three running sums of a flash loop. P_max is kept and not l_max: calibrations read it, and a loop
 has it without a difference of two numbers as large as the logits. Rows split over blocks of keys merge exactly, because the
 entropy of a mixture of disjoint parts is the weighted entropy of the parts plus the entropy of the split.
 """
