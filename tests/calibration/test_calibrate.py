@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import lengthwise as lw
-from lengthwise.calibration.batches import short_and_long
+from lengthwise.calibration.calibrate import short_and_long
 from lengthwise.common.sequences import long_sequences, short_sequences
 from lengthwise.common.text import shipped_prose
 from lengthwise.models.anatomy import anatomy_of

@@ -9,7 +9,7 @@ import numpy
 import pytest
 import torch
 
-from lengthwise.calibration.parabola import Parabola
+from lengthwise.calibration.align import Parabola
 
 CENTRE, WIDTH = 0.3, 0.15
 

@@ -13,7 +13,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from lengthwise.errors import BadInput
-from lengthwise.models.load import EMBEDDED, load, reason_of
+from lengthwise.models.load import EMBEDDED, check_tokenizer, check_tokens, load, reason_of
 from lengthwise.tasks import TASKS
 from tests.conftest import TRAIN_LENGTH, logits, make, tokens
 
@@ -222,3 +222,19 @@ def test_a_missing_tokenizer_is_refused(damaged: Path, tmp_path: Path) -> None:
 def test_a_damaged_tokenizer_is_refused(damaged: Path) -> None:
     (damaged / "tokenizer_config.json").write_text("{")
     assert refusal(damaged).startswith(f"cannot load the tokenizer of {damaged}: ")
+
+
+def test_a_tokenizer_fits_as_many_words_or_a_few_more(tokenizer: transformers.ByT5Tokenizer) -> None:
+    check_tokenizer(tokenizer, tokenizer.vocab_size)
+    check_tokenizer(tokenizer, len(tokenizer) + 64)
+    with pytest.raises(BadInput, match="and the model knows 100 tokens only; this is another model's tokenizer"):
+        check_tokenizer(tokenizer, 100)
+    with pytest.raises(BadInput, match="tokens only, and the model knows 32000; this is another model's tokenizer"):
+        check_tokenizer(tokenizer, 32000)
+
+
+def test_a_token_outside_the_table_is_named() -> None:
+    check_tokens(torch.tensor([[0, 9]]), 10)
+    check_tokens(torch.tensor([], dtype=torch.long), 10)
+    with pytest.raises(BadInput, match="the text has token 10, and the model knows 10 tokens only"):
+        check_tokens(torch.tensor([[0, 10]]), 10)

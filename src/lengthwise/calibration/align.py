@@ -7,6 +7,7 @@ for a single temperature (`lengthwise.calibration.search`) knows after its first
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -15,10 +16,44 @@ from torch import Tensor
 
 from lengthwise.attention import Equation, scan
 from lengthwise.calibration.measure import RowMeans, mean_rows, row_weights
-from lengthwise.calibration.parabola import Parabola
 from lengthwise.calibration.search import FLATTEST, SHARPEST, from_search_scale, to_search_scale
 from lengthwise.common.progress import ProgressCallback, no_progress
 from lengthwise.methods.temperature.aligned import interpolate
+
+
+@dataclass(frozen=True)
+class Parabola:
+    """How a statistic answers to sharpness: parabolas through y [3, ...] at centre - width, centre, centre + width."""
+
+    centre: Tensor
+    width: float
+    y: Tensor
+
+    @property
+    def slope(self) -> Tensor:
+        return (self.y[2] - self.y[0]) / (2 * self.width)
+
+    @property
+    def bend(self) -> Tensor:
+        return (self.y[2] - 2 * self.y[1] + self.y[0]) / (2 * self.width**2)
+
+    def __call__(self, x: float) -> Tensor:
+        """The value at x; on a straight line beyond four widths, where the bend is no longer a measurement."""
+        far = x - self.centre
+        near = far.clamp(-4 * self.width, 4 * self.width)
+        curved = self.y[1] + self.slope * near + self.bend * near**2
+        return curved + (self.slope + 2 * self.bend * near) * (far - near)
+
+    def root(self, target: Tensor) -> Tensor:
+        """How far from the centre the parabola takes the value `target`; of two roots the nearer one."""
+        gap = target - self.y[1]
+        discriminant = self.slope**2 + 4 * self.bend * gap
+        # The form of the quadratic formula that stays accurate, and finite, as the bend vanishes
+        root = 2 * gap / (self.slope + torch.sign(self.slope) * discriminant.clamp_min(0).sqrt())
+        # A parabola that never gets there still says which way: follow its slope
+        root = torch.where(discriminant > 0, root, gap / self.slope)
+        root = torch.where(gap == 0, torch.zeros_like(root), root)
+        return root.nan_to_num(nan=math.inf, posinf=math.inf, neginf=-math.inf)
 
 
 @dataclass(frozen=True)
@@ -83,7 +118,7 @@ class AtSharpness(RowMeans):
         candidates = candidates if base is None else candidates * base
         candidates = candidates.expand(*candidates.shape[:3], equation.visible.queries)
         weights = row_weights(equation.count, self.least_share)
-        scans = [scan(equation.rows(*_ends(part, equation)), candidates[..., part]) for part in rows]
+        scans = [scan(equation.rows(*part.indices(equation.visible.queries)[:2]), candidates[..., part]) for part in rows]
         per_row = torch.cat([scanned.p_max if self.statistic == "pmax" else scanned.entropy for scanned in scans], -1)
         means = mean_rows(per_row, torch.cat([weights[..., part] for part in rows], -1)).mean(1).cpu().double()
         if len(g) == 1:
@@ -142,8 +177,3 @@ class AlignInPass(AtSharpness):
         self.clamped += [(layer, head) for head in at_end.nonzero()[:, 0].tolist()]
         self.g[layer], self.guess = g, g
         return super().before(layer, equation)
-
-
-def _ends(rows: slice, equation: Equation) -> tuple[int, int]:
-    first, last, _ = rows.indices(equation.visible.queries)
-    return first, last

@@ -11,14 +11,15 @@ import torch
 from torch import Tensor, nn
 
 from lengthwise.calibration.align import AlignInPass, AtSharpness, SharpnessByLength
-from lengthwise.calibration.batches import Batch
 from lengthwise.calibration.measure import AttentionStatistics, RowMeans, refuse_nan, run_stack
 from lengthwise.calibration.search import FLATTEST, SHARPEST, TOLERANCE, Search, SearchStep, grid_search, solve
 from lengthwise.common.progress import ProgressCallback
-from lengthwise.errors import BadInput
+from lengthwise.errors import require
 from lengthwise.methods.temperature.aligned import Calibrated
 from lengthwise.models.anatomy import Anatomy
 from lengthwise.models.extend import extend
+
+Batch = dict[str, Tensor]  # input_ids, and attention_mask where some are padded
 
 
 @dataclass(frozen=True)
@@ -122,11 +123,9 @@ class LengthCalibration:
         ]
 
     def _refuse_idle(self, forward: AtSharpness) -> None:
-        if len(forward.idle) == len(self.anatomy.layers):
-            raise BadInput(
-                f"no row sees more keys than the training length of {self.anatomy.train_length} at length {self.length}, as "
-                "under a window: a temperature has nothing to do here"
-            )
+        seen = f"no row sees more keys than the training length of {self.anatomy.train_length} at length {self.length}"
+        useful = len(forward.idle) < len(self.anatomy.layers)
+        require(useful, f"{seen}, as under a window: a temperature has nothing to do here")
 
     def _missed_each(self, value: Tensor, target: Tensor, solver: AlignInPass, scope: str) -> list[str]:
         """One line on all that are off their targets, but for those that no temperature brings there, or that need none."""
@@ -149,12 +148,9 @@ class LengthCalibration:
     def _unreachable(self, clamped: list[tuple[int, int]], scope: str) -> list[str]:
         where = ", ".join(f"layer {at}" if scope == "layer" else f"layer {at} head {head}" for at, head in clamped[:4])
         more = f" and {len(clamped) - 4} more" if len(clamped) > 4 else ""
-        if scope == "layer":
-            raise BadInput(
-                f"no temperature brings {where}{more} to the training value at length {self.length}; use scope model"
-            )
-        reach = f"no temperature brings {where}{more} to its training value at length {self.length}"
-        return [f"{reach}; the nearest allowed one is kept"]
+        told = f"no temperature brings {where}{more} to its training value at length {self.length}"
+        require(scope == "head", f"{told}; use scope model")
+        return [f"{told}; the nearest allowed one is kept"]
 
 
 def sharpness_of(entries: Sequence[Calibrated]) -> tuple[tuple[int, Tensor], ...]:

@@ -13,11 +13,11 @@ from typing import Any
 
 from torch import nn
 
-from lengthwise.calibration.at_length import LengthCalibration, LengthResult, sharpness_of
-from lengthwise.calibration.batches import short_and_long, text_source
+from lengthwise.calibration.at_length import Batch, LengthCalibration, LengthResult, sharpness_of
 from lengthwise.calibration.search import GRID
 from lengthwise.common.progress import progress
-from lengthwise.common.text import parse_lengths
+from lengthwise.common.sequences import long_sequences, pad_rows, short_sequences
+from lengthwise.common.text import parse_lengths, text_or_prose
 from lengthwise.errors import BadInput, require, require_one_of
 from lengthwise.methods.temperature.aligned import SCOPES, STATISTICS, Alignment
 from lengthwise.models.anatomy import Anatomy, anatomy_of
@@ -25,6 +25,7 @@ from lengthwise.models.extend import Method, extend
 from lengthwise.models.fingerprint import model_fingerprint, versions
 from lengthwise.models.layer import active_slots
 from lengthwise.models.suitability import refuse_past_the_table
+from lengthwise.tasks import TASKS
 
 SEARCHES = ("solve", "grid")
 
@@ -56,7 +57,7 @@ def calibrate(
     anatomy = anatomy_of(model, train_length)
     _check_lengths(lengths, anatomy.train_length, sequences)
     fingerprint, outer = model_fingerprint(anatomy), active_slots(anatomy)
-    source, text = text_source(text, files, task)
+    source, text = _text_source(text, files, task)
     batches = {n: short_and_long(tokenizer, text, task, n, anatomy.train_length, sequences, seed) for n in lengths}
     # Before shorter lengths are read
     refuse_past_the_table(anatomy, max(long["input_ids"].shape[1] for _, long in batches.values()))
@@ -123,3 +124,32 @@ def _check_lengths(lengths: list[int], train_length: int, sequences: int) -> Non
             "give a larger --length, or the right --train-length"
         )
     require(sequences >= 1, f"sequences must be at least 1, not {sequences}")
+
+
+def _text_source(text: str | None, files: Sequence[str | Path], task: str | None) -> tuple[str, str]:
+    """(description, text) of what sequences are cut from; a task has no text."""
+    if sum((text is not None, bool(files), task is not None)) > 1:
+        raise BadInput("give a text, text files or a task, not several of them")
+    if task is not None:
+        require_one_of("task", task, tuple(TASKS))
+        return f"task {task}", ""
+    return text_or_prose(text, files)
+
+
+def short_and_long(
+    tokenizer: Any, text: str, task: str | None, length: int, train_length: int, sequences: int, seed: int
+) -> tuple[Batch, Batch]:
+    """The batches (short, long): cut from the same text, or samples of the same task."""
+    if task is None:
+        long = long_sequences(tokenizer, text, length, sequences, seed)
+        return {"input_ids": short_sequences(tokenizer, long, train_length)}, {"input_ids": long}
+    make = TASKS[task].samples
+    prompts = make(tokenizer, train_length, 8 * sequences, seed), make(tokenizer, length, sequences, seed)
+    short_batch, long_batch = (_padded(tokenizer, [sample.prompt for sample in samples]) for samples in prompts)
+    return short_batch, long_batch
+
+
+def _padded(tokenizer: Any, prompts: list[str]) -> Batch:
+    rows = [tokenizer(prompt, verbose=False).input_ids for prompt in prompts]
+    ids, mask = pad_rows(rows, tokenizer.pad_token_id or 0, left=False)
+    return {"input_ids": ids, "attention_mask": mask}

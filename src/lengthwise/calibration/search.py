@@ -83,10 +83,7 @@ class Search:
 
 def grid_search(forward: Callable[[float, bool], SearchStep], target: float) -> Search:
     """Algorithm 1: every temperature of the grid has its own forward."""
-    search = Search(target, grid=True)
-    for tau in GRID:
-        search.path.append(forward(1 / tau, False))
-    return search
+    return Search(target, [forward(1 / tau, False) for tau in GRID], grid=True)
 
 
 def solve(forward: Callable[[float, bool], SearchStep], start: float, target: float, statistic: str) -> Search:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import sys
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -100,10 +101,11 @@ def anatomy_of(model: nn.Module, train_length: int | None = None) -> Anatomy:
     inner, stack = unwrapped(model), stack_of(model)
     config = stack.config
     layers = attention_layers(stack)
-    if not layers:
-        raise BadInput(f"{type(inner).__name__} has no attention layer that lengthwise can find")
+    require(bool(layers), f"{type(inner).__name__} has no attention layer that lengthwise can find")
     family = str(inner.config.model_type)
-    _refuse_half_precision_t5(family, stack)
+    overflows = family in T5_FAMILIES and next(stack.parameters()).dtype == torch.float16
+    advice = "load it in bfloat16 or float32 (--dtype float32)"
+    require(not overflows, f"a T5 in float16 overflows in its feed-forward layers; {advice}")
     heads = int(getattr(config, "num_attention_heads", 0) or config.num_heads)
     trained = _train_length(config, family) if train_length is None else train_length
     require(trained > 1, f"train_length must be above 1 token, not {trained}; give the right one (--train-length)")
@@ -150,13 +152,9 @@ def attention_layers(stack: nn.Module, cross: bool = False) -> tuple[nn.Module, 
 
 
 def _bias_owners(layers: tuple[nn.Module, ...]) -> tuple[nn.Module | None, ...]:
-    owners: list[nn.Module | None] = []
-    for layer in layers:
-        if getattr(layer, "has_relative_attention_bias", False):
-            owners.append(layer)
-        else:
-            owners.append(owners[-1] if owners else None)
-    return tuple(owners)
+    """For each layer itself, where it has a bias, or the last before it that has one."""
+    holders = (layer if getattr(layer, "has_relative_attention_bias", False) else None for layer in layers)
+    return tuple(accumulate(holders, lambda owner, holder: owner if holder is None else holder))
 
 
 def _window(layer: Any, config: Any) -> int | None:
@@ -174,10 +172,8 @@ def _key_size(config: Any, heads: int) -> int:
     # DeepSeek's head_dim counts only what is rotated
     parts: list[Any] = [getattr(config, name, None) for name in ("qk_nope_head_dim", "qk_rope_head_dim")]
     whole = None if None in parts else sum(parts)
-    for size in (getattr(config, "qk_head_dim", None), whole, getattr(config, "d_kv", None), getattr(config, "head_dim", None)):
-        if size:
-            return int(size)
-    return int(config.hidden_size) // heads
+    sizes = (getattr(config, "qk_head_dim", None), whole, getattr(config, "d_kv", None), getattr(config, "head_dim", None))
+    return int(next(filter(None, sizes), None) or config.hidden_size // heads)
 
 
 def _train_length(config: Any, family: str) -> int:
@@ -191,8 +187,3 @@ def _train_length(config: Any, family: str) -> int:
         if length:
             return int(length)
     raise BadInput(f"the config of this {family} model does not tell its training length; give it as train_length")
-
-
-def _refuse_half_precision_t5(family: str, stack: nn.Module) -> None:
-    if family in T5_FAMILIES and next(stack.parameters()).dtype == torch.float16:
-        raise BadInput("a T5 in float16 overflows in its feed-forward layers; load it in bfloat16 or float32 (--dtype float32)")

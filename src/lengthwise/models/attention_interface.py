@@ -7,10 +7,12 @@ that short inputs give bit for bit what they gave before.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,10 +26,9 @@ from lengthwise.errors import BadInput
 from lengthwise.methods.base import method_name
 from lengthwise.models.bias import layer_bias
 from lengthwise.models.layer import Layer
-from lengthwise.models.masks import build_mask, decode
-from lengthwise.models.rotate import leaping_positions, rotate_parts
+from lengthwise.models.masks import ForwardMask, build_mask, decode
+from lengthwise.models.rotate import leaping_positions, rotate_as_trained, rotate_parts
 from lengthwise.models.state import LAYER
-from lengthwise.models.stock import stock_attention
 
 # Must not contain "sdpa", "flex" or "flash": transformers reads meaning into those
 NAME = "lengthwise"
@@ -57,7 +58,7 @@ def attention_forward(
     if mask.stock is not None and layer.is_stock(reach):
         if scaling is not None:
             kwargs["scaling"] = scaling
-        return stock_attention(module, layer, mask, query, key, value, {**kwargs, "dropout": dropout})
+        return _stock_attention(module, layer, mask, query, key, value, {**kwargs, "dropout": dropout})
     _refuse_unknown(module, kwargs)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     if layer.slots.similarity is not None:
@@ -77,6 +78,33 @@ def attention_forward(
     else:
         output = _solve(layer, _with_temperature(layer, equation))
     return output.transpose(1, 2).contiguous(), None
+
+
+def _stock_attention(
+    module: nn.Module,
+    layer: Layer,
+    mask: ForwardMask,
+    query: Tensor,  # [batch, heads, queries, key_size]
+    key: Tensor,
+    value: Tensor,
+    kwargs: dict[str, Any],
+) -> tuple[Tensor, Any]:
+    """Output and weights of the implementation that the model came with; what it needs is made here, as it no longer is."""
+    assert mask.stock is not None
+    query, key = rotate_as_trained(module, layer, mask, query, key, kwargs.get("position_ids"))
+    owner = layer.bias_owner
+    if owner is not None:
+        q, k = query.shape[2], key.shape[2]
+        kwargs["position_bias"] = mask.once(
+            (owner, q, k),
+            lambda: type(owner).compute_bias(owner, q, k, device=query.device),  # type: ignore[attr-defined]
+        )
+    stock_mask = mask.once(layer.stock, partial(mask.stock, layer.stock))
+    eager = sys.modules[type(module).__module__].__dict__.get("eager_attention_forward")
+    function = ALL_ATTENTION_FUNCTIONS.get(layer.stock, eager)
+    if function is None:
+        raise BadInput(f"{type(module).__name__}'s own attention implementation {layer.stock!r} cannot be found")
+    return function(module, query, key, value, stock_mask, **kwargs)  # type: ignore[no-any-return]
 
 
 def _with_temperature(layer: Layer, equation: Equation, heads: slice = slice(None)) -> Equation:

@@ -61,25 +61,18 @@ def extend(
     Two threads may extend two models at the same time, but not run one. A backward that computes layers again (gradient
     checkpointing) belongs inside the `with`.
     """
-    return Extension(lambda: _extended(model, method, train_length, implementation, observer, force))
 
+    @contextmanager
+    def extended() -> Iterator[nn.Module]:
+        anatomy = anatomy_of(model, train_length)
+        slots = suitable_slots(anatomy, method, force)
+        refuse_unreachable(model, anatomy)
+        patches = Patches()
+        with registered(), patches.on(model):
+            unrotated = install(patches, model, anatomy, slots, implementation, observer)
+            prove_reached(patches, anatomy)
+            check_caches(patches, anatomy, unrotated)
+            check_lengths(patches, anatomy, slots)
+            yield model
 
-@contextmanager
-def _extended(
-    model: nn.Module,
-    method: Method,
-    train_length: int | None,
-    implementation: str,
-    observer: Observer | None,
-    force: bool,
-) -> Iterator[nn.Module]:
-    anatomy = anatomy_of(model, train_length)
-    slots = suitable_slots(anatomy, method, force)
-    refuse_unreachable(model, anatomy)
-    patches = Patches()
-    with registered(), patches.on(model):
-        unrotated = install(patches, model, anatomy, slots, implementation, observer)
-        prove_reached(patches, anatomy)
-        check_caches(patches, anatomy, unrotated)
-        check_lengths(patches, anatomy, slots)
-        yield model
+    return Extension(extended)

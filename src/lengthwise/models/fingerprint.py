@@ -28,9 +28,11 @@ HALF = "weights_in_float16"
 
 def model_fingerprint(anatomy: Anatomy) -> dict[str, Any]:
     parameters = [*chain.from_iterable(sorted(layer.named_parameters()) for layer in anatomy.layers)]
+    name = str(getattr(anatomy.stack.config, "_name_or_path", ""))
     return {
         "family": anatomy.family,
-        "name": _name(anatomy),
+        # As a user wrote it: not the directory of the package
+        "name": "embedded" if name == str(EMBEDDED) else name,
         "layers": len(anatomy.layers),
         "heads": anatomy.heads,
         "key_size": anatomy.key_size,
@@ -55,12 +57,6 @@ def versions() -> dict[str, str]:
     return {"lengthwise": __version__, "transformers": transformers.__version__, "torch": str(torch.__version__)}
 
 
-def _name(anatomy: Anatomy) -> str:
-    """The model's name as a user wrote it: not the directory of the package, for the embedded one."""
-    name = str(getattr(anatomy.stack.config, "_name_or_path", ""))
-    return "embedded" if name == str(EMBEDDED) else name
-
-
 def check_fingerprint(anatomy: Anatomy, expected: dict[str, Any]) -> None:
     """Raise where the model is not the one `expected` describes; what it leaves out is not compared."""
     actual = model_fingerprint(anatomy)
@@ -68,7 +64,5 @@ def check_fingerprint(anatomy: Anatomy, expected: dict[str, Any]) -> None:
         expected = {**expected, "weights": actual["weights"]}
     if other := another_model({**actual, **expected}, actual):
         made_for = expected.get("name") or "another model"
-        raise BadInput(
-            f"this alignment was made for {made_for}: {other}; calibrate this model, or pass force=True (--force of evaluate, "
-            "reach and bake)"
-        )
+        force = "pass force=True (--force of evaluate, reach and bake)"
+        raise BadInput(f"this alignment was made for {made_for}: {other}; calibrate this model, or {force}")

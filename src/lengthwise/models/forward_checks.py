@@ -15,7 +15,7 @@ from lengthwise.models.cache import admit
 from lengthwise.models.layer import Layer, active_slots
 from lengthwise.models.masks import real_tokens
 from lengthwise.models.patches import Patches
-from lengthwise.models.position_ids import IN_A_CACHE, leaps
+from lengthwise.models.rotate import IN_A_CACHE, leaps
 from lengthwise.models.state import LAYER
 from lengthwise.models.suitability import refuse_past_the_table
 
@@ -58,10 +58,10 @@ def prove_reached(patches: Patches, anatomy: Anatomy) -> None:
     def release(*_: Any) -> None:
         running.discard(threading.get_ident())
 
-    patches.hook(anatomy.stack.register_forward_pre_hook(start))
-    patches.hook(anatomy.stack.register_forward_hook(finish))
+    patches.hooks.append(anatomy.stack.register_forward_pre_hook(start))
+    patches.hooks.append(anatomy.stack.register_forward_hook(finish))
     # After a failed forward, too
-    patches.hook(anatomy.stack.register_forward_hook(release, always_call=True))
+    patches.hooks.append(anatomy.stack.register_forward_hook(release, always_call=True))
 
 
 def check_caches(patches: Patches, anatomy: Anatomy, unrotated: bool) -> None:
@@ -78,7 +78,7 @@ def check_caches(patches: Patches, anatomy: Anatomy, unrotated: bool) -> None:
         if unrotated and isinstance(places, Tensor):
             require(not leaps(places, real_tokens(mask, places.shape[-1])), IN_A_CACHE)
 
-    patches.hook(anatomy.stack.register_forward_pre_hook(check, with_kwargs=True))
+    patches.hooks.append(anatomy.stack.register_forward_pre_hook(check, with_kwargs=True))
 
 
 def check_lengths(patches: Patches, anatomy: Anatomy, slots: Slots) -> None:
@@ -103,4 +103,4 @@ def check_lengths(patches: Patches, anatomy: Anatomy, slots: Slots) -> None:
                 f"window of its own of {sliding} tokens, which has left them behind at {tokens}; leave it out, or take window"
             )
 
-    patches.hook(anatomy.stack.register_forward_pre_hook(check, with_kwargs=True))
+    patches.hooks.append(anatomy.stack.register_forward_pre_hook(check, with_kwargs=True))

@@ -13,7 +13,6 @@ from lengthwise.models.anatomy import Anatomy
 from lengthwise.models.attention_interface import NAME
 from lengthwise.models.bias import no_dense_bias
 from lengthwise.models.layer import Layer, Observer, active_slots
-from lengthwise.models.masks import ForwardMask
 from lengthwise.models.patches import IMPLEMENTATION, Patches, suspended, value_before_patches
 from lengthwise.models.rotary import FREQUENCIES, Rotary, length_dependent_state, no_rotation, rotary_of
 from lengthwise.models.rotary_proof import rotated_parts
@@ -27,18 +26,41 @@ def install(
 
     True where queries and keys then reach the attention function unrotated, and are cached so.
     """
-    for owner, key in length_dependent_state(anatomy):
-        patches.set(owner, key, owner[key])
-    rotary = _rotary_to_take_over(anatomy, slots)
-    if rotary is not None and _needs_unrotated_keys(slots):
-        parts = _leave_unrotated(patches, model, anatomy, slots, rotary)
-        _install_layers(patches, anatomy, slots, implementation, observer, rotary, parts)
-        return True
-    if rotary is not None and slots.frequencies is not None:
-        frequencies = slots.frequencies.frequencies(rotary.trained, anatomy.train_length)
-        patches.set(rotary.module._buffers, FREQUENCIES, frequencies)
-    _install_layers(patches, anatomy, slots, implementation, observer, None, {})
-    return False
+    for entries, key in length_dependent_state(anatomy):
+        patches.set(entries, key, entries[key])
+    rotary, parts, unrotated = _rotary_to_take_over(anatomy, slots), {}, False
+    if rotary is not None:
+        # Where a key's rotation depends on the row that reads it; else frequencies take the place of the model's own
+        unrotated = slots.similarity is not None or slots.parts is not None or follows_length(slots.rotation)
+        if unrotated:
+            with suspended(model):
+                parts = rotated_parts(
+                    anatomy, rotary, method_name(slots.similarity if slots.rotation is None else slots.rotation)
+                )
+            patches.set(rotary.module.__dict__, "forward", no_rotation(rotary))
+        elif slots.frequencies is not None:
+            frequencies = slots.frequencies.frequencies(rotary.trained, anatomy.train_length)
+            patches.set(rotary.module._buffers, FREQUENCIES, frequencies)
+    shared: dict[str, Any] = {"train_length": anatomy.train_length, "implementation": implementation, "read": {}}
+    for index, (module, owner) in enumerate(zip(anatomy.layers, anatomy.bias_owners, strict=True)):
+        outer = LAYER.on(module)
+        config: Any = getattr(module, "config", anatomy.stack.config)
+        layer = Layer(
+            index=index,
+            slots=slots if outer is None else outer.slots.joined_with(slots),
+            stock=outer.stock if outer is not None else value_before_patches(config.__dict__, IMPLEMENTATION) or "eager",
+            bias_owner=owner,
+            observer=observer if observer is not None or outer is None else outer.observer,
+            rotary=rotary if unrotated else None if outer is None else outer.rotary,
+            rotated_part=parts.get(module, outer.rotated_part if outer is not None else "all of it"),
+            **shared,
+        )
+        patches.set(module.__dict__, LAYER.key, layer)
+        if owner is module and "compute_bias" not in module.__dict__:
+            patches.set(module.__dict__, "compute_bias", no_dense_bias(module))
+    for config in anatomy.configs:
+        patches.set_shared(config.__dict__, IMPLEMENTATION, NAME)
+    return unrotated
 
 
 def _rotary_to_take_over(anatomy: Anatomy, slots: Slots) -> Rotary | None:
@@ -52,51 +74,3 @@ def _rotary_to_take_over(anatomy: Anatomy, slots: Slots) -> Rotary | None:
             raise BadInput(f"{both} must meet in one spec, joined by +: the keys of the first are rotated already")
         return rotary_of(anatomy, method_name(slots.similarity))
     return None
-
-
-def _needs_unrotated_keys(slots: Slots) -> bool:
-    """Whether a key's rotation depends on the row that reads it; else frequencies take the place of the model's own."""
-    return slots.similarity is not None or slots.parts is not None or follows_length(slots.rotation)
-
-
-def _leave_unrotated(
-    patches: Patches, model: nn.Module, anatomy: Anatomy, slots: Slots, rotary: Rotary
-) -> dict[nn.Module, str]:
-    """Make the rotary embedding rotate nothing; what of its queries and keys each layer rotates."""
-    method = slots.similarity if slots.rotation is None else slots.rotation
-    with suspended(model):
-        parts = rotated_parts(anatomy, rotary, method_name(method))
-    patches.set(rotary.module.__dict__, "forward", no_rotation(rotary))
-    return parts
-
-
-def _install_layers(
-    patches: Patches,
-    anatomy: Anatomy,
-    slots: Slots,
-    implementation: str,
-    observer: Observer | None,
-    rotary: Rotary | None,
-    parts: dict[nn.Module, str],
-) -> None:
-    read: dict[Any, ForwardMask] = {}
-    for index, (module, owner) in enumerate(zip(anatomy.layers, anatomy.bias_owners, strict=True)):
-        outer = LAYER.on(module)
-        config: Any = getattr(module, "config", anatomy.stack.config)
-        layer = Layer(
-            index=index,
-            slots=slots if outer is None else outer.slots.joined_with(slots),
-            stock=outer.stock if outer is not None else value_before_patches(config.__dict__, IMPLEMENTATION) or "eager",
-            train_length=anatomy.train_length,
-            bias_owner=owner,
-            implementation=implementation,
-            observer=observer if observer is not None or outer is None else outer.observer,
-            rotary=rotary if rotary is not None or outer is None else outer.rotary,
-            rotated_part=parts.get(module, outer.rotated_part if outer is not None else "all of it"),
-            read=read,
-        )
-        patches.set(module.__dict__, LAYER.key, layer)
-        if owner is module and "compute_bias" not in module.__dict__:
-            patches.set(module.__dict__, "compute_bias", no_dense_bias(module))
-    for config in anatomy.configs:
-        patches.set_shared(config.__dict__, IMPLEMENTATION, NAME)

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 import transformers
+from torch import Tensor
 
 from lengthwise.errors import BadInput, did_you_mean, require
 from lengthwise.models import gau_alpha, small_decoder
@@ -22,6 +23,7 @@ from lengthwise.models.anatomy import T5_FAMILIES
 EMBEDDED = Path(__file__).with_name("embedded")
 # Families that transformers does not have
 OWN = {family.FAMILY: family for family in (gau_alpha, small_decoder)}
+FOREIGN = "this is another model's tokenizer, give its own"
 LONGEST_REASON = 240  # letters of a library's own message
 DTYPES = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -140,3 +142,17 @@ def reason_of(error: Exception) -> str:
         return told or type(error).__name__
     ends = [found.start() for found in re.finditer(r"[.!?;](?= )", told[: LONGEST_REASON + 1])]
     return told[: ends[-1]] if ends else told[:LONGEST_REASON].rsplit(" ", 1)[0] + " ..."
+
+
+def check_tokenizer(tokenizer: Any, words: int) -> None:
+    """`words` the model knows. A tokenizer has as many, or less by what embeddings are padded with, which is a few percent."""
+    # Without tokens added to it, which some tokenizers have and never make
+    bare = tokenizer.vocab_size
+    require(bare <= words, f"the tokenizer has {bare} tokens, and the model knows {words} tokens only; {FOREIGN}")
+    all_of_them = len(tokenizer)
+    require(2 * all_of_them > words, f"the tokenizer has {all_of_them} tokens only, and the model knows {words}; {FOREIGN}")
+
+
+def check_tokens(ids: Tensor, words: int) -> None:
+    largest = int(ids.max()) if ids.numel() else 0
+    require(0 <= largest < words, f"the text has token {largest}, and the model knows {words} tokens only; {FOREIGN}")

@@ -65,9 +65,6 @@ class Patches:
         self.shared.append((owner, key, first))
         owner[key] = value
 
-    def hook(self, handle: RemovableHandle) -> None:
-        self.hooks.append(handle)
-
     @contextmanager
     def on(self, model: nn.Module) -> Iterator[None]:
         """Undo everything at the end; until then `suspended` knows of these patches."""

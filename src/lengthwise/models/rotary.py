@@ -24,7 +24,10 @@ FREQUENCIES = "inv_freq"  # the name of the buffer
 # Rope types that recompute their frequencies in every forward
 FOLLOWS_LENGTH = ("dynamic", "longrope")
 
-Formula = Callable[..., Any]
+# What of a query or key a layer rotates, in the order in which it is tried: the formulas of GPT-NeoX and GLM pass over the
+# rest themselves, Phi cuts the first part out before, DeepSeek the last; SmolLM3, Cohere2 and EXAONE-4 have layers that rotate
+# nothing
+PARTS = ("all of it", "its first part", "its last part", "nothing")
 
 
 @dataclass(frozen=True)
@@ -57,37 +60,14 @@ class Rotary:
 
 def rotated(module: nn.Module, part: str, states: Tensor, tables: tuple[Tensor, Tensor]) -> Tensor:
     """`states` [batch, heads, tokens, key_size] with this `part` of each turned by the attention module's own formula."""
-    return PARTS[part](formula_of(module), states, tables)
-
-
-def _rotate_all(formula: Formula, states: Tensor, tables: tuple[Tensor, Tensor]) -> Tensor:
+    if part == "nothing":
+        return states
+    whole, size = states.shape[-1], tables[0].shape[-1]
+    start, stop = {"all of it": (0, whole), "its first part": (0, size), "its last part": (whole - size, whole)}[part]
+    turned = states[..., start:stop]
     # The formula takes queries and keys together: no heads of the second are asked for
-    return formula(states, states[:, :0], *tables)[0]  # type: ignore[no-any-return]
-
-
-def _rotate_first(formula: Formula, states: Tensor, tables: tuple[Tensor, Tensor]) -> Tensor:
-    size = tables[0].shape[-1]
-    return torch.cat((_rotate_all(formula, states[..., :size], tables), states[..., size:]), -1)
-
-
-def _rotate_last(formula: Formula, states: Tensor, tables: tuple[Tensor, Tensor]) -> Tensor:
-    size = states.shape[-1] - tables[0].shape[-1]
-    return torch.cat((states[..., :size], _rotate_all(formula, states[..., size:], tables)), -1)
-
-
-def _rotate_nothing(formula: Formula, states: Tensor, tables: tuple[Tensor, Tensor]) -> Tensor:
-    return states
-
-
-# What of a query or key a layer rotates, in the order in which it is tried: the formulas of GPT-NeoX and GLM pass over the
-# rest themselves, Phi cuts the first part out before, DeepSeek the last; SmolLM3, Cohere2 and EXAONE-4 have layers that rotate
-# nothing
-PARTS: dict[str, Callable[[Formula, Tensor, tuple[Tensor, Tensor]], Tensor]] = {
-    "all of it": _rotate_all,
-    "its first part": _rotate_first,
-    "its last part": _rotate_last,
-    "nothing": _rotate_nothing,
-}
+    turned = formula_of(module)(turned, turned[:, :0], *tables)[0]
+    return turned if part == "all of it" else torch.cat((states[..., :start], turned, states[..., stop:]), -1)
 
 
 def no_rotation(rotary: Rotary) -> Callable[..., tuple[Tensor, Tensor]]:
@@ -127,8 +107,8 @@ def rotary_of(anatomy: Anatomy, method: str) -> Rotary:
     return Rotary(module, trained)
 
 
-def formula_of(module: nn.Module) -> Formula:
-    formula: Formula | None = sys.modules[type(module).__module__].__dict__.get("apply_rotary_pos_emb")
+def formula_of(module: nn.Module) -> Callable[..., Any]:
+    formula: Callable[..., Any] | None = sys.modules[type(module).__module__].__dict__.get("apply_rotary_pos_emb")
     if formula is None:
         raise BadInput(f"{type(module).__name__} has no rotation formula that lengthwise can find")
     return formula

@@ -7,7 +7,6 @@ has rotated, or rotates in a way of its own, does not pass.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,7 +18,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from lengthwise.errors import BadInput
 from lengthwise.models.anatomy import Anatomy
 from lengthwise.models.patches import IMPLEMENTATION, Patches, evaluating
-from lengthwise.models.rotary import PARTS, Rotary, formula_of, no_rotation
+from lengthwise.models.rotary import PARTS, Rotary, no_rotation, rotated
 
 TOKENS = 8
 
@@ -28,24 +27,24 @@ States = tuple[Tensor, Tensor]  # queries and keys, each [batch, heads, tokens, 
 
 def rotated_parts(anatomy: Anatomy, rotary: Rotary, method: str) -> dict[nn.Module, str]:
     """Which of `rotary.PARTS` each attention module that a forward reaches rotates; or why `method` cannot be used."""
-    rotated = _queries_and_keys(anatomy)
+    as_is = _queries_and_keys(anatomy)
     without = Patches()
     with without.on(anatomy.stack):
         without.set(rotary.module.__dict__, "forward", no_rotation(rotary))
         unrotated = _queries_and_keys(anatomy)
-    return {module: _rotated_part(module, rotary, rotated[module], states, method) for module, states in unrotated.items()}
+    return {module: _rotated_part(module, rotary, as_is[module], states, method) for module, states in unrotated.items()}
 
 
-def _rotated_part(module: nn.Module, rotary: Rotary, rotated: States, unrotated: States, method: str) -> str:
-    formula, query = formula_of(module), unrotated[0]
+def _rotated_part(module: nn.Module, rotary: Rotary, expected: States, unrotated: States, method: str) -> str:
+    query = unrotated[0]
     tables = rotary.tables(query, torch.arange(query.shape[2], device=query.device)[None])
-    for name, rotate in PARTS.items():
+    for part in PARTS:
         try:
-            ours = [rotate(formula, states, tables) for states in unrotated]
+            ours = [rotated(module, part, states, tables) for states in unrotated]
         except (RuntimeError, IndexError):
             continue  # tables of another size than this part
-        if all(_same(*pair) for pair in zip(ours, rotated, strict=True)):
-            return name
+        if all(_same(*pair) for pair in zip(ours, expected, strict=True)):
+            return part
     raise BadInput(
         f"{type(module).__name__} does more than rotate its queries and keys, or rotates in its own way, and {method} needs "
         "them unrotated: it cannot be used on this family"
@@ -73,7 +72,7 @@ def _queries_and_keys(anatomy: Anatomy) -> dict[nn.Module, States]:
     table: Tensor = stack.get_input_embeddings().weight
     device = "cpu" if table.device.type == "meta" else table.device
     ids = (torch.arange(TOKENS, device=device) + table.shape[0] // 2)[None] % table.shape[0]
-    options = {"use_cache": False} if _takes(stack, "use_cache") else {}
+    options = {"use_cache": False} if anatomy.causal else {}
     with torch.no_grad(), _attention_function(anatomy, record):
         try:
             stack(input_ids=ids, **options)
@@ -81,11 +80,6 @@ def _queries_and_keys(anatomy: Anatomy) -> dict[nn.Module, States]:
             what = f"{type(stack).__name__} cannot be run on a few tokens to see how it rotates"
             raise BadInput(f"{what} ({str(error).splitlines()[0] if str(error) else type(error).__name__})") from error
     return handed
-
-
-def _takes(stack: Any, name: str) -> bool:
-    parameters = inspect.signature(type(stack).forward).parameters.values()
-    return any(parameter.name == name or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 
 
 @contextmanager

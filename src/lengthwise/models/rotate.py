@@ -1,38 +1,93 @@
 """Rotate the queries and keys of one layer: at the positions that a method gives them, or as the model itself would.
 
 Only where the model's rotary embedding was made to rotate nothing (`install`); elsewhere they arrive rotated and stay so.
+
+A rotation sees differences alone: positions that count one by one through all that a row sees are as good as the keys' indices,
+wherever they begin. So padding and packed sequences ask for nothing. Positions that leap, as PoSE's and RandomPos' do, must be
+kept: `GivenPositions` holds them, and how far the widest row reaches.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
+from dataclasses import dataclass
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from lengthwise.attention import Part, Visible, as_they_stand
-from lengthwise.errors import BadInput
+from lengthwise.errors import BadInput, require
 from lengthwise.methods.base import FrequencyRotation, follows_length, method_name
 from lengthwise.models.layer import Layer
 from lengthwise.models.masks import ForwardMask
-from lengthwise.models.position_ids import GivenPositions, given_positions
 from lengthwise.models.rotary import Rotary, rotated
 
+IN_A_CACHE = "these position_ids leap, and a cache keeps no positions; run the whole sequence at once, without a cache"
+BETWEEN = "this batch has padding between tokens, and a cache keeps no positions; pad on the left, or run without a cache"
+
 Tables = tuple[Tensor, Tensor]  # cos and sin, [batch or 1, tokens, pairs or key_size]
+
+
+@dataclass(frozen=True)
+class GivenPositions:
+    """Positions of a whole sequence, some of them left out."""
+
+    at: Tensor  # [batch or 1, tokens]
+    reach: int  # positions from the first to the last key of the widest row
 
 
 def leaping_positions(layer: Layer, mask: ForwardMask, position_ids: Tensor | None) -> GivenPositions | None:
     """The caller's positions, where we rotate and some row sees them leap."""
     if layer.rotary is None or position_ids is None:
         return None
-    given: GivenPositions | None = mask.once("positions", lambda: given_positions(mask.visible, position_ids))
+    given: GivenPositions | None = mask.once("positions", lambda: _given_positions(mask.visible, position_ids))
     if given is not None and layer.slots.parts is not None:
         raise BadInput(
             f"{method_name(layer.slots.parts)} counts distances in tokens, and these position_ids leap, up to {given.reach} "
             f"positions in {mask.visible.keys} tokens; give none, or take a method that changes frequencies"
         )
     return given
+
+
+def _given_positions(visible: Visible, given: Tensor) -> GivenPositions | None:  # [batch or 1, queries]
+    """None where no row sees a leap."""
+    if visible.queries != visible.keys:
+        require(not leaps(given, visible.count > 0, visible.position), IN_A_CACHE)
+        require(not _counts_past_holes(visible, given), BETWEEN)
+        return None
+    broken = given.diff(dim=-1) != 1
+    if not bool(broken.any()):
+        return None
+    batch = max(len(given), len(visible.start), len(visible.stop))
+    first = visible.start.clamp_max(visible.keys - 1).expand(batch, -1)
+    last = (visible.stop - 1).clamp_min(0).expand(batch, -1)
+    given = given.expand(batch, -1)
+    breaks = torch.nn.functional.pad(broken.cumsum(-1), (1, 0)).expand(batch, -1)
+    real = visible.count > 0
+    if not bool((real & (breaks.gather(-1, last) > breaks.gather(-1, first))).any()):
+        return None
+    widest = torch.where(real, given.gather(-1, last) - given.gather(-1, first) + 1, 0).amax()
+    return GivenPositions(given, max(math.ceil(widest), int(visible.count.amax())))
+
+
+def _counts_past_holes(visible: Visible, given: Tensor) -> bool:
+    """Whether a row sees keys on both sides of hidden ones, by positions that leave these out: so the first stand nearer."""
+    holes = visible.count < visible.stop - visible.start
+    return visible.hidden is not None and bool((holes & (given != visible.position)).any())
+
+
+def leaps(given: Tensor, real: Tensor | None = None, index: Tensor | None = None) -> bool:
+    """Whether the real ones of these tokens, of one sequence a row, do not stand one by one."""
+    if given.shape[-1] < 2:
+        return False
+    index = torch.arange(given.shape[-1], device=given.device) if index is None else index
+    shift = given - index
+    real = torch.ones_like(shift, dtype=torch.bool) if real is None else real
+    low = torch.where(real, shift, torch.inf).amin(-1)
+    high = torch.where(real, shift, -torch.inf).amax(-1)
+    return bool((low < high).any())
 
 
 def rotate_parts(

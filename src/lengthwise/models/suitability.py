@@ -64,11 +64,7 @@ def refuse_unreachable(model: nn.Module, anatomy: Anatomy) -> None:
             f"{type(anatomy.layers[0]).__name__} adds a position_bias of its own to the logits, which lengthwise reads of T5's "
             f"families only: {type(anatomy.stack).__name__} computes attention in a way that no method can reach"
         )
-    _refuse_shared_config(model, anatomy)
-
-
-def _refuse_shared_config(model: nn.Module, anatomy: Anatomy) -> None:
-    """BART's decoder reads the config of its encoder, and would be handed our function with it."""
+    # BART's decoder reads the config of its encoder, and would be handed our function with it
     configs = {id(config) for config in anatomy.configs}
     for module in attention_layers(unwrapped(model), cross=True):
         if module not in anatomy.layers and id(getattr(module, "config", None)) in configs:

@@ -15,8 +15,7 @@ from torch.utils.data import Dataset
 
 from lengthwise.common.text import read_texts
 from lengthwise.errors import BadInput, require
-from lengthwise.models.load import reason_of
-from lengthwise.models.vocabulary import check_tokenizer, check_tokens
+from lengthwise.models.load import check_tokenizer, check_tokens, reason_of
 from lengthwise.training.settings import Settings
 
 # How `datasets` reads a file, by the end of its name

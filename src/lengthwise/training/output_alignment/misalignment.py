@@ -30,8 +30,8 @@ from lengthwise.evaluation.likelihood import LOGITS_AT_ONCE, TOKENS_AT_ONCE, Tok
 from lengthwise.models.anatomy import anatomy_of, unwrapped
 from lengthwise.models.extend import Method, extend
 from lengthwise.models.fingerprint import model_fingerprint, versions
+from lengthwise.models.load import check_tokenizer, check_tokens
 from lengthwise.models.patches import refuse_extended
-from lengthwise.models.vocabulary import check_tokenizer, check_tokens
 from lengthwise.tasks.perplexity import RESAMPLES, widened
 from lengthwise.training.output_alignment.loss import symmetric_cross_entropy, symmetric_kl
 from lengthwise.training.output_alignment.views import Views, drawn_extra
