@@ -147,13 +147,7 @@ class AlignInPass(AtSharpness):
     ATTEMPTS = 8
 
     def __init__(
-        self,
-        layers: int,
-        sharpness: SharpnessByLength,
-        statistic: str,
-        targets: Tensor,
-        start: float,
-        tick: ProgressCallback = no_progress,
+        self, layers: int, sharpness: SharpnessByLength, statistic: str, targets: Tensor, start: float, tick: ProgressCallback
     ) -> None:
         super().__init__(layers, sharpness, statistic, torch.full((layers, targets.shape[1]), start).double(), tick=tick)
         self.targets = targets.double()  # [layers, 1 or heads]

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from lengthwise.calibration.fold import fold, keys_seen
 from lengthwise.calibration.measure import run_stack
-from lengthwise.errors import BadInput
+from lengthwise.errors import BadInput, require
 from lengthwise.models.anatomy import anatomy_of, unwrapped
 from lengthwise.models.extend import Method, extend
 from lengthwise.models.patches import refuse_extended
@@ -40,23 +40,19 @@ def bake(
     """A copy of the model (the model itself with `inplace`) whose logits carry the temperature `method` has at `length`."""
     refuse_extended(model, "bake")
     anatomy = anatomy_of(model, train_length)
-    if any(parameter.is_meta for parameter in unwrapped(model).parameters()):
-        raise BadInput("weights are offloaded; load the model without device_map to bake it")
+    offloaded = any(parameter.is_meta for parameter in unwrapped(model).parameters())
+    require(not offloaded, "weights are offloaded; load the model without device_map to bake it")
     slots = suitable_slots(anatomy, method, force)
-    if slots.filled != ("temperature",):
-        raise BadInput(
-            f"only temperatures can be folded into weights; this method fills: {', '.join(slots.filled) or 'nothing'}"
-        )
+    filled = ", ".join(slots.filled) or "nothing"
+    require(filled == "temperature", f"only temperatures can be folded into weights; this method fills: {filled}")
     if any(hasattr(module, "base_layer") for module in anatomy.stack.modules()):
         raise BadInput("this model carries an adapter, which a stock checkpoint cannot; merge it first (merge_and_unload)")
     baked = unwrapped(model) if inplace else copy.deepcopy(unwrapped(model))
     anatomy = anatomy_of(baked, train_length)
     rows = [slots.inverse_temperature(torch.tensor([[[n]]]), layer) for layer, n in enumerate(keys_seen(anatomy, length))]
     g = torch.stack([row.expand(1, anatomy.heads, 1)[0, :, 0] for row in rows])  # type: ignore[union-attr]  # [layers, heads]
-    if bool((g == 1).all()):
-        raise BadInput(
-            f"at length {length} the temperature is 1, so there is nothing to bake; give a length above the training one"
-        )
+    changed = bool((g != 1).any())
+    require(changed, f"at length {length} the temperature is 1: nothing to bake; give a length above the training one")
     probe = PROBE % baked.get_input_embeddings().weight.shape[0]
     # A short forward also refuses what cannot be extended, and so has nothing to agree with
     with extend(baked, _Fixed(g), train_length=train_length, implementation="reference"):
@@ -70,11 +66,8 @@ def bake(
     earlier: dict[str, Any] = getattr(baked.config, "lengthwise", None) or {}
     tau = _rounded(1 / g.double()) * _rounded(torch.tensor(earlier.get("tau", 1.0)))  # [layers, heads or 1]
     per_head = tau.shape[1] > 1
-    baked.config.lengthwise = {
-        "baked_length": length,
-        "tau": (tau if per_head else tau[:, 0]).tolist(),
-        "per_head": per_head,
-    }
+    values = (tau if per_head else tau[:, 0]).tolist()
+    baked.config.lengthwise = {"baked_length": length, "tau": values, "per_head": per_head}
     return baked
 
 

@@ -18,7 +18,7 @@ from lengthwise.calibration.search import GRID
 from lengthwise.common.progress import progress
 from lengthwise.common.sequences import long_sequences, pad_rows, short_sequences
 from lengthwise.common.text import parse_lengths, text_or_prose
-from lengthwise.errors import BadInput, require, require_one_of
+from lengthwise.errors import require, require_one_of
 from lengthwise.methods.temperature.aligned import SCOPES, STATISTICS, Alignment
 from lengthwise.models.anatomy import Anatomy, anatomy_of
 from lengthwise.models.extend import Method, extend
@@ -88,12 +88,7 @@ def calibrate(
 
 
 def _alignment(
-    anatomy: Anatomy,
-    fingerprint: dict[str, Any],
-    statistic: str,
-    scope: str,
-    results: Sequence[LengthResult],
-    provenance: dict[str, Any],
+    anatomy: Anatomy, model: dict[str, Any], statistic: str, scope: str, results: list[LengthResult], provenance: dict[str, Any]
 ) -> Alignment:
     """The calibrated lengths as an alignment, with how they were obtained."""
     dtype = str(next(anatomy.stack.parameters()).dtype).removeprefix("torch.")
@@ -103,7 +98,7 @@ def _alignment(
         train_length=anatomy.train_length,
         target=results[-1].entry.target or 0.0,
         temperatures=tuple(result.entry for result in results),
-        model=fingerprint,
+        model=model,
         provenance={**versions(), "dtype": dtype, **provenance, "searched": [result.provenance for result in results]},
     )
 
@@ -112,24 +107,21 @@ def _check_choices(statistic: str, scope: str, search: str) -> None:
     require_one_of("statistic", statistic, STATISTICS)
     require_one_of("scope", scope, SCOPES)
     require_one_of("search", search, SEARCHES)
-    if search == "grid" and scope != "model":
-        raise BadInput(f"--search grid is Algorithm 1, which has scope model; scope {scope} needs --search solve")
+    fits = search != "grid" or scope == "model"
+    require(fits, f"--search grid is Algorithm 1, which has scope model; scope {scope} needs --search solve")
 
 
 def _check_lengths(lengths: list[int], train_length: int, sequences: int) -> None:
     require(bool(lengths), "give at least one length to calibrate for")
-    if lengths[0] <= train_length:
-        raise BadInput(
-            f"length {lengths[0]} is not above the training length {train_length}: there the model needs no temperature; "
-            "give a larger --length, or the right --train-length"
-        )
+    told = f"length {lengths[0]} is not above the training length {train_length}: there the model needs no temperature"
+    require(lengths[0] > train_length, f"{told}; give a larger --length, or the right --train-length")
     require(sequences >= 1, f"sequences must be at least 1, not {sequences}")
 
 
 def _text_source(text: str | None, files: Sequence[str | Path], task: str | None) -> tuple[str, str]:
     """(description, text) of what sequences are cut from; a task has no text."""
-    if sum((text is not None, bool(files), task is not None)) > 1:
-        raise BadInput("give a text, text files or a task, not several of them")
+    sources = sum((text is not None, bool(files), task is not None))
+    require(sources <= 1, "give a text, text files or a task, not several of them")
     if task is not None:
         require_one_of("task", task, tuple(TASKS))
         return f"task {task}", ""
@@ -143,13 +135,11 @@ def short_and_long(
     if task is None:
         long = long_sequences(tokenizer, text, length, sequences, seed)
         return {"input_ids": short_sequences(tokenizer, long, train_length)}, {"input_ids": long}
-    make = TASKS[task].samples
-    prompts = make(tokenizer, train_length, 8 * sequences, seed), make(tokenizer, length, sequences, seed)
-    short_batch, long_batch = (_padded(tokenizer, [sample.prompt for sample in samples]) for samples in prompts)
-    return short_batch, long_batch
 
+    def samples(length: int, count: int) -> Batch:
+        prompts = [sample.prompt for sample in TASKS[task].samples(tokenizer, length, count, seed)]
+        rows = [tokenizer(prompt, verbose=False).input_ids for prompt in prompts]
+        ids, mask = pad_rows(rows, tokenizer.pad_token_id or 0, left=False)
+        return {"input_ids": ids, "attention_mask": mask}
 
-def _padded(tokenizer: Any, prompts: list[str]) -> Batch:
-    rows = [tokenizer(prompt, verbose=False).input_ids for prompt in prompts]
-    ids, mask = pad_rows(rows, tokenizer.pad_token_id or 0, left=False)
-    return {"input_ids": ids, "attention_mask": mask}
+    return samples(train_length, 8 * sequences), samples(length, sequences)

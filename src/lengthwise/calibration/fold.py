@@ -31,7 +31,9 @@ def fold(anatomy: Anatomy, g: Tensor) -> list[tuple[Tensor, Tensor]]:
     parts += [(table.weight.detach(), row, 0.0) for table, row in tables if not isinstance(table, AlibiSlopes)]
     before = [(weight, weight.clone()) for weight, _, _ in parts]
     for weight, factor, shift in parts:
-        _scale(weight, factor, shift)
+        # In float64, so that one rounding is all that is lost
+        wide = (weight.double() + shift) * factor.to(weight.device).double() - shift
+        weight.copy_(wide.to(weight.dtype))
     for table, row in tables:
         if isinstance(table, AlibiSlopes):
             table.sharpen(row.tolist())
@@ -46,12 +48,6 @@ def keys_seen(anatomy: Anatomy, length: int) -> list[int]:
     # Transformers counts a window of both directions from the row's own key
     widths = [window if window is None or anatomy.causal else 2 * window - 1 for window in anatomy.windows]
     return [length if width is None else min(length, width) for width in widths]
-
-
-def _scale(weight: Tensor, factor: Tensor, shift: float) -> None:
-    """weight + shift times factor, computed in float64 so that one rounding is all that is lost."""
-    wide = (weight.double() + shift) * factor.to(weight.device).double() - shift
-    weight.copy_(wide.to(weight.dtype))
 
 
 # (weight or a view of it, factor that broadcasts to it, what the norm adds to its weight)

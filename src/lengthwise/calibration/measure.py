@@ -111,8 +111,7 @@ def run_stack(anatomy: Anatomy, batch: Tensor | Mapping[str, Tensor]) -> Tensor:
     if anatomy.causal:
         inputs["use_cache"] = False
     with evaluating(anatomy.stack), torch.inference_mode():
-        output = anatomy.stack(**{key: v.to(device) if isinstance(v, Tensor) else v for key, v in inputs.items()})
-        hidden: Tensor = output[0]
+        hidden: Tensor = anatomy.stack(**{key: v.to(device) if isinstance(v, Tensor) else v for key, v in inputs.items()})[0]
         return hidden
 
 
@@ -124,6 +123,5 @@ def refuse_nan(anatomy: Anatomy, values: Tensor) -> None:  # [layers, ...]
         if not bool(parameter.isfinite().all()):
             raise BadInput(f"the weights hold NaN or infinity: {name}; the checkpoint is damaged")
     layer = int((~values.isfinite()).nonzero()[0, 0])
-    raise BadInput(
-        f"the attention of layer {layer} is not finite: the model overflows in {next(anatomy.stack.parameters()).dtype}"
-    )
+    dtype = next(anatomy.stack.parameters()).dtype
+    raise BadInput(f"the attention of layer {layer} is not finite: the model overflows in {dtype}")

@@ -118,10 +118,8 @@ def _next(search: Search, statistic: str) -> float:
     nearest, end = (points[-2:], high) if flatter else (points[:2][::-1], low)
     x = _crossing(_continuations(nearest), target, nearest[-1][0], end)
     if x is None:
-        raise BadInput(
-            f"no temperature between {1 / SHARPEST:g} and {1 / FLATTEST:g} brings the mean {statistic} to its training value "
-            f"{search.target:.4g}"
-        )
+        told = f"no temperature between {1 / SHARPEST:g} and {1 / FLATTEST:g} brings the mean {statistic}"
+        raise BadInput(f"{told} to its training value {search.target:.4g}")
     return math.exp(x)
 
 

@@ -22,7 +22,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from lengthwise.attention import Equation, Rest, attention, scan
 from lengthwise.attention.segments import within_segments
-from lengthwise.errors import BadInput
+from lengthwise.errors import BadInput, require
 from lengthwise.methods.base import method_name
 from lengthwise.models.bias import layer_bias
 from lengthwise.models.layer import Layer
@@ -134,13 +134,10 @@ def _solve(layer: Layer, equation: Equation) -> Tensor:
 def _solve_in_segments(layer: Layer, equation: Equation) -> Tensor:
     method, seen = layer.slots.segmented, equation.visible
     assert method is not None
-    if seen.queries != seen.keys:
-        raise BadInput(
-            f"{method_name(method)} is for training on whole sequences, and here {seen.queries} tokens meet a cache of "
-            f"{seen.keys - seen.queries}; leave it out to generate"
-        )
-    if layer.observer is not None:
-        raise BadInput(f"{method_name(method)} is for training; leave it out to measure attention")
+    name, cached = method_name(method), seen.keys - seen.queries
+    told = f"{name} is for training on whole sequences, and here {seen.queries} tokens meet a cache of {cached}"
+    require(cached == 0, f"{told}; leave it out to generate")
+    require(layer.observer is None, f"{name} is for training; leave it out to measure attention")
 
     def solve(segment: Equation, heads: slice) -> Tensor:
         return attention(_with_temperature(layer, segment, heads), implementation=layer.implementation)[0]

@@ -32,11 +32,10 @@ def install(
     if rotary is not None:
         # Where a key's rotation depends on the row that reads it; else frequencies take the place of the model's own
         unrotated = slots.similarity is not None or slots.parts is not None or follows_length(slots.rotation)
+        method = slots.similarity if slots.rotation is None else slots.rotation
         if unrotated:
             with suspended(model):
-                parts = rotated_parts(
-                    anatomy, rotary, method_name(slots.similarity if slots.rotation is None else slots.rotation)
-                )
+                parts = rotated_parts(anatomy, rotary, method_name(method))
             patches.set(rotary.module.__dict__, "forward", no_rotation(rotary))
         elif slots.frequencies is not None:
             frequencies = slots.frequencies.frequencies(rotary.trained, anatomy.train_length)

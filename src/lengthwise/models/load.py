@@ -43,14 +43,12 @@ def load(name: str, dtype: str = "auto", device: str | None = None, *, as_stored
     config = _said_plainly(source, lambda: _config(where, file))
     model_class = _model_class(config, bool(file))
     # Weights of other shapes are let through here, because transformers would say which ones only in its log
-    options: dict[str, Any] = {"ignore_mismatched_sizes": True, "output_loading_info": True, **file}
-    if not file:
-        options["use_safetensors"] = True
+    stored: dict[str, Any] = {**file} if file else {"use_safetensors": True}
+    options = {"ignore_mismatched_sizes": True, "output_loading_info": True, **stored}
     model, report = _said_plainly(source, lambda: model_class.from_pretrained(where, dtype=DTYPES[dtype], **options))
     if missing := sorted(report.get("missing_keys", ())):
-        raise BadInput(
-            f"the checkpoint {name} lacks {len(missing)} weights of {model_class.__name__}, the first is {missing[0]}"
-        )
+        lacking = f"{len(missing)} weights of {model_class.__name__}"
+        raise BadInput(f"the checkpoint {name} lacks {lacking}, the first is {missing[0]}")
     if odd := sorted(report.get("mismatched_keys", ())):
         key, found, expected = odd[0]
         raise BadInput(f"the checkpoint {name} does not fit its config: {key} is {list(found)}, not {list(expected)}")
@@ -81,8 +79,7 @@ def _place(name: str) -> tuple[str, dict[str, str]]:
 
 def _check_directory(name: str) -> None:
     path = Path(name)
-    if path.is_file():
-        raise BadInput(f"{name} is a file; give the directory that holds config.json and the weights")
+    require(not path.is_file(), f"{name} is a file; give the directory that holds config.json and the weights")
     if not path.is_dir():
         if name.startswith((".", "/", "~")) or name.count("/") > 1:
             raise BadInput(f"no directory {name}")
@@ -90,17 +87,15 @@ def _check_directory(name: str) -> None:
         if "/" not in name and (hint := did_you_mean(name, ["embedded"], cutoff=0.8)):
             raise BadInput(f"no model {name!r}; {hint}")
         return
-    if not (path / "config.json").is_file():
-        raise BadInput(f"{name} is not a model directory: it has no config.json")
+    require((path / "config.json").is_file(), f"{name} is not a model directory: it has no config.json")
     if not _files(path, "*.safetensors"):
         if pickles := _files(path, "*.bin", "*.pt", "*.pth", "*.ckpt"):
-            raise BadInput(
-                f"the weights in {name} are a pickle ({pickles[0]}), which can run code; convert them to safetensors first"
-            )
+            pickle = f"the weights in {name} are a pickle ({pickles[0]}), which can run code"
+            raise BadInput(f"{pickle}; convert them to safetensors first")
         raise BadInput(f"{name} has no weights: no *.safetensors file")
     # Without its files transformers makes a T5 tokenizer that knows no words
-    if not _files(path, "tokenizer*", "vocab*", "*.model"):
-        raise BadInput(f"{name} has no tokenizer; save the model's tokenizer into it")
+    known = bool(_files(path, "tokenizer*", "vocab*", "*.model"))
+    require(known, f"{name} has no tokenizer; save the model's tokenizer into it")
 
 
 def _files(path: Path, *patterns: str) -> list[str]:

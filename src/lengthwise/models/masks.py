@@ -13,11 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers.masking_utils import (
-    ALL_MASK_ATTENTION_FUNCTIONS,
-    bidirectional_mask_function,
-    causal_mask_function,
-)
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, bidirectional_mask_function, causal_mask_function
 
 from lengthwise.attention import DistanceBias, Visible
 from lengthwise.errors import BadInput
@@ -158,13 +154,7 @@ def _runs_of_dense(mask: Tensor, queries: int, keys: int) -> Visible:
 
 
 def _runs_of_rule(
-    rule: Callable[..., Tensor],
-    batch: int,
-    queries: int,
-    keys: int,
-    q_offset: int | Tensor,
-    kv_offset: int,
-    device: torch.device | None,
+    rule: Callable[..., Tensor], batch: int, queries: int, keys: int, q_offset: int | Tensor, kv_offset: int, device: Any
 ) -> Visible:
     """A sliding window, packed sequences, chunks: ask transformers' rule, a few rows at a time."""
     b = torch.arange(batch, device=device)[:, None, None]

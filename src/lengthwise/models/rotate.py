@@ -74,8 +74,9 @@ def _given_positions(visible: Visible, given: Tensor) -> GivenPositions | None: 
 
 def _counts_past_holes(visible: Visible, given: Tensor) -> bool:
     """Whether a row sees keys on both sides of hidden ones, by positions that leave these out: so the first stand nearer."""
-    holes = visible.count < visible.stop - visible.start
-    return visible.hidden is not None and bool((holes & (given != visible.position)).any())
+    if visible.hidden is None:
+        return False
+    return bool(((visible.count < visible.stop - visible.start) & (given != visible.position)).any())
 
 
 def leaps(given: Tensor, real: Tensor | None = None, index: Tensor | None = None) -> bool:
@@ -128,17 +129,14 @@ def _refuse_packed(rotation: FrequencyRotation, trained: Tensor, visible: Visibl
     first_tokens = (visible.start == visible.position) & (visible.count > 0)
     for starts, count in zip(first_tokens, visible.count, strict=True):
         if int(starts.sum()) > 1:
-            lengths = {int(count[part].max()) for part in _between(starts.nonzero()[:, 0].tolist(), len(count))}
+            ends = itertools.pairwise([*starts.nonzero()[:, 0].tolist(), len(count)])
+            lengths = {int(count[start:end].max()) for start, end in ends}
             first, *others = (rotation.frequencies(trained, length) for length in lengths)
             if not all(torch.equal(first, other) for other in others):
                 raise BadInput(
                     f"{method_name(rotation)} gives each sequence the frequencies of its length, and these are packed, several "
                     "to a row; give each a row of its own"
                 )
-
-
-def _between(starts: list[int], end: int) -> list[slice]:
-    return [slice(*ends) for ends in itertools.pairwise([*starts, end])]
 
 
 def _tables(rotary: Rotary, rotation: FrequencyRotation | None, like: Tensor, at: Tensor, lengths: list[int]) -> Tables:

@@ -51,19 +51,14 @@ def _each_method(anatomy: Anatomy, method: Method) -> list[object]:
 
 def refuse_unreachable(model: nn.Module, anatomy: Anatomy) -> None:
     """Raise for families whose attention no function of ours can take over."""
+    stack, layer = type(anatomy.stack).__name__, type(anatomy.layers[0]).__name__
     can_set = getattr(anatomy.stack, "_can_set_attn_implementation", None)
-    if can_set is not None and not can_set():
-        raise BadInput(
-            f"{type(anatomy.stack).__name__} computes attention itself instead of through transformers' AttentionInterface, "
-            f"so no method can reach its {len(anatomy.layers)} layers"
-        )
-    if hasattr(anatomy.layers[0], "prepare_dynamic_mask"):
-        raise BadInput(f"{type(anatomy.layers[0]).__name__} makes a mask of its own out of its values: no method can reach it")
-    if anatomy.has_unread_bias:
-        raise BadInput(
-            f"{type(anatomy.layers[0]).__name__} adds a position_bias of its own to the logits, which lengthwise reads of T5's "
-            f"families only: {type(anatomy.stack).__name__} computes attention in a way that no method can reach"
-        )
+    itself = f"{stack} computes attention itself instead of through transformers' AttentionInterface"
+    require(can_set is None or can_set(), f"{itself}, so no method can reach its {len(anatomy.layers)} layers")
+    own_mask = hasattr(anatomy.layers[0], "prepare_dynamic_mask")
+    require(not own_mask, f"{layer} makes a mask of its own out of its values: no method can reach it")
+    biased = f"{layer} adds a position_bias of its own to the logits, which lengthwise reads of T5's families only"
+    require(not anatomy.has_unread_bias, f"{biased}: {stack} computes attention in a way that no method can reach")
     # BART's decoder reads the config of its encoder, and would be handed our function with it
     configs = {id(config) for config in anatomy.configs}
     for module in attention_layers(unwrapped(model), cross=True):
