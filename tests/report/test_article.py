@@ -6,7 +6,7 @@ from pathlib import Path
 
 from lengthwise.report import write_page
 from lengthwise.report.article import Article, Block, Table
-from lengthwise.report.section import model_heading
+from lengthwise.report.page import model_heading
 from tests.report.test_page import Tags
 
 ARTICLE = Article(

@@ -12,17 +12,17 @@ from lengthwise.report.charts import (
     band,
     end_labels,
     layer_opacity,
-    length_axis,
     length_label,
     nice_ticks,
     svg_path,
 )
 
 BOX = Box(width=200, height=120, left=20, right=10, top=10, bottom=30)
+WIDE = Box(width=100, height=10, left=0, right=0, top=0, bottom=0)
 
 
 def test_a_doubling_is_the_same_distance_everywhere_on_the_length_axis():
-    axis = length_axis([512, 8192], 0, 100, most_ticks=10)
+    axis = WIDE.lengths([512, 8192], most_ticks=10)
     places = [axis.at(n) for n in (512, 1024, 2048, 4096, 8192)]
     steps = [b - a for a, b in pairwise(places)]
     assert steps == pytest.approx([steps[0]] * 4, abs=0.02)
@@ -30,14 +30,14 @@ def test_a_doubling_is_the_same_distance_everywhere_on_the_length_axis():
 
 
 def test_ticks_are_powers_of_two_inside_the_range():
-    axis = length_axis([500, 15000], 0, 100, most_ticks=10)
+    axis = WIDE.lengths([500, 15000], most_ticks=10)
     assert [tick.label for tick in axis.ticks] == ["512", "1k", "2k", "4k", "8k", "16k"]
-    assert [tick.label for tick in length_axis([500, 15000], 0, 100, most_ticks=3).ticks] == ["512", "2k", "8k"]
+    assert [tick.label for tick in WIDE.lengths([500, 15000], most_ticks=3).ticks] == ["512", "2k", "8k"]
 
 
 @pytest.mark.parametrize("length", [512, 600, 5210])
 def test_one_length_alone_still_has_two_ticks_and_stands_inside(length: int):
-    axis = length_axis([length], 0, 100, most_ticks=10)
+    axis = WIDE.lengths([length], most_ticks=10)
     assert len(axis.ticks) >= 2
     assert 0 < axis.at(length) < 100
 

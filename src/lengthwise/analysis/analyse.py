@@ -15,7 +15,7 @@ import hashlib
 import json
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -151,15 +151,12 @@ class _AnalysisFolder:
         aligned = {entry.key: entry for entry in self.aligned.lines.values()}
         longest = max([*by_length, trained])
         known = trained in by_length and longest > trained
-        analysis = Analysis(
-            model=self.begun.model,
-            settings=self.begun.settings,
-            made_with=self.begun.made_with,
+        analysis = replace(
+            self.begun,
             lengths=lengths,
             temperatures=tuple(temperatures(trained, lengths, aligned)),
             heads=tuple(dispersal(by_length[trained], by_length[longest])) if known else (),
             sights=tuple(sights(anatomy, longest)),
-            files=self.begun.files,
         )
         write_whole(self.path / ANALYSIS, json.dumps(analysis.to_json(), indent=1) + "\n")
         return analysis
@@ -169,13 +166,11 @@ class _AnalysisFolder:
         analysis = self.write(anatomy)
         for file, table in csv_tables(analysis).items():
             write_whole(self.path / "tables" / file, table)
-        drawn = figures(analysis)
-        for figure in drawn:
+        for figure in figures(analysis):
             write_whole(self.path / "figures" / f"{figure.name}.svg", svg(figure))
-        if png.available():
-            for figure in drawn:
+            if png.available():
                 write_whole(self.path / "figures" / f"{figure.name}.png", png.png(figure))
-        else:
+        if not png.available():
             warnings.warn(png.INSTALL, stacklevel=3)
         write_whole(self.path / "analysis.md", analysis_article(analysis).markdown("figures"))
         return analysis

@@ -66,10 +66,10 @@ def _statistic_panel(analysis: Analysis, statistic: str) -> Chart:
     labels = end_labels([y.at(layer[-1]) for layer in layers])
     curves = []
     for layer, means in enumerate(layers):
-        points = _points(zip(lengths, means, strict=True), x, y, "{:.3g}")
+        points = ChartPoint.by_length(zip(lengths, means, strict=True), x, y, "{:.3g}")
         style = Style(f"layer {layer + 1}", "c0", CIRCLE)
         opacity = layer_opacity(layer, len(layers))
-        curves.append(Curve(style.name, points, _line(points), style=style, end_label=labels[layer], opacity=opacity))
+        curves.append(Curve.through(points, style, end_label=labels[layer], opacity=opacity))
     return Chart(
         title=STATISTICS[statistic],
         description=f"{STATISTICS[statistic]}, against length, a line for each of {len(layers)} layers",
@@ -99,10 +99,10 @@ def heads_figure(analysis: Analysis) -> Figure:
 def _layer_panel(analysis: Analysis, layer: int, most: set[tuple[int, int]], x: Axis, y: Axis) -> Chart:
     curves = []
     for head in range(len(analysis.lengths[0].p_max[layer])):
-        points = _points(((n.length, n.p_max[layer][head]) for n in analysis.lengths), x, y, "{:.3f}")
+        points = ChartPoint.by_length(((n.length, n.p_max[layer][head]) for n in analysis.lengths), x, y, "{:.3f}")
         stands_out = (layer + 1, head + 1) in most
         style = Style(f"head {head + 1}", "c1" if stands_out else "none", CIRCLE)
-        curves.append(Curve(style.name, points, _line(points), style=style, end_label=str(head + 1) if stands_out else ""))
+        curves.append(Curve.through(points, style, end_label=str(head + 1) if stands_out else ""))
     return Chart(
         title=f"layer {layer + 1}",
         description=f"P_max of every head of layer {layer + 1} against length",
@@ -153,14 +153,8 @@ def _qq_panel(n: AtLength, x: Axis, y: Axis) -> Chart:
     lines = [[(x.at(q), y.at(v)) for q, v in zip(n.quantiles, plot, strict=True)] for plot in (mean, *heads)]
     marked = list(zip(n.ranks, n.quantiles, mean, n.logits, strict=True))[:: max(1, -(-len(n.ranks) // MARKED))]
     points = tuple(
-        ChartPoint(
-            x=x.at(quantile),
-            y=y.at(value),
-            column=x.at(quantile),
-            column_label=f"quantile {quantile:+.2f}, entry {rank + 1:,} of {n.keys:,}",
-            text=f"{value:+.2f}, logit {logit:.2f}",
-        )
-        for rank, quantile, value, logit in marked
+        ChartPoint.placed(x, y, q, v, f"quantile {q:+.2f}, entry {rank + 1:,} of {n.keys:,}", f"{v:+.2f}, logit {logit:.2f}")
+        for rank, q, v, logit in marked
     )
     return Chart(
         title=f"{tokens_at(n.length)}: r = {'-' if n.qq_r is None else f'{n.qq_r:.4f}'}",
@@ -187,8 +181,8 @@ def temperatures_figure(analysis: Analysis) -> Figure:
     curves = []
     for name, style in ESTIMATE_STYLES.items():
         known = ((row.length, tau) for row in rows if (tau := getattr(row, name)) is not None)
-        points = _points(known, x, y, "tau = {:.3f}")
-        curves.append(Curve(style.name, points, _line(points) if style.lined else (), style=style))
+        points = ChartPoint.by_length(known, x, y, "tau = {:.3f}")
+        curves.append(Curve.through(points, style))
     chart = Chart(
         title="temperature tau",
         description="The temperature against length by Propositions 1 and 2, by Algorithm 1 and by the log law",
@@ -212,7 +206,7 @@ def temperatures_figure(analysis: Analysis) -> Figure:
 def _law_curve(analysis: Analysis, x: Axis, y: Axis) -> Curve:
     first, last = math.log2(analysis.train_length), math.log2(analysis.temperatures[-1].length)
     lengths = [2 ** (first + (last - first) * step / STEPS) for step in range(STEPS + 1)]
-    points = _points(((row.length, row.log_law) for row in analysis.temperatures), x, y, "tau = {:.3f}")
+    points = ChartPoint.by_length(((row.length, row.log_law) for row in analysis.temperatures), x, y, "tau = {:.3f}")
     return Curve("log law", points, [(x.at(n), y.at(log_law(analysis.train_length, n))) for n in lengths])
 
 
@@ -248,13 +242,7 @@ def _bias_panel(head: Sight, x: Axis, y: Axis) -> Chart:
     values = dict(zip(range(-head.radius, head.radius + 1), head.bias, strict=True))
     powers = sorted({sign * 2**power for power in range(head.radius.bit_length()) for sign in (-1, 1)} | {0})
     points = tuple(
-        ChartPoint(
-            x=x.at(signed_log2(d)),
-            y=y.at(values[d]),
-            column=x.at(signed_log2(d)),
-            column_label=f"{d:+d} tokens" if d else "the row itself",
-            text=f"{values[d]:.3f}",
-        )
+        ChartPoint.placed(x, y, signed_log2(d), values[d], f"{d:+d} tokens" if d else "the row itself", f"{values[d]:.3f}")
         for d in powers
         if abs(d) <= head.radius
     )
@@ -269,12 +257,3 @@ def _bias_panel(head: Sight, x: Axis, y: Axis) -> Chart:
         small=True,
         unit="distance in tokens",
     )
-
-
-def _points(values: Iterable[tuple[int, float]], x: Axis, y: Axis, text: str) -> tuple[ChartPoint, ...]:
-    """Points of (length, value); `text` formats the value."""
-    return tuple(ChartPoint(x.at(n), y.at(v), x.at(n), tokens_at(n), text.format(v)) for n, v in values)
-
-
-def _line(points: Iterable[ChartPoint]) -> list[tuple[float, float]]:
-    return [point.place for point in points]

@@ -30,7 +30,6 @@ from lengthwise.attention import DistanceBias, Equation, autocast
 from lengthwise.attention.reference import logits
 from lengthwise.calibration.align import AtSharpness
 from lengthwise.calibration.measure import RowMeans, refuse_nan, row_weights, run_stack
-from lengthwise.common.progress import ProgressCallback, no_progress
 from lengthwise.models.anatomy import Anatomy
 from lengthwise.models.bias import learned_bias
 from lengthwise.models.extend import extend
@@ -44,8 +43,8 @@ SHOWN = 161  # points kept of a plot
 class FirstLayerLogits(RowMeans):
     """Means over rows that also keep the sorted, averaged logits of the first layer."""
 
-    def __init__(self, layers: int, tick: ProgressCallback = no_progress) -> None:
-        super().__init__(layers, LEAST_SHARE, tick)
+    def __init__(self, layers: int) -> None:
+        super().__init__(layers, LEAST_SHARE)
         self.vectors: Tensor | None = None  # [heads, keys]
 
     def before(self, layer: int, equation: Equation) -> Equation:
@@ -54,9 +53,9 @@ class FirstLayerLogits(RowMeans):
         return equation
 
 
-def at_length(model: nn.Module, anatomy: Anatomy, ids: Tensor, tick: ProgressCallback = no_progress) -> AtLength:
+def at_length(model: nn.Module, anatomy: Anatomy, ids: Tensor) -> AtLength:
     """Measure token ids [sequences, length] in one forward of the plain model."""
-    observer = FirstLayerLogits(len(anatomy.layers), tick)
+    observer = FirstLayerLogits(len(anatomy.layers))
     with extend(model, "none", train_length=anatomy.train_length, observer=observer):
         run_stack(anatomy, ids)
     means = observer.result()

@@ -28,17 +28,10 @@ def by_length(analysis: Analysis) -> Table:
 
 def first_layer(analysis: Analysis) -> Table:
     """The paper's Table 7 and what the propositions take."""
-    rows = [
-        (
-            f"{n.length:,}",
-            f"{n.top:.3f}",
-            f"{n.logit_mean:.3f}",
-            f"{n.sigma:.3f}",
-            f"{n.top_p:.4f}",
-            "-" if n.qq_r is None else f"{n.qq_r:.4f}",
-        )
-        for n in analysis.lengths
-    ]
+    rows = []
+    for n in analysis.lengths:
+        qq_r = "-" if n.qq_r is None else f"{n.qq_r:.4f}"
+        rows.append((f"{n.length:,}", f"{n.top:.3f}", f"{n.logit_mean:.3f}", f"{n.sigma:.3f}", f"{n.top_p:.4f}", qq_r))
     return Table(("length", "largest entry", "mean", "sigma", "its P_max", "QQ r"), tuple(rows))
 
 
@@ -53,17 +46,11 @@ def temperatures(analysis: Analysis) -> Table:
 
 def dispersing(analysis: Analysis) -> Table:
     """The heads whose P_max falls most."""
-    rows = [
-        (
-            f"layer {head.layer}, head {head.head}",
-            f"{head.p_max_train:.3f}",
-            f"{head.p_max_longest:.3f}",
-            f"{head.fall:.3f}",
-            f"{head.entropy_train:.2f}",
-            f"{head.entropy_longest:.2f}",
-        )
-        for head in analysis.heads[:MOST]
-    ]
+    rows = []
+    for head in analysis.heads[:MOST]:
+        p_max = (f"{value:.3f}" for value in (head.p_max_train, head.p_max_longest, head.fall))
+        entropy = (f"{value:.2f}" for value in (head.entropy_train, head.entropy_longest))
+        rows.append((f"layer {head.layer}, head {head.head}", *p_max, *entropy))
     short, long = f"{analysis.train_length:,}", f"{analysis.lengths[-1].length:,}"
     columns = ("head", f"P_max at {short}", f"P_max at {long}", "fall", f"entropy at {short}", f"entropy at {long}")
     return Table(columns, tuple(rows))

@@ -75,14 +75,7 @@ def misalignment(
 
     loaded, tokenizer = load(model, dtype, device)
     measured = verb(
-        loaded,
-        tokenizer,
-        files=text or (),
-        train_length=train_length,
-        length=length,
-        pairs=pairs,
-        seed=seed,
-        method=method,
+        loaded, tokenizer, files=text or (), train_length=train_length, length=length, pairs=pairs, seed=seed, method=method
     )
     if as_json:
         print_json(asdict(measured))

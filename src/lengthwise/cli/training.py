@@ -88,14 +88,11 @@ def _say_where_it_goes_on(settings: Any) -> None:
 
 def _print(trained: Any) -> None:
     if trained.losses:
-        _print_losses(trained.losses[:1] + trained.losses[1:][-1:])
+        print(f"{'step':>6}{'loss':>10}{'cross-entropy':>16}{'misalignment':>15}")
     else:
         say(f"{Path(trained.model).with_name('losses.jsonl')} is gone, and with it the losses")
-    print(f"{trained.model}: use it with the method {trained.method}")
-
-
-def _print_losses(lines: list[dict[str, Any]]) -> None:
-    print(f"{'step':>6}{'loss':>10}{'cross-entropy':>16}{'misalignment':>15}")
-    for line in lines:
+    # The first and the last, which may be one
+    for line in trained.losses[:1] + trained.losses[1:][-1:]:
         apart = f"{line['misalignment']:>15.4f}" if "misalignment" in line else f"{'-':>15}"
         print(f"{line['step']:>6}{line['loss']:>10.4f}{line['cross_entropy']:>16.4f}{apart}")
+    print(f"{trained.model}: use it with the method {trained.method}")

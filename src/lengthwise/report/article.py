@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from lengthwise.report.charts import Figure
 from lengthwise.report.formatting import markdown_row, plain
-from lengthwise.report.section import Section, model_heading
+from lengthwise.report.page import Section, model_heading
 
 
 @dataclass(frozen=True)

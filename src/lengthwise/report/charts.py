@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from lengthwise.report.formatting import tokens_at
 from lengthwise.report.styles import PAPER_COLOURS, PAPER_GREYS, Style
 
 TEMPLATE = Path(__file__).parent / "template"
@@ -53,9 +55,14 @@ class ChartPoint:
     low: float | None = None  # pixels of the interval's ends
     high: float | None = None
 
-    @property
-    def place(self) -> tuple[float, float]:
-        return self.x, self.y
+    @classmethod
+    def placed(cls, x: Axis, y: Axis, across: float, up: float, column_label: str, text: str) -> ChartPoint:
+        return cls(x.at(across), y.at(up), x.at(across), column_label, text)
+
+    @classmethod
+    def by_length(cls, values: Iterable[tuple[int, float]], x: Axis, y: Axis, text: str) -> tuple[ChartPoint, ...]:
+        """Points of (length, value); `text` formats the value."""
+        return tuple(cls.placed(x, y, length, value, tokens_at(length), text.format(value)) for length, value in values)
 
 
 @dataclass(frozen=True)
@@ -68,6 +75,11 @@ class Curve:
     band: Sequence[tuple[float, float]] = ()  # corners of a filled range
     end_label: str = ""
     opacity: float = 1.0
+
+    @classmethod
+    def through(cls, points: tuple[ChartPoint, ...], style: Style, **how: Any) -> Curve:
+        """The curve that joins points, named after its style."""
+        return cls(style.name, points, [(point.x, point.y) for point in points] if style.lined else (), style=style, **how)
 
     @property
     def path(self) -> str:
@@ -90,8 +102,16 @@ class Box:
     bottom: int
 
     def lengths(self, lengths: Iterable[int], most_ticks: int) -> Axis:
-        """An axis of lengths, from left to right."""
-        return length_axis(lengths, self.left, self.width - self.right, most_ticks)
+        """A log2 axis from left to right with some air at both ends; ticks at powers of two, at least two of them."""
+        exponents = [math.log2(n) for n in lengths]
+        low, high = min(exponents), max(exponents)
+        if math.floor(high) <= math.ceil(low):
+            low, high = min(low, math.ceil(low) - 1), max(high, math.ceil(low))
+        air = max(0.2, 0.04 * (high - low))
+        powers = range(math.ceil(low - air), math.floor(high + air) + 1)
+        powers = powers[:: math.ceil(len(powers) / most_ticks)]
+        ticks = [(2.0**p, length_label(round(2.0**p))) for p in powers]
+        return _axis(low - air, high + air, self.left, self.width - self.right, ticks, log2=True)
 
     def across(self, low: float, high: float, ticks: Sequence[tuple[float, str]]) -> Axis:
         """An axis of values that are not lengths, from left to right."""
@@ -119,14 +139,6 @@ class Chart:
     level: float | None = None  # pixels of a horizontal line of reference
     small: bool = False
     unit: str = "length in tokens"  # of x
-
-
-@dataclass(frozen=True)
-class Strip:
-    """Panels side by side, first layer first; all have the same axes."""
-
-    title: str
-    panels: tuple[Chart, ...]
 
 
 @dataclass(frozen=True)
@@ -193,20 +205,6 @@ def svg(figure: Figure) -> str:
     return templates().get_template("figure.svg").render(figure=figure, colours=PAPER_COLOURS, grey=PAPER_GREYS) + "\n"
 
 
-def length_axis(lengths: Iterable[int], start: float, end: float, most_ticks: int) -> Axis:
-    """A log2 axis with some air at both ends; ticks at powers of two, at least two of them."""
-    exponents = [math.log2(n) for n in lengths]
-    low, high = min(exponents), max(exponents)
-    if math.floor(high) <= math.ceil(low):
-        low, high = min(low, math.ceil(low) - 1), max(high, math.ceil(low))
-    air = max(0.2, 0.04 * (high - low))
-    bare = Axis(low - air, high + air, start, end, log2=True)
-    powers = range(math.ceil(bare.low), math.floor(bare.high) + 1)
-    powers = powers[:: math.ceil(len(powers) / most_ticks)]
-    ticks = tuple(AxisTick(bare.at(2.0**p), length_label(round(2.0**p))) for p in powers)
-    return Axis(bare.low, bare.high, start, end, ticks, log2=True)
-
-
 def length_label(length: int) -> str:
     """512, 1k, 2k, ... for powers of two; 15,000 for others."""
     return f"{length // 1024}k" if length >= 1024 and length % 1024 == 0 else f"{length:,}"
@@ -248,9 +246,9 @@ def band(columns: Sequence[tuple[float, float, float]]) -> list[tuple[float, flo
     return [(x, high) for x, _, high in columns] + [(x, low) for x, low, _ in reversed(columns)]
 
 
-def _axis(low: float, high: float, start: float, end: float, ticks: Sequence[tuple[float, str]]) -> Axis:
-    bare = Axis(low, high, start, end)
-    return Axis(low, high, start, end, tuple(AxisTick(bare.at(value), label) for value, label in ticks))
+def _axis(low: float, high: float, start: float, end: float, ticks: Sequence[tuple[float, str]], log2: bool = False) -> Axis:
+    bare = Axis(low, high, start, end, log2=log2)
+    return replace(bare, ticks=tuple(AxisTick(bare.at(value), label) for value, label in ticks))
 
 
 def _key_width(style: Style) -> float:

@@ -1,4 +1,4 @@
-"""Write a page from sections: HTML that needs nothing else, and its tables beside it.
+"""Write a page from sections that callers fill: HTML that needs nothing else, and its tables beside it.
 
 Figures are SVG that Python places and a template draws, with a short script for hovering and for switching curves: the page is
 a few hundred kilobytes where a plotting library inlined would add five megabytes, prints, and reads without a script.
@@ -10,8 +10,10 @@ import base64
 import csv
 import hashlib
 import io
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+from typing import Any
 
 from markupsafe import Markup
 
@@ -19,8 +21,26 @@ from lengthwise.common.files import write_whole
 from lengthwise.errors import BadInput, require
 from lengthwise.report.charts import TEMPLATE, templates
 from lengthwise.report.formatting import listed, percent, shortened, tokens_at
-from lengthwise.report.section import Section
 from lengthwise.report.styles import Style
+
+
+@dataclass(frozen=True)
+class Section:
+    """One part of a page, and the same for people who read Markdown and for programs that read CSV."""
+
+    heading: str  # whom it is about, a model as a rule; named in the page's title
+    shows: str  # what it shows, "score by length"; the first section's ends the page's title
+    template: str  # file under template/ that draws `content`
+    content: Mapping[str, Any]  # what the template draws; all text in it is escaped
+    markdown: str
+    rows: Sequence[Mapping[str, object]] = ()  # of the CSV file, by column; sections may have different columns
+    styles: Mapping[str, Style] = field(default_factory=dict)  # of methods a reader may hide and show, by spec
+
+
+def model_heading(model: str) -> str:
+    """A model as a heading names it: a hub name as it is, a directory by its last part."""
+    path = PurePath(model)
+    return path.name if path.is_absolute() or len(path.parts) > 2 else model
 
 
 def write_page(sections: Sequence[Section], out: Path) -> Path:

@@ -28,7 +28,7 @@ def test_a_point_stands_at_its_mean_and_tells_its_interval(make_run: MakeRun):
         assert (point.x, point.y) == (point.column, chart.y.at(0.5))
         assert point.high < point.y < point.low, "pixels count from the top"
         assert point.text == "50\u00a0% (9 to 91), n = 2"
-    assert list(curve.line) == [point.place for point in curve.points]
+    assert list(curve.line) == [(point.x, point.y) for point in curve.points]
     assert chart.train_x == chart.x.at(512)
 
 

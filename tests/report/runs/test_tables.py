@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lengthwise.records import Cell
 from lengthwise.report.runs.group import RunGroup, read_run
-from lengthwise.report.runs.tables import Row, csv_rows, markdown
+from lengthwise.report.runs.tables import Row, csv_rows, example, markdown
 from lengthwise.report.styles import method_styles
 from tests.report.conftest import config, record
 
@@ -56,3 +56,16 @@ def test_csv_has_all_cells_and_where_they_came_from(full_run: Path):
 def test_nothing_is_best_among_zeros():
     zero = Cell("m", "none", "line", "", 512, 0.0, 0.0, 0.1, 10, 512.0)
     assert not Row(512, "", (zero, zero)).is_best(zero)
+
+
+def test_the_example_is_the_first_at_the_longest_length_that_methods_differ_on(make_run: MakeRun):
+    lines = [
+        record(method, "line", length, k, score=float(method == "log" and k == 2), prediction=f"{method} {k}", target=f"t{k}")
+        for method in ("none", "log")
+        for length in (512, 1024)
+        for k in range(4)
+    ]
+    group = RunGroup((read_run(make_run(config(["none", "log"]), lines)),))
+    found = example(group, group.tasks[0])
+    assert (found.length, found.target) == (1024, "t2")
+    assert [(answer.prediction, answer.score) for answer in found.answers] == [("none 2", 0.0), ("log 2", 1.0)]

@@ -11,13 +11,14 @@ import torch
 
 from lengthwise.common.laws import log_law
 from lengthwise.methods.temperature.aligned import interpolate
-from lengthwise.report.charts import Chart, length_axis
+from lengthwise.report.charts import Box, Chart
 from lengthwise.report.runs.group import RunGroup, read_run
 from lengthwise.report.runs.temperature_chart import applied, temperature_charts
 from lengthwise.report.styles import method_styles
 from tests.report.conftest import HEADS, LAYERS, alignment, config, records
 
 MakeRun = Callable[..., Path]
+BOX = Box(width=100, height=10, left=0, right=0, top=0, bottom=0)
 
 
 def chart_of(make_run: MakeRun, scope: str) -> Chart:
@@ -29,7 +30,7 @@ def chart_of(make_run: MakeRun, scope: str) -> Chart:
 
 def test_the_line_is_what_the_method_applies():
     lengths, taus = [2048, 15000], [0.7, 0.55]
-    drawn = applied([512, *lengths], [1.0, *taus], length_axis([256, 15000], 0, 100, most_ticks=10))
+    drawn = applied([512, *lengths], [1.0, *taus], BOX.lengths([256, 15000], most_ticks=10))
     at = torch.tensor([length for length, _ in drawn], dtype=torch.float64)
     assert at.min() < 512
     assert at.max() > 15000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -53,16 +53,14 @@ def depth_maps(group: RunGroup, reported: ReportedTask, styles: Mapping[str, Sty
     """One map a method; all maps of a task have the same columns and bins. Empty where no depth is known."""
     known = [record for record in group.records if reported.covers(record) and record.depth is not None]
     columns = sorted({(record.length, record.data) for record in known})
-    per_column: dict[tuple[str, Column], int] = defaultdict(int)
-    for record in known:
-        per_column[record.method, (record.length, record.data)] += 1
+    per_column = Counter((record.method, record.length, record.data) for record in known)
     bins = MANY if known and min(per_column.values()) >= ENOUGH else FEW
-    maps = []
-    for spec in group.methods:
-        records = [record for record in known if record.method == spec]
-        if records:
-            maps.append(_depth_map(records, columns, bins, reported, spec, styles[spec], group.train_length))
-    return maps
+    by_method = {spec: [record for record in known if record.method == spec] for spec in group.methods}
+    return [
+        _depth_map(records, columns, bins, reported, spec, styles[spec], group.train_length)
+        for spec, records in by_method.items()
+        if records
+    ]
 
 
 def _depth_map(
@@ -93,20 +91,16 @@ def _depth_map(
 
 def _cell(k: int, row: int, column: Column, bins: int, height: int, scores: list[float]) -> HeatCell:
     mean = sum(scores) / len(scores)
+    screens = zip(("day", "night"), ramps(), strict=True)
     return HeatCell(
         x=LEFT + CELL_WIDTH * k,
         y=TOP + height * row,
         mean=mean,
         label=f"{100 * mean:.0f}",
-        white_on=_white_on(mean),
+        white_on=" ".join(f"white-by-{when}" for when, ramp in screens if ramp.takes_white(mean)),
         place=f"{tokens_at(*column)}, depth {100 * row // bins} to {100 * (row + 1) // bins} %",
         text=f"{percent(mean)} of {len(scores)} sample{'s' * (len(scores) != 1)}",
     )
-
-
-def _white_on(mean: float) -> str:
-    screens = zip(("day", "night"), ramps(), strict=True)
-    return " ".join(f"white-by-{when}" for when, ramp in screens if ramp.takes_white(mean))
 
 
 def bin_of(depth: float | None, bins: int) -> int:

@@ -126,13 +126,7 @@ class RunGroup:
 
     @property
     def settings(self) -> dict[str, Any]:
-        settings: dict[str, Any] = self.runs[0].config["settings"]
-        return settings
-
-    @property
-    def fingerprint(self) -> dict[str, Any]:
-        fingerprint: dict[str, Any] = self.runs[0].config["model"]
-        return fingerprint
+        return dict(self.runs[0].config["settings"])
 
     @property
     def train_length(self) -> int:

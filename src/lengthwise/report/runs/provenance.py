@@ -19,17 +19,19 @@ TAKEN = re.compile(r"(.+) \([0-9a-f]{16}\)")
 
 def facts(group: RunGroup) -> list[tuple[str, str]]:
     """How the numbers were obtained: name and value, for reading."""
-    named = [("model", group.model)]
-    weights = [f"{_words(key)} {value}" for key, value in group.fingerprint.items() if key != "name"]
-    named.append(("fingerprint", ", ".join(weights)))
-    named += [(_words(key), _value(value)) for key, value in group.settings.items()]
+    fingerprint = group.runs[0].config["model"].items()
+    weights = [f"{key.replace('_', ' ')} {value}" for key, value in fingerprint if key != "name"]
+    named = [("model", group.model), ("fingerprint", ", ".join(weights))]
+    named += [(key.replace("_", " "), _value(value)) for key, value in group.settings.items()]
     counts = sorted({cell.n for cell in group.cells})
     named.append(("samples a cell", str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"))
     named.append(("time spent on answers", _duration(sum(record.seconds for record in group.records))))
     files = {name: digest for run in group.runs for name, digest in run.config.get("data", {}).items()}
     named += [(f"file {name}", str(digest)) for name, digest in files.items()]
     materials = {name: material for name, material in group.materials.items() if material}
-    named += [(f"samples of {name}", _material(material, group)) for name, material in materials.items()]
+    for name, material in materials.items():
+        in_python = group.given.get(material, "") is None
+        named.append((f"samples of {name}", f"{material}, given in Python" if in_python else material))
     versions = {", ".join(f"{key} {value}" for key, value in run.config["made_with"].items()): None for run in group.runs}
     named.append(("made with", "; ".join(versions)))
     named.append(("read from", ", ".join(str(run.path) for run in group.runs)))
@@ -97,13 +99,10 @@ def _source(group: RunGroup, task: str, data: str) -> str | None:
     return named[1] if named else ""
 
 
-def _material(material: str, group: RunGroup) -> str:
-    return f"{material}, given in Python" if group.given.get(material, "") is None else material
-
-
 def _command(group: RunGroup, tasks: list[str], methods: tuple[str, ...], inputs: tuple[str, ...], samples: int) -> str:
     words = ["lengthwise", "evaluate", group.model]
-    words += [word for spec in methods for word in ("--method", _argument(spec, group))]
+    in_python = named_in_python(group)
+    words += [word for spec in methods for word in ("--method", f"@{spec}.json" if spec in in_python else spec)]
     words += [word for task in tasks for word in ("--task", task)]
     words += [*inputs, "--samples", str(samples)]
     for key in (key for key in OPTIONS if key in group.settings):
@@ -114,14 +113,6 @@ def _command(group: RunGroup, tasks: list[str], methods: tuple[str, ...], inputs
 def named_in_python(group: RunGroup) -> list[str]:
     """Alignments that were handed over as objects, under a name of their own: no command line can name them."""
     return [spec for spec in group.methods if "@" not in spec and alignments_in(group.documents[spec])]
-
-
-def _argument(spec: str, group: RunGroup) -> str:
-    return f"@{spec}.json" if spec in named_in_python(group) else spec
-
-
-def _words(key: str) -> str:
-    return key.replace("_", " ")
 
 
 def _value(value: Any) -> str:

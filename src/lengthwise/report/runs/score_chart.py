@@ -50,4 +50,4 @@ def _curve(cells: list[Cell], x: Axis, y: Axis, style: Style, spec: str, shift: 
         )
         for cell in cells
     )
-    return Curve(style.name, points, [point.place for point in points], method=spec, style=style)
+    return Curve.through(points, style, method=spec)

@@ -6,16 +6,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from lengthwise.report.formatting import percent
+from lengthwise.report.page import Section, model_heading
 from lengthwise.report.runs import provenance
 from lengthwise.report.runs.depth_map import depth_maps
-from lengthwise.report.runs.examples import example
 from lengthwise.report.runs.group import ReadRun, RunGroup, group_runs
 from lengthwise.report.runs.score_chart import score_chart
 from lengthwise.report.runs.sharpness_chart import sharpness_strips
 from lengthwise.report.runs.summary import WORKS, findings
-from lengthwise.report.runs.tables import csv_rows, markdown, markdown_head, table
+from lengthwise.report.runs.tables import MARKDOWN_HEAD, csv_rows, example, markdown, table
 from lengthwise.report.runs.temperature_chart import temperature_charts
-from lengthwise.report.section import Section, model_heading
 from lengthwise.report.styles import Style, method_styles
 
 
@@ -29,7 +28,7 @@ def run_sections(runs: Iterable[ReadRun]) -> list[Section]:
             shows="score by length",
             template="runs.html",
             content=_content(group, styles),
-            markdown=("" if number else markdown_head()) + markdown(group, styles),
+            markdown=("" if number else MARKDOWN_HEAD) + markdown(group, styles),
             rows=csv_rows(group),
             styles={spec: styles[spec] for spec in group.methods},
         )

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from lengthwise.records import Sharpness
-from lengthwise.report.charts import Axis, Box, Chart, ChartPoint, Curve, Strip
-from lengthwise.report.formatting import tokens_at
+from lengthwise.report.charts import Axis, Box, Chart, ChartPoint, Curve
 from lengthwise.report.runs.group import RunGroup
 from lengthwise.report.styles import Style
 
 BOX = Box(width=200, height=150, left=34, right=8, top=8, bottom=22)
+STATISTICS = {"p_max": "P_max", "entropy": "entropy, in nats"}
+
+
+class Strip(NamedTuple):
+    """Panels side by side, first layer first; all have the same axes."""
+
+    title: str
+    panels: list[Chart]
 
 
 def sharpness_strips(group: RunGroup, styles: Mapping[str, Style]) -> list[Strip]:
@@ -19,45 +27,33 @@ def sharpness_strips(group: RunGroup, styles: Mapping[str, Style]) -> list[Strip
     for task in dict.fromkeys(reported.task for reported in group.tasks):
         entries = [entry for entry in group.sharpness if entry.task == task and entry.method in group.methods]
         if entries:
-            strips.append(_strip(f"{task}: P_max", entries, lambda entry: entry.p_max, group, styles))
-            strips.append(_strip(f"{task}: entropy, in nats", entries, lambda entry: entry.entropy, group, styles))
+            strips += [_strip(f"{task}: {title}", entries, name, group, styles) for name, title in STATISTICS.items()]
     return strips
 
 
-def _strip(
-    title: str,
-    entries: list[Sharpness],
-    statistic: Callable[[Sharpness], list[list[float]]],
-    group: RunGroup,
-    styles: Mapping[str, Style],
-) -> Strip:
+def _strip(title: str, entries: list[Sharpness], statistic: str, group: RunGroup, styles: Mapping[str, Style]) -> Strip:
     x = BOX.lengths([group.train_length, *(entry.length for entry in entries)], most_ticks=4)
-    means = {(entry.method, entry.length): [sum(heads) / len(heads) for heads in statistic(entry)] for entry in entries}
+    means = {
+        (entry.method, entry.length): [sum(heads) / len(heads) for heads in getattr(entry, statistic)] for entry in entries
+    }
     values = [value for layers in means.values() for value in layers]
     y = BOX.values(min(values), max(values), 5)
     panels = [
         _panel(title, layer, {key: layers[layer] for key, layers in means.items()}, group, styles, x, y)
         for layer in range(len(next(iter(means.values()))))
     ]
-    return Strip(title, tuple(panels))
+    return Strip(title, panels)
 
 
 def _panel(
-    title: str,
-    layer: int,
-    values: dict[tuple[str, int], float],
-    group: RunGroup,
-    styles: Mapping[str, Style],
-    x: Axis,
-    y: Axis,
+    title: str, layer: int, values: dict[tuple[str, int], float], group: RunGroup, styles: Mapping[str, Style], x: Axis, y: Axis
 ) -> Chart:
     curves = []
     for spec in group.methods:
         measured = sorted((length, value) for (method, length), value in values.items() if method == spec)
-        points = tuple(ChartPoint(x.at(n), y.at(value), x.at(n), tokens_at(n), f"{value:.3g}") for n, value in measured)
+        points = ChartPoint.by_length(measured, x, y, "{:.3g}")
         if points:
-            line = [point.place for point in points]
-            curves.append(Curve(styles[spec].name, points, line, method=spec, style=styles[spec]))
+            curves.append(Curve.through(points, styles[spec], method=spec))
     trained = values.get(("none", group.train_length))
     return Chart(
         title=f"layer {layer + 1}",

@@ -60,13 +60,9 @@ def _reach(group: RunGroup, reported: ReportedTask, spec: str, style: Style) -> 
     lengths = [cell.length for cell in group.cells if reported.covers(cell)]
     half = min(lengths) / 2
     share = math.log2(reached / half) / math.log2(max(lengths) / half) if reached else 0.0
-    return MethodReach(spec, style, reached, round(share, 4), _reached(reached, cells[0].length, cells[-1].length))
-
-
-def _reached(length: int | None, shortest: int, longest: int) -> str:
-    if length is None:
-        return f"< {shortest:,}"
-    return f"\u2265 {length:,}" if length == longest else f"{length:,}"
+    at_least = "\u2265 " if reached == cells[-1].length else ""
+    says = f"< {cells[0].length:,}" if reached is None else f"{at_least}{reached:,}"
+    return MethodReach(spec, style, reached, round(share, 4), says)
 
 
 def _gain(group: RunGroup, reported: ReportedTask, styles: Mapping[str, Style]) -> str:

@@ -1,14 +1,20 @@
-"""The scores as tables: one a task for people (HTML and Markdown), one of all cells for programs (CSV)."""
+"""The scores as tables: one a task for people (HTML and Markdown), one of all cells for programs (CSV).
+
+Beside them one sample a task, as every method answered it: a score is easier to believe beside an answer.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-from lengthwise.records import Cell
+from lengthwise.records import Cell, Record
 from lengthwise.report.formatting import interval, markdown_row, plain
 from lengthwise.report.runs.group import ReportedTask, RunGroup
 from lengthwise.report.styles import Style
+
+# Stands above the Markdown of all groups
+MARKDOWN_HEAD = "# Scores by task and length\n\nMean score in percent, 95 % interval in brackets.\n\n"
 
 
 @dataclass(frozen=True)
@@ -44,11 +50,6 @@ def table(group: RunGroup, reported: ReportedTask) -> ScoreTable:
     return ScoreTable(reported, methods, tuple(rows))
 
 
-def markdown_head() -> str:
-    """What stands above the Markdown of all groups."""
-    return "# Scores by task and length\n\nMean score in percent, 95 % interval in brackets.\n\n"
-
-
 def markdown(group: RunGroup, styles: Mapping[str, Style]) -> str:
     lines = [f"## {plain(group.model)}, trained on {group.train_length:,} tokens", ""]
     for reported in group.tasks:
@@ -59,12 +60,8 @@ def markdown(group: RunGroup, styles: Mapping[str, Style]) -> str:
 def _markdown_table(scores: ScoreTable, styles: Mapping[str, Style]) -> list[str]:
     official = scores.task.official
     head = ["length", *(["file"] if official else []), *(styles[spec].name for spec in scores.methods)]
-    lines = [
-        f"### {plain(scores.task.title)}",
-        "",
-        markdown_row(head),
-        markdown_row(["--:", *["---"] * official, *["--:"] * len(scores.methods)]),
-    ]
+    rule = ["--:", *["---"] * official, *["--:"] * len(scores.methods)]
+    lines = [f"### {plain(scores.task.title)}", "", markdown_row(head), markdown_row(rule)]
     for row in scores.rows:
         intervals = [interval(cell) if cell else "" for cell in row.cells]
         lines.append(markdown_row([f"{row.length:,}", *([row.data] if official else []), *intervals]))
@@ -75,3 +72,26 @@ def csv_rows(group: RunGroup) -> list[dict[str, object]]:
     """The cells of summary.csv; the last column says of which runs."""
     runs = " ".join(str(run.path) for run in group.runs)
     return [{**asdict(cell), "runs": runs} for cell in group.cells]
+
+
+@dataclass(frozen=True)
+class Example:
+    name: str
+    length: int
+    data: str
+    target: str
+    answers: tuple[Record, ...]  # one a method
+
+
+def example(group: RunGroup, reported: ReportedTask) -> Example:
+    """At the longest length: the first sample that the methods answered differently well, else the first of all."""
+    records = [record for record in group.records if reported.covers(record)]
+    length, data = max((record.length, record.data) for record in records)
+    samples: dict[tuple[int, int], dict[str, Record]] = {}
+    for record in records:
+        if (record.length, record.data) == (length, data):
+            samples.setdefault((record.seed, record.index), {})[record.method] = record
+    tell = [answers for answers in samples.values() if len({record.score for record in answers.values()}) > 1]
+    chosen = (tell or list(samples.values()))[0]
+    answers = tuple(chosen[spec] for spec in group.methods if spec in chosen)
+    return Example(reported.title, length, data, answers[0].target, answers)

@@ -13,11 +13,12 @@ from typing import Any
 
 from lengthwise.common.laws import log_law
 from lengthwise.report.charts import Axis, Box, Chart, ChartPoint, Curve, band, end_labels, layer_opacity
-from lengthwise.report.formatting import SCOPES, STATISTICS, tokens_at
+from lengthwise.report.formatting import SCOPES, STATISTICS
 from lengthwise.report.runs.group import RunGroup
 from lengthwise.report.styles import Style
 
 BOX = Box(width=480, height=300, left=46, right=24, top=26, bottom=40)
+TAU = "tau = {:.3f}"
 STEPS = 24  # straight pieces between two calibrated lengths
 
 
@@ -72,11 +73,7 @@ def _law_curve(table: AlignmentTable, x: Axis, y: Axis) -> Curve:
     lengths = [train_length * (2**x.high / train_length) ** (k / STEPS) for k in range(STEPS + 1)]
     line = [(x.at(n), y.at(log_law(train_length, n))) for n in lengths]
     laws = ((n, log_law(train_length, n)) for n in table.lengths[1:])
-    return Curve("log law", tuple(_point(n, tau, x, y) for n, tau in laws), line)
-
-
-def _point(length: int, tau: float, x: Axis, y: Axis) -> ChartPoint:
-    return ChartPoint(x.at(length), y.at(tau), x.at(length), tokens_at(length), f"tau = {tau:.3f}")
+    return Curve("log law", ChartPoint.by_length(laws, x, y, TAU), line)
 
 
 def _curves(spec: str, scope: str, table: AlignmentTable, x: Axis, y: Axis, style: Style) -> list[Curve]:
@@ -89,7 +86,7 @@ def _curves(spec: str, scope: str, table: AlignmentTable, x: Axis, y: Axis, styl
     labels = end_labels([y.at(table.of_layer(layer)[-1]) for layer in range(layers)])
     for layer, end_label in enumerate(labels):
         taus = table.of_layer(layer)
-        points = tuple(_point(n, tau, x, y) for n, tau in zip(table.lengths[1:], taus[1:], strict=True))
+        points = ChartPoint.by_length(zip(table.lengths[1:], taus[1:], strict=True), x, y, TAU)
         line = [(x.at(n), y.at(tau)) for n, tau in applied(table.lengths, taus, x)]
         name = style.name if scope == "model" else f"layer {layer + 1}"
         opacity = layer_opacity(layer, layers)
