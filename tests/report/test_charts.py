@@ -8,7 +8,6 @@ import pytest
 
 from lengthwise.report.charts import (
     Box,
-    Curve,
     band,
     end_labels,
     layer_opacity,
@@ -67,9 +66,7 @@ def test_high_values_stand_high_in_the_box():
 
 def test_paths():
     assert svg_path([(1, 2), (3.5, 4)]) == "M1,2L3.5,4"
-    assert svg_path([]) == ""
-    filled = Curve("all heads", (), band=band([(0, 9, 1), (5, 8, 2)]))
-    assert (filled.path, filled.band_path) == ("", "M0,1L5,2L5,8L0,9Z")
+    assert svg_path(band([(0, 9, 1), (5, 8, 2)])) == "M0,1L5,2L5,8L0,9"
 
 
 def test_values_have_an_axis_of_round_ticks():

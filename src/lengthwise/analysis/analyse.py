@@ -132,8 +132,20 @@ class _AnalysisFolder:
     """What `analyse` writes, and what it wrote before."""
 
     def __init__(self, path: Path, begun: Analysis) -> None:
+        """Begin a new or empty directory, or go on with one that was begun with the same model and settings."""
         self.path, self.begun = path, begun
-        _open_folder(path, begun)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            entries = [entry.name for entry in path.iterdir() if not entry.name.startswith(PART)]
+            if ANALYSIS in entries:
+                check_same(read_document(path), begun.to_json(), path)
+            else:
+                require(
+                    not entries, f"{path} is not an analysis, but holds {min(entries, default='')}; {ANOTHER}, new or empty"
+                )
+                write_whole(path / ANALYSIS, json.dumps(begun.to_json(), indent=1) + "\n")
+        except OSError as error:
+            raise BadInput(f"cannot write an analysis to {path}: {error.strerror}; {ANOTHER}") from None
         self.lengths = AppendOnly(path / LENGTHS, AtLength)
         self.aligned = AppendOnly(path / ALIGNED, Aligned)
 
@@ -177,7 +189,6 @@ class _AnalysisFolder:
 
 
 def _empty_analysis(job: _Job, source: str, files: list[str], name: str) -> Analysis:
-    """The analysis before anything is known."""
     fingerprint = model_fingerprint(job.anatomy)
     settings = {
         "train_length": job.anatomy.train_length,
@@ -191,20 +202,6 @@ def _empty_analysis(job: _Job, source: str, files: list[str], name: str) -> Anal
     }
     device = next(job.model.parameters()).device.type
     return Analysis({**fingerprint, "name": name or fingerprint["name"]}, settings, made_with(device), (), (), (), (), files)
-
-
-def _open_folder(path: Path, begun: Analysis) -> None:
-    """Begin a new or empty directory, or go on with one that was begun with the same model and settings."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        entries = [entry.name for entry in path.iterdir() if not entry.name.startswith(PART)]
-        if ANALYSIS in entries:
-            check_same(read_document(path), begun.to_json(), path)
-            return
-        require(not entries, f"{path} is not an analysis, but holds {min(entries, default='')}; {ANOTHER}, new or empty")
-        write_whole(path / ANALYSIS, json.dumps(begun.to_json(), indent=1) + "\n")
-    except OSError as error:
-        raise BadInput(f"cannot write an analysis to {path}: {error.strerror}; {ANOTHER}") from None
 
 
 def _checked(lengths: Sequence[int], train_length: int, sequences: int) -> list[int]:

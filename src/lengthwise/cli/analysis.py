@@ -8,9 +8,8 @@ from typing import Annotated
 
 import typer
 
-from lengthwise.cli import completion
 from lengthwise.cli.evaluation import columns
-from lengthwise.cli.options import Device, Dtype, Json, Model, Texts, TrainLength, print_json, say
+from lengthwise.cli.options import Device, Dtype, Json, Model, Texts, TrainLength, method_option, print_json, say
 
 
 def analyse(
@@ -62,7 +61,7 @@ def misalignment(
     text: Texts = None,
     train_length: TrainLength = None,
     length: Annotated[int | None, typer.Option(help="Longest context; by default the training length.")] = None,
-    method: Annotated[str, typer.Option(help="Method applied throughout.", autocompletion=completion.methods)] = "none",
+    method: Annotated[str, method_option(help="Method applied throughout.")] = "none",
     pairs: Annotated[int, typer.Option(help="Pairs of readings, two forwards each.")] = 16,
     seed: int = 0,
     dtype: Dtype = "auto",

@@ -9,8 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lengthwise.cli import completion
-from lengthwise.cli.options import Device, Dtype, Force, Json, Model, TrainLength, print_json, say
+from lengthwise.cli.options import Device, Dtype, Force, Json, Model, TrainLength, method_option, print_json, say, task_option
 from lengthwise.errors import require
 
 Out = Annotated[Path, typer.Option(help="Run directory: made, or gone on with.")]
@@ -21,13 +20,10 @@ BatchTokens = Annotated[int | None, typer.Option(help="Tokens in a batch; by def
 
 def evaluate(
     model: Model,
-    task: Annotated[list[str], typer.Option(help="Task; repeat for several.", autocompletion=completion.tasks)],
+    task: Annotated[list[str], task_option(help="Task; repeat for several.")],
     out: Out,
     method: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Method, `none`, `truncate`, `hedge` or hedge+METHOD; repeat for several.", autocompletion=completion.methods
-        ),
+        list[str] | None, method_option(help="Method, `none`, `truncate`, `hedge` or hedge+METHOD; repeat for several.")
     ] = None,
     length: Annotated[list[int] | None, typer.Option(help="Length in tokens; repeat for several.")] = None,
     data: Annotated[
@@ -84,12 +80,8 @@ def evaluate(
 
 def reach(
     model: Model,
-    method: Annotated[
-        list[str] | None, typer.Option(help="Method beside `none`; repeat for several.", autocompletion=completion.methods)
-    ] = None,
-    task: Annotated[
-        list[str] | None, typer.Option(help="Task; repeat for several. By default passkey.", autocompletion=completion.tasks)
-    ] = None,
+    method: Annotated[list[str] | None, method_option(help="Method beside `none`; repeat for several.")] = None,
+    task: Annotated[list[str] | None, task_option(help="Task; repeat for several. By default passkey.")] = None,
     threshold: Annotated[float, typer.Option(help="Mean score, 0 to 1, that counts as working.")] = 0.85,
     longest: Annotated[int, typer.Option(help="Longest length to try, in tokens.")] = 16384,
     samples: Annotated[int, typer.Option(help="Samples at each length.")] = 24,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,6 +27,8 @@ Device = Annotated[str | None, typer.Option(help="cpu, cuda, ...; by default a G
 TrainLength = Annotated[int | None, typer.Option(help="Length the model was trained on; by default what its config says.")]
 Texts = Annotated[list[Path] | None, typer.Option(help="Text file to read; by default prose that ships along.")]
 Force = Annotated[bool, typer.Option(help="Accept what was not made for this model.")]
+method_option = partial(typer.Option, autocompletion=completion.methods)
+task_option = partial(typer.Option, autocompletion=completion.tasks)
 
 
 def say(line: str) -> None:

@@ -81,14 +81,6 @@ class Curve:
         """The curve that joins points, named after its style."""
         return cls(style.name, points, [(point.x, point.y) for point in points] if style.lined else (), style=style, **how)
 
-    @property
-    def path(self) -> str:
-        return svg_path(self.line)
-
-    @property
-    def band_path(self) -> str:
-        return f"{svg_path(self.band)}Z" if self.band else ""
-
 
 @dataclass(frozen=True)
 class Box:
@@ -158,10 +150,14 @@ class Figure:
         return max(2 * MARGIN + columns * (self.panels[0].box.width + GAP) - GAP, 480)
 
     @property
-    def height(self) -> int:
+    def _below_panels(self) -> int:
         rows = -(-len(self.panels) // self.columns)
-        panels = rows * (CAPTION + self.panels[0].box.height + GAP) - GAP
-        return MARGIN + HEADING + panels + len(self._key_rows) * KEYS + MARGIN
+        return MARGIN + HEADING + rows * (CAPTION + self.panels[0].box.height + GAP) - GAP
+
+    @property
+    def height(self) -> int:
+        keys = self.key_places
+        return MARGIN + (round(keys[-1][1] + KEYS / 4) if keys else self._below_panels)
 
     @property
     def places(self) -> Iterator[tuple[float, float, Chart]]:
@@ -172,32 +168,25 @@ class Figure:
             yield MARGIN + column * (panel.box.width + GAP), top, panel
 
     @property
-    def key_places(self) -> Iterator[tuple[float, float, Style]]:
-        """Where each key begins, beside and below each other under the panels."""
-        top = self.height - MARGIN - len(self._key_rows) * KEYS
-        for number, row in enumerate(self._key_rows):
-            x = float(MARGIN)
-            for style in row:
-                yield x, top + KEYS * (number + 0.75), style
-                x += _key_width(style)
-
-    @property
-    def _key_rows(self) -> list[list[Style]]:
-        """Keys in rows, as many beside each other as there is room for."""
-        rows: list[list[Style]] = []
+    def key_places(self) -> list[tuple[float, float, Style]]:
+        """Where each key begins, under the panels: as many beside each other as there is room for."""
+        places, x, y = [], float(MARGIN), self._below_panels + 0.75 * KEYS
         for style in self.keys:
-            if rows and sum(map(_key_width, [*rows[-1], style])) <= self.width - 2 * MARGIN:
-                rows[-1].append(style)
-            else:
-                rows.append([style])
-        return rows
+            width = 56 + 6.6 * len(style.name)
+            if x > MARGIN and x + width > self.width - MARGIN:
+                x, y = float(MARGIN), y + KEYS
+            places.append((x, y, style))
+            x += width
+        return places
 
 
 def templates() -> Environment:
     """The templates, which escape everything."""
-    return Environment(
+    environment = Environment(
         loader=FileSystemLoader(TEMPLATE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    environment.filters["svg_path"] = svg_path
+    return environment
 
 
 def svg(figure: Figure) -> str:
@@ -237,8 +226,7 @@ def layer_opacity(layer: int, layers: int) -> float:
 
 
 def svg_path(corners: Iterable[tuple[float, float]]) -> str:
-    path = "L".join(f"{x:g},{y:g}" for x, y in corners)
-    return f"M{path}" if path else ""
+    return "M" + "L".join(f"{x:g},{y:g}" for x, y in corners)
 
 
 def band(columns: Sequence[tuple[float, float, float]]) -> list[tuple[float, float]]:
@@ -249,7 +237,3 @@ def band(columns: Sequence[tuple[float, float, float]]) -> list[tuple[float, flo
 def _axis(low: float, high: float, start: float, end: float, ticks: Sequence[tuple[float, str]], log2: bool = False) -> Axis:
     bare = Axis(low, high, start, end, log2=log2)
     return replace(bare, ticks=tuple(AxisTick(bare.at(value), label) for value, label in ticks))
-
-
-def _key_width(style: Style) -> float:
-    return 56 + 6.6 * len(style.name)

@@ -44,7 +44,9 @@ class Style:
 
 def method_styles(specs: Sequence[str]) -> dict[str, Style]:
     """One style a method; `none` is grey and `truncate` muted, so that the methods under test stand out."""
-    names = short_names(specs)
+    # An alignment file goes by its name without folders, unless two would then be called the same
+    short = [short_name(spec) for spec in specs]
+    names = {spec: name if short.count(name) == 1 else spec for spec, name in zip(specs, short, strict=True)}
     styles: dict[str, Style] = {}
     for spec in specs:
         if spec in ("none", "truncate"):
@@ -54,10 +56,3 @@ def method_styles(specs: Sequence[str]) -> dict[str, Style]:
         marker = MARKERS[(k + k // COLOURS) % len(MARKERS)]
         styles[spec] = Style(names[spec], f"c{k % COLOURS}", marker, dashed=k >= COLOURS)
     return styles
-
-
-def short_names(specs: Sequence[str]) -> dict[str, str]:
-    """An alignment file goes by its name without folders, unless two would then be called the same."""
-    short = {spec: short_name(spec) for spec in specs}
-    names = list(short.values())
-    return {spec: name if names.count(name) == 1 else spec for spec, name in short.items()}
