@@ -170,7 +170,8 @@ class Figure:
     @property
     def key_places(self) -> list[tuple[float, float, Style]]:
         """Where each key begins, under the panels: as many beside each other as there is room for."""
-        places, x, y = [], float(MARGIN), self._below_panels + 0.75 * KEYS
+        places: list[tuple[float, float, Style]] = []
+        x, y = float(MARGIN), self._below_panels + 0.75 * KEYS
         for style in self.keys:
             width = 56 + 6.6 * len(style.name)
             if x > MARGIN and x + width > self.width - MARGIN:

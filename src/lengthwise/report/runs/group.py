@@ -92,20 +92,9 @@ class RunGroup:
         """What config.json says of every method: null, or its alignment documents."""
         return {spec: document for run in self.runs for spec, document in run.config["methods"].items()}
 
-    @cached_property
-    def reads(self) -> dict[str, str]:
-        """What of a prompt each method reads; runs of earlier versions do not tell."""
-        return {spec: what for run in self.runs for spec, what in run.config.get("reads", {}).items()}
-
-    @cached_property
-    def materials(self) -> dict[str, str | None]:
-        """What the samples of each task are made of; null is what the package brings."""
-        return {task: material for run in self.runs for task, material in run.config.get("tasks", {}).items()}
-
-    @cached_property
-    def given(self) -> dict[str, str | None]:
-        """Where files and materials came from: a path, or null for Python; runs of earlier versions do not tell."""
-        return {what: path for run in self.runs for what, path in run.config.get("given", {}).items()}
+    def told(self, what: str) -> dict[str, str | None]:
+        """An entry of config.json that runs of earlier versions do not have: `reads`, `tasks`, `data` or `given`."""
+        return {name: value for run in self.runs for name, value in run.config.get(what, {}).items()}
 
     @cached_property
     def methods(self) -> list[str]:

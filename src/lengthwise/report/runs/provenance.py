@@ -26,12 +26,11 @@ def facts(group: RunGroup) -> list[tuple[str, str]]:
     counts = sorted({cell.n for cell in group.cells})
     named.append(("samples a cell", str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"))
     named.append(("time spent on answers", _duration(sum(record.seconds for record in group.records))))
-    files = {name: digest for run in group.runs for name, digest in run.config.get("data", {}).items()}
-    named += [(f"file {name}", str(digest)) for name, digest in files.items()]
-    materials = {name: material for name, material in group.materials.items() if material}
-    for name, material in materials.items():
-        in_python = group.given.get(material, "") is None
-        named.append((f"samples of {name}", f"{material}, given in Python" if in_python else material))
+    named += [(f"file {name}", str(digest)) for name, digest in group.told("data").items()]
+    for name, material in group.told("tasks").items():
+        if material:
+            in_python = group.told("given").get(material, "") is None
+            named.append((f"samples of {name}", f"{material}, given in Python" if in_python else material))
     versions = {", ".join(f"{key} {value}" for key, value in run.config["made_with"].items()): None for run in group.runs}
     named.append(("made with", "; ".join(versions)))
     named.append(("read from", ", ".join(str(run.path) for run in group.runs)))
@@ -46,7 +45,7 @@ def describe(spec: str, group: RunGroup) -> str:
         return f"the model as it is, given only the last {group.train_length:,} tokens and the question"
     parts = [_alignment(document) for method, document in group.alignments if method == spec]
     rule = "; ".join(parts) or "a rule that needs no calibration"
-    if group.reads.get(spec) == "both":
+    if group.told("reads").get(spec) == "both":
         return (
             f"two readings mixed by Bayes' rule, the last {group.train_length:,} tokens as they are and the whole with {rule}"
         )
@@ -89,11 +88,14 @@ def _asked(group: RunGroup) -> list[ReportedTask]:
 
 def _source(group: RunGroup, task: str, data: str) -> str | None:
     """The file or folder to ask for; empty for the package's own samples, None for those that only Python can give."""
+    # A path, or None for what was given in Python
+    given = group.told("given")
     if data:
-        return group.given.get(data) or data
-    material = group.materials.get(task) or ""
-    if material in group.given:
-        return group.given[material]
+        return given.get(data) or data
+    # None is what the package brings
+    material = group.told("tasks").get(task) or ""
+    if material in given:
+        return given[material]
     # Runs of earlier versions tell its name only
     named = TAKEN.fullmatch(material)
     return named[1] if named else ""
