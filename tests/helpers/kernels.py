@@ -96,7 +96,7 @@ def moved(visible: Visible, device: str) -> Visible:
     hidden = None if visible.hidden is None else visible.hidden.to(device)
     there = Visible(*(t.to(device) for t in (visible.start, visible.stop, visible.position)), visible.keys, hidden)
     if "full_from" in vars(visible):
-        vars(there).update(is_full=True, full_from=visible.full_from)
+        there.knowing(is_full=True, full_from=visible.full_from)
     return there
 
 

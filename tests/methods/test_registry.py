@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from lengthwise.errors import BadInput
+from lengthwise.methods.base import leaves_alone
 from lengthwise.methods.registry import METHODS, factory, source_of
 from lengthwise.methods.slots import Slots
 from lengthwise.methods.spec import methods_of
@@ -136,7 +137,7 @@ def narrowed(method: Any, case: Case) -> Any:
 def promises() -> list[tuple[str, int]]:
     """Methods, and lengths that they say they leave alone."""
     lengths = (1, 30, TRAIN_LENGTH, 2 * TRAIN_LENGTH)
-    return [(name, length) for name in [*POSITIONS, *VARIANTS] for length in lengths if build(name).leaves_alone(length)]
+    return [(name, length) for name in [*POSITIONS, *VARIANTS] for length in lengths if leaves_alone(build(name), length)]
 
 
 @pytest.mark.parametrize(("name", "length"), promises())

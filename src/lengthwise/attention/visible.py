@@ -53,11 +53,9 @@ class Visible:
         elif window is not None:
             stop = (own + window).clamp_max(keys)
         stop = stop.clamp(0, keys)
-        visible = cls(torch.minimum(start, stop)[None], stop[None], own, keys)
-        vars(visible)["in_line"] = True
+        visible = cls(torch.minimum(start, stop)[None], stop[None], own, keys).knowing(in_line=True)
         if not causal and window is None and not isinstance(offset, Tensor):
-            # Known without asking a device for it
-            vars(visible).update(is_full=True, full_from=keys - queries if offset is None else offset)
+            visible.knowing(is_full=True, full_from=keys - queries if offset is None else offset)
         return visible if padding is None else visible.without(padding)
 
     def without(self, padding: Tensor) -> Visible:
@@ -73,6 +71,12 @@ class Visible:
         stop = torch.where(real, torch.maximum(stop, start), start)
         hidden = ~padding if bool((last - first != count)[count > 0].any()) else None
         return self.standing_as_here(Visible(start, stop, self.position, self.keys, hidden))
+
+    def within(self, first: Tensor, last: Tensor) -> Visible:
+        """Cut each row's run to the keys `first` ... `last - 1`, both broadcastable to [batch, queries]."""
+        stop = torch.minimum(self.stop, last).clamp_min(0)
+        start = torch.minimum(torch.maximum(self.start, first), stop)
+        return self.standing_as_here(Visible(start, stop, self.position, self.keys, self.hidden))
 
     @classmethod
     def of_mask(cls, mask: Callable[[Tensor], Tensor], queries: int, keys: int, position: Tensor) -> Visible:
@@ -109,9 +113,12 @@ class Visible:
 
     def standing_as_here(self, visible: Visible) -> Visible:
         """Pass on to `visible`, which has some or all of these queries, that they stand in line: no device is asked again."""
-        if vars(self).get("in_line"):
-            vars(visible)["in_line"] = True
-        return visible
+        return visible.knowing(in_line=True) if self.__dict__.get("in_line") else visible
+
+    def knowing(self, **properties: object) -> Visible:
+        """Fill in cached properties that follow from how this was built, so that no device is asked for them."""
+        self.__dict__.update(properties)
+        return self
 
     @cached_property
     def count(self) -> Tensor:
@@ -182,10 +189,10 @@ class Visible:
     def rows(self, first: int, last: int) -> Visible:
         start, stop = self.start[:, first:last], self.stop[:, first:last]
         visible = self.standing_as_here(Visible(start, stop, self.position[first:last], self.keys, self.hidden))
-        if "full_from" in vars(self):
-            # What is known of all rows; that a part of them sees everything is not worth asking a device
-            vars(visible)["full_from"] = None if self.full_from is None else self.full_from + first
-        return visible
+        if "full_from" not in self.__dict__:
+            return visible
+        # What is known of all rows; that a part of them sees everything is not worth asking a device
+        return visible.knowing(full_from=None if self.full_from is None else self.full_from + first)
 
     def entry(self, index: int) -> Visible:
         """One batch entry, still with a batch axis of 1."""

@@ -55,7 +55,6 @@ class Temperature(Protocol):
 
         A last axis of 1 stands for one g in all rows of a sequence.
         """
-        ...
 
 
 @runtime_checkable
@@ -64,7 +63,6 @@ class AdaptiveTemperature(Protocol):
 
     def adaptive_sharpness(self, entropy: Tensor, layer: int, /) -> Tensor:
         """H [batch, heads, rows], in nats -> g of the same shape."""
-        ...
 
 
 @runtime_checkable
@@ -73,7 +71,6 @@ class Similarity(Protocol):
 
     def similarity(self, query: Tensor, key: Tensor, /) -> tuple[Tensor, Tensor, float]:
         """Unrotated queries and keys [batch, heads, tokens, key_size] -> the same shapes, and the factor of their product."""
-        ...
 
 
 @runtime_checkable
@@ -85,7 +82,6 @@ class FrequencyRotation(Protocol):
 
         `length` is the sequence's number of tokens where the method is `dynamic`, else the training length.
         """
-        ...
 
 
 @runtime_checkable
@@ -98,7 +94,6 @@ class PartsRotation(Protocol):
         `whole` is what the model's own mask shows; `seen` is what is left of it when a method narrows what rows see. The parts
         may have fewer keys than `seen`, or more, out of `whole`.
         """
-        ...
 
 
 @runtime_checkable
@@ -107,7 +102,6 @@ class Bias(Protocol):
 
     def distance_bias(self, heads: int, radius: int, /) -> Tensor:
         """The table [heads, 2 * radius + 1] over distances key - query from -radius to radius; its ends hold beyond."""
-        ...
 
 
 @runtime_checkable
@@ -116,7 +110,6 @@ class NarrowedVisibility(Protocol):
 
     def narrow(self, whole: Visible, /) -> Visible:
         """What the model's own mask shows -> one run of it for each row. More runs a row need `distances` as well."""
-        ...
 
 
 @runtime_checkable
@@ -125,7 +118,6 @@ class SegmentedVisibility(Protocol):
 
     def segments(self, length: int, /) -> Sequence[Sequence[Span]]:
         """The spans of 0 ... length - 1 for each equal share of the heads."""
-        ...
 
 
 Rotation = FrequencyRotation | PartsRotation

@@ -106,8 +106,8 @@ def _method(term: Term, spec: str, facts: Mapping[str, object]) -> object:
         hint = did_you_mean(name, [NONE, *METHODS], "`lengthwise methods` lists them.")
         raise BadInput(f"no method {name!r} in {spec!r}; {hint}")
     make = factory(name)
-    wanted = inspect.signature(make).parameters
-    given = _arguments(term, wanted, typing.get_type_hints(make))
+    wanted = inspect.signature(make, eval_str=True).parameters
+    given = _arguments(term, wanted)
     for key, value in facts.items():
         # A default of the method's own is meant: softmax_plus's base is not the model's
         if key in wanted and key not in given and wanted[key].default in (inspect.Parameter.empty, None):
@@ -118,7 +118,7 @@ def _method(term: Term, spec: str, facts: Mapping[str, object]) -> object:
     return make(**given)
 
 
-def _arguments(term: Term, wanted: Mapping[str, inspect.Parameter], types_: Mapping[str, object]) -> dict[str, object]:
+def _arguments(term: Term, wanted: Mapping[str, inspect.Parameter]) -> dict[str, object]:
     given: dict[str, object] = {}
     for option in term.options:
         key, equals, value = (piece.strip() for piece in option.partition("="))
@@ -128,9 +128,9 @@ def _arguments(term: Term, wanted: Mapping[str, inspect.Parameter], types_: Mapp
         if key in given:
             raise BadInput(f"method {term.name!r} is given {key} twice")
         try:
-            given[key] = _converted(value, types_[key])
+            given[key] = _converted(value, wanted[key].annotation)
         except ValueError:
-            raise BadInput(f"method {term.name!r}: {key}={value} is not {_words(types_[key])}") from None
+            raise BadInput(f"method {term.name!r}: {key}={value} is not {_words(wanted[key].annotation)}") from None
     return given
 
 

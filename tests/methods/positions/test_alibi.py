@@ -7,6 +7,7 @@ import torch
 from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 
 from lengthwise.attention.bias import DistanceBias
+from lengthwise.methods.base import leaves_alone
 from lengthwise.methods.positions.alibi import Alibi
 
 
@@ -35,4 +36,4 @@ def test_twelve_heads_take_every_other_slope_of_sixteen_after_those_of_eight() -
 
 
 def test_no_length_is_left_alone() -> None:
-    assert not Alibi().leaves_alone(1)
+    assert not leaves_alone(Alibi(), 1)

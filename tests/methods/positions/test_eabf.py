@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from lengthwise.errors import BadInput
+from lengthwise.methods.base import leaves_alone
 from lengthwise.methods.positions.eabf import Eabf
 
 
@@ -33,7 +34,7 @@ def test_a_row_is_sharpened_with_the_logarithm_of_its_length_from_the_third_laye
 
 
 def test_no_length_is_left_alone_since_the_base_always_changes() -> None:
-    assert not Eabf(train_length=64).leaves_alone(1)
+    assert not leaves_alone(Eabf(train_length=64), 1)
 
 
 @pytest.mark.parametrize("arguments", [{"train_length": 1}, {"new_base": 1.0}, {"new_base": float("nan")}, {"skip": -1}])

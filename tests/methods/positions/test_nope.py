@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from lengthwise.methods.base import leaves_alone
 from lengthwise.methods.positions.nope import Nope
 
 
@@ -12,4 +13,4 @@ def test_nothing_turns_any_more() -> None:
     frequencies = Nope().frequencies(own, 4096)
     assert frequencies.tolist() == [0.0, 0.0, 0.0]
     assert frequencies.dtype == own.dtype
-    assert not Nope().leaves_alone(1)
+    assert not leaves_alone(Nope(), 1)

@@ -25,6 +25,3 @@ class Alibi:
         distance = torch.arange(-radius, radius + 1, dtype=torch.float64).abs()
         slopes = torch.tensor(alibi_slopes(heads), dtype=torch.float64)
         return (-slopes[:, None] * distance).float()
-
-    def leaves_alone(self, length: int) -> bool:
-        return False

@@ -23,20 +23,11 @@ from torch import Tensor, nn
 
 from lengthwise.errors import require
 from lengthwise.methods import weights as weights_file
-from lengthwise.methods.log_growth import log_growth
 
 
 class Clex(nn.Module):
     """A module and no dataclass, as it has parameters to train. `width` is the network's, by default d."""
 
-    # The arguments again, where a spec looks for their types
-    train_length: int
-    rotary_size: int
-    width: int | None
-    seed: int
-    steps: int
-    log_scale: bool
-    weights: str | None
     dynamic = True
 
     def __init__(
@@ -102,7 +93,7 @@ class Clex(nn.Module):
         widest = visible.amax(-1, keepdim=True).clamp_min(1)
         if not self.log_scale:
             return torch.ones_like(widest, dtype=torch.float32)
-        return log_growth(widest, self.train_length)
+        return widest.double().log().div(math.log(self.train_length)).float()
 
     def leaves_alone(self, length: int) -> bool:
         return length <= self.train_length

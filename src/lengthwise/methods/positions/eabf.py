@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from lengthwise.errors import require
-from lengthwise.methods.log_growth import log_growth
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,4 @@ class Eabf:
     def inverse_temperature(self, visible: Tensor, layer: int = 0) -> Tensor:
         if layer < self.skip:
             return torch.ones_like(visible, dtype=torch.float32)
-        return log_growth(visible.clamp_min(self.train_length), self.train_length)
-
-    def leaves_alone(self, length: int) -> bool:
-        return False
+        return visible.clamp_min(self.train_length).double().log().div(math.log(self.train_length)).float()

@@ -19,7 +19,6 @@ from lengthwise.attention.parts import Part, as_they_stand
 from lengthwise.attention.visible import Visible
 from lengthwise.errors import require
 from lengthwise.methods.base import SinksAndWindow
-from lengthwise.methods.runs import within
 
 
 @dataclass(frozen=True)
@@ -36,10 +35,10 @@ class LMInfinite:
         return SinksAndWindow(self.sinks, self.train_length)
 
     def narrow(self, whole: Visible) -> Visible:
-        return within(whole, whole.position - self.train_length + 1, whole.position + self.train_length)
+        return whole.within(whole.position - self.train_length + 1, whole.position + self.train_length)
 
     def distances(self, seen: Visible, whole: Visible) -> list[Part]:
-        sinks = within(whole, whole.start, torch.minimum(whole.start + self.sinks, seen.start))
+        sinks = whole.within(whole.start, torch.minimum(whole.start + self.sinks, seen.start))
         parts = [as_they_stand(seen)]
         if bool(sinks.count.any()):
             query = torch.full_like(whole.position, self.train_length)[None]

@@ -20,6 +20,3 @@ from torch import Tensor
 class Nope:
     def frequencies(self, trained: Tensor, length: int) -> Tensor:  # [pairs] -> [pairs]
         return torch.zeros_like(trained)
-
-    def leaves_alone(self, length: int) -> bool:
-        return False

@@ -21,8 +21,6 @@ from torch import Tensor
 from lengthwise.attention.parts import Part, as_they_stand
 from lengthwise.attention.visible import Visible
 from lengthwise.errors import require
-from lengthwise.methods.log_growth import log_growth
-from lengthwise.methods.runs import within
 
 
 @dataclass(frozen=True)
@@ -47,16 +45,16 @@ class ReRoPE:
 
     def distances(self, seen: Visible, whole: Visible) -> list[Part]:
         row, w = seen.position, self.window
-        near = as_they_stand(within(seen, row - w + 1, row + w))
-        before = within(seen, torch.zeros_like(row), row - w + 1)
-        behind = within(seen, row + w, torch.full_like(row, seen.keys))
+        near = as_they_stand(seen.within(row - w + 1, row + w))
+        before = seen.within(torch.zeros_like(row), row - w + 1)
+        behind = seen.within(row + w, torch.full_like(row, seen.keys))
         far = [self._far(before, side=1), self._far(behind, side=-1)]
         return [near, *(part for part in far if bool(part.visible.count.any()))]
 
     def inverse_temperature(self, visible: Tensor, layer: int = 0) -> Tensor:
         if not self.log_scale:
             return torch.ones_like(visible, dtype=torch.float32)
-        return log_growth(visible.clamp_min(self.train_length), self.train_length)
+        return visible.clamp_min(self.train_length).double().log().div(math.log(self.train_length)).float()
 
     def leaves_alone(self, length: int) -> bool:
         return length <= self.window

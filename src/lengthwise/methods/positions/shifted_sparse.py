@@ -34,9 +34,6 @@ class ShiftedSparse:
         group = -(-length // self.groups)
         return _between(range(0, length, group), length), _between([0, *range(group // 2 or group, length, group)], length)
 
-    def leaves_alone(self, length: int) -> bool:
-        return False
-
 
 def _between(starts: range | list[int], length: int) -> list[Span]:
     return list(zip(starts, [*starts[1:], length], strict=True))

@@ -20,7 +20,6 @@ from lengthwise.attention.parts import Part, as_they_stand
 from lengthwise.attention.visible import Visible
 from lengthwise.errors import require
 from lengthwise.methods.base import SinksAndWindow
-from lengthwise.methods.runs import within
 
 
 @dataclass(frozen=True)
@@ -48,12 +47,12 @@ class StreamingLLM:
         return SinksAndWindow(self.sinks, self.window, rolls=self.reindex)
 
     def narrow(self, whole: Visible) -> Visible:
-        return within(whole, whole.position - self.window + 1, whole.position + self.window)
+        return whole.within(whole.position - self.window + 1, whole.position + self.window)
 
     def distances(self, seen: Visible, whole: Visible) -> list[Part]:
         if self._touch(whole):
             return [as_they_stand(whole)]
-        sinks = as_they_stand(within(whole, whole.start, torch.minimum(whole.start + self.sinks, seen.start)))
+        sinks = as_they_stand(whole.within(whole.start, torch.minimum(whole.start + self.sinks, seen.start)))
         parts = [as_they_stand(seen)]
         if bool(sinks.visible.count.any()):
             parts.append(self._just_before_the_window(sinks) if self.reindex else sinks)

@@ -25,14 +25,7 @@ from lengthwise.methods import weights as weights_file
 
 
 class T5Bias(nn.Module):
-    """A module and no dataclass, as it has a table to train."""
-
-    # The arguments again, where a spec looks for their types
-    heads: int
-    buckets: int
-    max_distance: int
-    bidirectional: bool
-    weights: str | None
+    """A module, as it has a table to train; no length is left alone, not even at zero: its gradient must find it."""
 
     def __init__(
         self,
@@ -60,10 +53,6 @@ class T5Bias(nn.Module):
         require(fits, f"t5_bias was made for {self.heads} heads, this model has {heads}; write t5_bias:heads={heads}")
         distance = torch.arange(-radius, radius + 1, device=self.table.device)
         return self.table[self._bucket(distance)].T
-
-    def leaves_alone(self, length: int) -> bool:
-        # Not even at zero: its gradient must find it
-        return False
 
     def _bucket(self, distance: Tensor) -> Tensor:
         """The row of the table for each distance, key minus query."""

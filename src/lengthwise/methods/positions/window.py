@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 from lengthwise.attention.visible import Visible
 from lengthwise.errors import require
-from lengthwise.methods.runs import within
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class Window:
         )
 
     def narrow(self, whole: Visible) -> Visible:
-        return within(whole, whole.position - self.size + 1, whole.position + self.size)
+        return whole.within(whole.position - self.size + 1, whole.position + self.size)
 
     def leaves_alone(self, length: int) -> bool:
         return length <= self.size

@@ -33,9 +33,6 @@ class CosScale:
         """Queries and keys of length 1, [..., key_size], and the factor of their product."""
         return normalize(query, dim=-1), normalize(key, dim=-1), float(self.scale)
 
-    def leaves_alone(self, length: int) -> bool:
-        return False
-
 
 def peak(scale: float, key_size: int) -> float:
     """eta*, where e^(S eta) (1 - eta^2)^((d-3)/2) is largest: Theorem 3.4's peak of the cosines of a trained model."""

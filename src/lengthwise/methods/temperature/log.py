@@ -11,12 +11,12 @@ Paper: Yao et al. 2021, arXiv:2105.11115
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from torch import Tensor
 
 from lengthwise.errors import require
-from lengthwise.methods.log_growth import log_growth
 
 
 @dataclass(frozen=True)
@@ -29,4 +29,4 @@ class Log:
 
     def inverse_temperature(self, visible: Tensor, layer: int = 0) -> Tensor:
         n = visible.clamp_min(self.train_length if self.clamp else 1)
-        return log_growth(n, self.train_length)
+        return n.double().log().div(math.log(self.train_length)).float()

@@ -11,12 +11,12 @@ Code: https://github.com/ZhuiyiTechnology/GAU-alpha
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from torch import Tensor
 
 from lengthwise.errors import require
-from lengthwise.methods.log_growth import log_growth
 
 
 @dataclass(frozen=True)
@@ -29,4 +29,4 @@ class SoftmaxPlus:
 
     def inverse_temperature(self, visible: Tensor, layer: int = 0) -> Tensor:
         n = visible.clamp_min(self.base if self.clamp else 1)
-        return log_growth(n, self.base)
+        return n.double().log().div(math.log(self.base)).float()
