@@ -161,7 +161,7 @@ def test_a_method_with_no_slot_is_refused() -> None:
 
 def test_a_method_added_to_slots_leaves_them_as_they_were() -> None:
     slots = Slots.of([Times(2.0)])
-    slots.claimed_by(Window())
+    slots.joined_with(Slots.of([Window()]))
     assert slots.filled == ("temperature",)
 
 

@@ -32,10 +32,10 @@ def blockwise(equation: Equation, statistics: bool = False) -> tuple[Tensor, Row
     batch, heads, queries, _ = equation.query.shape
     output = equation.query.new_zeros(batch, heads, queries, equation.value.shape[-1])
     rows = [equation.query.new_empty((batch, heads, queries), dtype=torch.float32) for _ in range(3)]
-    wheres = _wheres(equation)
+    regions = _regions(equation)
     # A second buffer of a block's size, for weights beside their logits
-    spare = _buffer(equation, wheres) if statistics else output
-    for where, block in _blocks(equation, wheres):
+    spare = _buffer(equation, regions) if statistics else output
+    for region, block in _blocks(equation, regions):
         l_max = block.amax(-1, keepdim=True)
         block.sub_(l_max)
         weights = torch.exp(block, out=_view(spare, block.shape) if statistics else block)
@@ -43,15 +43,15 @@ def blockwise(equation: Equation, statistics: bool = False) -> tuple[Tensor, Row
         if statistics:
             expected = torch.linalg.vecdot(weights, block)[..., None] / total
             for field, result in zip(rows, (1 / total, l_max + total.log(), total.log() - expected), strict=True):
-                field[where.index] = result[..., 0].flip(-1)
-        mixed = torch.bmm(weights, _of_heads(equation, equation.value, where)) / total
-        output[where.index] = mixed.flip(1).to(output.dtype)
+                field[region.index] = result[..., 0].flip(-1)
+        mixed = torch.bmm(weights, _of_heads(equation, equation.value, region)) / total
+        output[region.index] = mixed.flip(1).to(output.dtype)
     empty = (equation.visible.count == 0)[:, None].expand(batch, heads, queries)
-    found = RowStatistics(*rows)
+    row_statistics = RowStatistics(*rows)
     if bool(empty.any()):
         output.masked_fill_(empty[..., None], 0.0)
-        found = found.without(empty)
-    return output.view(*shape, output.shape[-1]), found.map(lambda field: field.view(shape)) if statistics else None
+        row_statistics = row_statistics.without(empty)
+    return output.view(*shape, output.shape[-1]), row_statistics.map(lambda field: field.view(shape)) if statistics else None
 
 
 def scan(equation: Equation, inverse_temperatures: Tensor) -> RowStatistics:  # fields [temperatures, batch, heads, queries]
@@ -66,24 +66,24 @@ def scan(equation: Equation, inverse_temperatures: Tensor) -> RowStatistics:  # 
     shape = (whole[0], *equation.query.shape[:3])
     g = g.reshape(shape)
     fields = [equation.query.new_empty(shape, dtype=torch.float32) for _ in range(3)]
-    wheres = _wheres(equation)
-    spare = _buffer(equation, wheres)
+    regions = _regions(equation)
+    spare = _buffer(equation, regions)
     flat = bool((g == 0).any())
-    for where, block in _blocks(equation, wheres):
+    for region, block in _blocks(equation, regions):
         l_max = block.amax(-1)
         block.sub_(l_max[..., None])
         weights = _view(spare, block.shape)
         # At g = 0 every key has the same weight, be its logit as low as it may: hidden ones must be taken out
-        hidden = block < torch.finfo(block.dtype).min / 2 if flat and not where.whole else None
+        hidden = block < torch.finfo(block.dtype).min / 2 if flat and not region.whole else None
         for t in range(shape[0]):
-            sharpness = g[t][where.index].flip(-1)  # [heads, queries]
+            sharpness = g[t][region.index].flip(-1)  # [heads, queries]
             torch.exp(torch.mul(block, sharpness[..., None], out=weights), out=weights)
             if hidden is not None:
                 weights.masked_fill_(hidden, 0.0)
             total = weights.sum(-1)
             expected = sharpness * torch.linalg.vecdot(weights, block) / total
             for field, result in zip(fields, (1 / total, sharpness * l_max + total.log(), total.log() - expected), strict=True):
-                field[t][where.index] = result.flip(-1)
+                field[t][region.index] = result.flip(-1)
     empty = (equation.visible.count == 0)[:, None].expand(shape)
     return RowStatistics(*fields).without(empty).map(lambda field: field.view(whole))
 
@@ -103,7 +103,7 @@ def _folded(equation: Equation) -> Equation:
 
 
 @dataclass(frozen=True)
-class _Where:
+class Region:
     """Which part of the tensors a block of logits belongs to."""
 
     batch: int
@@ -123,7 +123,7 @@ class _Where:
         """How many logits the block has."""
         return math.prod(part.stop - part.start for part in (self.heads, self.rows, self.keys))
 
-    def by_heads(self, equation: Equation) -> list[_Where]:
+    def by_heads(self, equation: Equation) -> list[Region]:
         """Split the block into a few heads at a time."""
         group, heads = equation.group, self.heads.stop
         groups = CUDA_BLOCK * heads // max(1, self.size * group) if equation.query.is_cuda else 1
@@ -131,70 +131,70 @@ class _Where:
         return [replace(self, heads=slice(h, min(h + step, heads))) for h in range(0, heads, step)]
 
 
-def _blocks(equation: Equation, wheres: Sequence[_Where]) -> Iterator[tuple[_Where, Tensor]]:
+def _blocks(equation: Equation, regions: Sequence[Region]) -> Iterator[tuple[Region, Tensor]]:
     """Blocks of masked logits, [heads, queries, keys], the queries reversed; keys that no row of a block sees are left out."""
     query = equation.query.float() * (equation.scale if _scaled_later(equation) else _scale(equation).float())
     # One buffer for all blocks: fresh ones would cost a CPU more in page faults than in arithmetic
-    scratch = _buffer(equation, wheres)
-    for where in wheres:
-        visible = equation.visible.entry(where.batch).rows(where.rows.start, where.rows.stop)
-        yield where, _logits(equation, query, where, visible, scratch)
+    scratch = _buffer(equation, regions)
+    for region in regions:
+        visible = equation.visible.entry(region.batch).rows(region.rows.start, region.rows.stop)
+        yield region, _logits(equation, query, region, visible, scratch)
 
 
-def _buffer(equation: Equation, wheres: Sequence[_Where]) -> Tensor:
-    return equation.query.new_empty(max((where.size for where in wheres), default=0), dtype=torch.float32)
+def _buffer(equation: Equation, regions: Sequence[Region]) -> Tensor:
+    return equation.query.new_empty(max((region.size for region in regions), default=0), dtype=torch.float32)
 
 
-def _wheres(equation: Equation) -> list[_Where]:
-    """Where all blocks lie. Each has whole groups of heads, so that a key head is read once."""
+def _regions(equation: Equation) -> list[Region]:
+    """The regions of all blocks. Each has whole groups of heads, so that a key head is read once."""
     # On the host: asking a GPU for one number a block would keep it waiting
     seen, (batch, heads, queries, _) = equation.visible.cpu, equation.query.shape
-    step, found = _rows_at_once(equation), []
+    step, regions = _rows_at_once(equation), []
     for b in range(batch):
         entry = seen.entry(b)
-        blocks = [_block(b, heads, entry.rows(first, first + step), first) for first in range(0, queries, step)]
-        found += [part for block in blocks if block is not None for part in block.by_heads(equation)]
-    return found
+        whole = [_region(b, heads, entry.rows(first, first + step), first) for first in range(0, queries, step)]
+        regions += [part for region in whole if region is not None for part in region.by_heads(equation)]
+    return regions
 
 
-def _block(batch: int, heads: int, rows: Visible, first: int) -> _Where | None:
+def _region(batch: int, heads: int, rows: Visible, first: int) -> Region | None:
     real = rows.count[0] > 0
     if not bool(real.any()):
         return None
     start, stop = rows.start[0], rows.stop[0]
     low, high = int(start[real].min()), int(stop[real].max())
     whole = rows.hidden is None and bool((start <= low).all()) and bool((stop >= high).all())
-    where = slice(first, first + rows.queries)
-    return _Where(batch, slice(0, heads), where, slice(low, high), whole, int(rows.position[0]), int(rows.position[-1]))
+    all_heads, queries, keys = slice(0, heads), slice(first, first + rows.queries), slice(low, high)
+    return Region(batch, all_heads, queries, keys, whole, int(rows.position[0]), int(rows.position[-1]))
 
 
-def _logits(equation: Equation, query: Tensor, where: _Where, visible: Visible, scratch: Tensor) -> Tensor:
+def _logits(equation: Equation, query: Tensor, region: Region, visible: Visible, scratch: Tensor) -> Tensor:
     """`query` carries scale and, but for a temperature that changes along biased rows, g."""
-    reversed_query = query[where.index].flip(1)
-    key = _of_heads(equation, equation.key, where).transpose(-1, -2)
+    reversed_query = query[region.index].flip(1)
+    key = _of_heads(equation, equation.key, region).transpose(-1, -2)
     g = equation.inverse_temperature
     logits = _view(scratch, (*reversed_query.shape[:2], key.shape[-1]))
     if equation.bias is None:
         torch.bmm(reversed_query, key, out=logits)
     else:
-        torch.baddbmm(_bias(equation, equation.bias, where, visible), reversed_query, key, out=logits)
+        torch.baddbmm(_bias(equation, equation.bias, region, visible), reversed_query, key, out=logits)
         if _scaled_later(equation) and g is not None:
-            logits.mul_(_of_rows(g, where).flip(-1)[..., None])
-    if not where.whole:
-        hidden = ~visible.mask(where.keys.start, where.keys.stop)[0].flip(0)
+            logits.mul_(_of_rows(g, region).flip(-1)[..., None])
+    if not region.whole:
+        hidden = ~visible.mask(region.keys.start, region.keys.stop)[0].flip(0)
         logits.masked_fill_(hidden, torch.finfo(logits.dtype).min)
     return logits
 
 
-def _bias(equation: Equation, bias: DistanceBias, where: _Where, visible: Visible) -> Tensor:  # [heads, rows, keys]
+def _bias(equation: Equation, bias: DistanceBias, region: Region, visible: Visible) -> Tensor:  # [heads, rows, keys]
     """The bias of a block times g, where g is one number a head; rows reversed."""
-    low, high, g = where.keys.start, where.keys.stop, equation.inverse_temperature
-    table = bias.table[where.heads].float()
+    low, high, g = region.keys.start, region.keys.stop, equation.inverse_temperature
+    table = bias.table[region.heads].float()
     if g is not None and equation.one_temperature_a_head:
-        table = table * _of_rows(g, where)
+        table = table * _of_rows(g, region)
     bias = DistanceBias(table)
     if equation.visible.cpu.in_line:
-        return toeplitz(bias.line(low - where.last, high - 1 - where.first), visible.queries, high - low)
+        return toeplitz(bias.line(low - region.last, high - 1 - region.first), visible.queries, high - low)
     own = visible.position.flip(0)[:, None]
     return bias.at(torch.arange(low, high, device=own.device) - own)
 
@@ -203,16 +203,16 @@ def _view(scratch: Tensor, shape: tuple[int, ...]) -> Tensor:
     return scratch[: math.prod(shape)].view(shape)
 
 
-def _of_rows(g: Tensor, where: _Where) -> Tensor:  # [heads or 1, rows or 1]
+def _of_rows(g: Tensor, region: Region) -> Tensor:  # [heads or 1, rows or 1]
     batch, heads, rows = (size > 1 for size in g.shape)
-    picked = g[where.batch if batch else 0][where.heads if heads else slice(None)]
-    return (picked[:, where.rows] if rows else picked).float()
+    picked = g[region.batch if batch else 0][region.heads if heads else slice(None)]
+    return (picked[:, region.rows] if rows else picked).float()
 
 
-def _of_heads(equation: Equation, tensor: Tensor, where: _Where) -> Tensor:  # [heads, keys, size]
+def _of_heads(equation: Equation, tensor: Tensor, region: Region) -> Tensor:  # [heads, keys, size]
     group = equation.group
-    shared = slice(where.heads.start // group, -(-where.heads.stop // group))
-    return tensor[where.batch, shared, where.keys].float().repeat_interleave(group, 0)
+    shared = slice(region.heads.start // group, -(-region.heads.stop // group))
+    return tensor[region.batch, shared, region.keys].float().repeat_interleave(group, 0)
 
 
 def _scale(equation: Equation) -> Tensor:

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from lengthwise.attention import autocast, blocks, fused
-from lengthwise.attention.empty import no_rows, nothing, nothing_in
 from lengthwise.attention.equation import Equation
 from lengthwise.attention.reference import reference
 from lengthwise.attention.statistics import RowStatistics, merge, merged
@@ -33,8 +32,8 @@ def attention(
         solved = [attention(part, statistics=True, implementation=implementation) for part in equation.parts]
         output, rows = merged([(output, rows) for output, rows in solved if rows is not None])
         return output, rows if statistics else None
-    if nothing_in(equation):
-        return nothing(equation, statistics)
+    if _is_empty(equation):
+        return _zeros(equation), _no_rows(equation) if statistics else None
     chosen = _chosen(equation, statistics) if implementation == "auto" else implementation
     if chosen == "triton":
         _refuse("triton", launch.why_not_triton(equation, statistics))
@@ -78,9 +77,26 @@ def scan(equation: Equation, inverse_temperatures: Tensor) -> RowStatistics:  # 
 
 
 def _scan(equation: Equation, inverse_temperatures: Tensor) -> RowStatistics:
-    if nothing_in(equation):
-        return no_rows(equation, torch.float32, inverse_temperatures.shape[0])
+    if _is_empty(equation):
+        return _no_rows(equation, inverse_temperatures.shape[0]).map(Tensor.float)
     if equation.query.is_cuda and launch.why_no_scan(equation) is None:
         return launch.scan(equation, inverse_temperatures)
     with autocast.off(equation.query.device.type):
         return blocks.scan(equation, inverse_temperatures)
+
+
+def _is_empty(equation: Equation) -> bool:
+    """Whether there are no rows, or no keys for them."""
+    return 0 in equation.query.shape[:3] or equation.key.shape[2] == 0
+
+
+def _zeros(equation: Equation) -> Tensor:  # [batch, heads, queries, value_size]
+    output = equation.query.new_zeros(*equation.query.shape[:3], equation.value.shape[-1])
+    # Gradients of nothing are zeros, not an error
+    return output + sum(tensor[..., :0].sum() for tensor in equation.tensors) if equation.needs_grad else output
+
+
+def _no_rows(equation: Equation, *temperatures: int) -> RowStatistics:
+    wide = torch.promote_types(equation.query.dtype, torch.float32)
+    zeros = equation.query.new_zeros((*temperatures, *equation.query.shape[:3]), dtype=wide)
+    return RowStatistics(zeros, torch.full_like(zeros, float("-inf")), zeros.clone())

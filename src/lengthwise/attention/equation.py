@@ -73,10 +73,15 @@ class Equation:
         return self.query.shape[1] // self.key.shape[1]
 
     @property
+    def tensors(self) -> list[Tensor]:
+        """All that a gradient may reach."""
+        optional = (self.bias.table if self.bias else None, self.inverse_temperature)
+        more = (tensor for rest in self.more for tensor in (rest.query, rest.key, rest.value))
+        return [self.query, self.key, self.value, *more, *(tensor for tensor in optional if tensor is not None)]
+
+    @property
     def needs_grad(self) -> bool:
-        first = (self.query, self.key, self.value, self.bias.table if self.bias else None, self.inverse_temperature)
-        tensors = (*first, *(tensor for rest in self.more for tensor in (rest.query, rest.key, rest.value)))
-        return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+        return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in self.tensors)
 
     @property
     def one_temperature_a_head(self) -> bool:

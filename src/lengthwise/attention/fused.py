@@ -23,8 +23,9 @@ def why_not_fused(equation: Equation) -> str | None:
     """None when `fused` can compute the equation, else the reason in words."""
     if equation.dropout > 0:
         return "dropout is on"
-    if (reason := _types(equation)) is not None:
-        return reason
+    types = [tensor.dtype for tensor in (equation.query, equation.key, equation.value)]
+    if len(set(types)) > 1 and not _narrowed(equation):
+        return "queries are {}, keys {} and values {}".format(*(str(kind).removeprefix("torch.") for kind in types))
     if equation.query.is_cuda and equation.value.shape[-1] > WIDEST:
         return f"the GPU's SDPA is slow for values of {equation.value.shape[-1]} numbers"
     if equation.bias is not None:
@@ -41,15 +42,6 @@ def why_not_fused(equation: Equation) -> str | None:
     elif equation.visible.spans is None and equation.visible.causal_spans is None and equation.visible.queries != 1:
         return "the mask is neither one span a sequence nor causal in one span"
     return None
-
-
-def _types(equation: Equation) -> str | None:
-    kinds = [tensor.dtype for tensor in (equation.query, equation.key, equation.value)]
-    if len(set(kinds)) == 1:
-        return None
-    if _narrowed(equation):
-        return None
-    return "queries are {}, keys {} and values {}".format(*(str(kind).removeprefix("torch.") for kind in kinds))
 
 
 def _narrowed(equation: Equation) -> bool:
@@ -73,8 +65,7 @@ def fused(equation: Equation) -> Tensor:  # [batch, heads, queries, value_size]
 def _solved(equation: Equation) -> Tensor:
     """Solve one batch entry at a time, so that padding is never read."""
     query, scale = _sharpened(equation)
-    key = equation.key.repeat_interleave(equation.group, 1)
-    value = equation.value.repeat_interleave(equation.group, 1)
+    key, value = (tensor.repeat_interleave(equation.group, 1) for tensor in (equation.key, equation.value))
     if equation.visible.queries == 1 and equation.bias is None:
         if equation.visible.is_full:
             return scaled_dot_product_attention(query, key, value, scale=scale)
@@ -85,11 +76,11 @@ def _solved(equation: Equation) -> Tensor:
     spans = equation.visible.spans
     causal = spans is None
     spans = (equation.visible.causal_spans if causal else spans) or []
+    equation = replace(equation, query=query, key=key, value=value, scale=scale)
     if len(set(spans)) == 1:
         # One span for all: no need to take the batch apart
-        return _span(equation, query, key, value, scale, slice(None), spans[0], causal)
-    entries = [_span(equation, query, key, value, scale, slice(b, b + 1), span, causal) for b, span in enumerate(spans)]
-    return torch.cat(entries)
+        return _span(equation, slice(None), spans[0], causal)
+    return torch.cat([_span(equation, slice(b, b + 1), span, causal) for b, span in enumerate(spans)])
 
 
 def _sharpened(equation: Equation) -> tuple[Tensor, float]:
@@ -112,19 +103,11 @@ def _at_hand(g: Tensor) -> bool:
     return g.numel() == 1 and g.device.type == "cpu" and not g.requires_grad and not torch.compiler.is_compiling()
 
 
-def _span(
-    equation: Equation,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    scale: float,
-    entry: slice,
-    span: tuple[int, int],
-    causal: bool,
-) -> Tensor:
+def _span(equation: Equation, entry: slice, span: tuple[int, int], causal: bool) -> Tensor:
+    """Solve one span; queries and scale carry g already, the bias not yet."""
     first, last = span
-    length, keys = last - first, equation.visible.keys
-    query, key, value = (tensor[entry, :, first:last] for tensor in (query, key, value))
+    length, keys, scale = last - first, equation.visible.keys, equation.scale
+    query, key, value = (tensor[entry, :, first:last] for tensor in (equation.query, equation.key, equation.value))
     if equation.bias is None or length == 0:
         output = scaled_dot_product_attention(query, key, value, is_causal=causal, scale=scale)
     else:

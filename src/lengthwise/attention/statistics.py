@@ -54,19 +54,14 @@ class RowStatistics:
 
     def without(self, empty: Tensor) -> RowStatistics:
         """The same statistics, with `empty` rows as rows that see no key."""
-        p_max, lse, entropy = (
-            field.masked_fill(empty, nothing)
-            for field, nothing in ((self.p_max, 0.0), (self.lse, float("-inf")), (self.entropy, 0.0))
-        )
-        return RowStatistics(p_max, lse, entropy)
+        lse = self.lse.masked_fill(empty, float("-inf"))
+        return RowStatistics(self.p_max.masked_fill(empty, 0.0), lse, self.entropy.masked_fill(empty, 0.0))
 
 
 def join(parts: list[RowStatistics], dim: int) -> RowStatistics:
     """Join different rows, one after the other along `dim`."""
     return RowStatistics(
-        torch.cat([part.p_max for part in parts], dim),
-        torch.cat([part.lse for part in parts], dim),
-        torch.cat([part.entropy for part in parts], dim),
+        *(torch.cat(fields, dim) for fields in zip(*((p.p_max, p.lse, p.entropy) for p in parts), strict=True))
     )
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lengthwise.errors import BadInput
+from lengthwise.errors import BadInput, require
 from lengthwise.methods.base import (
     AdaptiveTemperature,
     Bias,
@@ -65,26 +65,20 @@ class Slots:
         """The slots of several methods together."""
         slots = cls()
         for method in methods:
-            slots = slots.claimed_by(method)
-        return slots
-
-    def claimed_by(self, method: object) -> Slots:
-        """These slots and those that `method` fills."""
-        claims = claimed_slots(method)
-        if not claims:
+            claims = claimed_slots(method)
             known = ", ".join(function for functions in CLAIMS.values() for function in functions)
-            raise BadInput(f"{method_name(method)} fills no slot: a method needs one of {known}")
-        filled: dict[str, Any] = {slot: (method,) if slot == "temperature" else method for slot in claims}
-        return self.joined_with(Slots(**filled))
+            require(bool(claims), f"{method_name(method)} fills no slot: a method needs one of {known}")
+            filled: dict[str, Any] = {slot: (method,) if slot == "temperature" else method for slot in claims}
+            slots = slots.joined_with(cls(**filled))
+        return slots
 
     def joined_with(self, other: Slots) -> Slots:
         """Both together, as if their methods had been named in one spec."""
         filled: dict[str, Any] = {"temperature": self.temperature + other.temperature}
         for slot in ("similarity", "rotation", "bias", "visible"):
             ours, theirs = getattr(self, slot), getattr(other, slot)
-            if ours is not None and theirs is not None:
-                names = f"{method_name(ours)} and {method_name(theirs)}"
-                raise BadInput(f"{names} both fill the {slot} slot; leave one of them out")
+            names = f"{method_name(ours)} and {method_name(theirs)}"
+            require(ours is None or theirs is None, f"{names} both fill the {slot} slot; leave one of them out")
             filled[slot] = ours if theirs is None else theirs
         return replace(self, **filled)
 

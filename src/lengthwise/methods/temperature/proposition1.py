@@ -19,17 +19,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lengthwise.errors import BadInput, require
+from lengthwise.errors import require
 
 
 def proposition1(train_length: float, length: float, p_max: float, sigma_train: float, sigma: float) -> float:
     """The temperature at `length`, or BadInput when the quadratic has no positive real root."""
     a, b, c = _coefficients(train_length, length, p_max, sigma_train, sigma)
-    if not _has_root(a, b, c):
-        raise BadInput(
-            f"Proposition 1 has no real root at length {length:g} (A = {a:.3f}, B = {b:.3f}, C = {c:.3f}): no temperature "
-            "restores P_max for such Gaussian logits; calibrate with `lengthwise calibrate` instead"
-        )
+    require(
+        _has_root(a, b, c),
+        f"Proposition 1 has no real root at length {length:g} (A = {a:.3f}, B = {b:.3f}, C = {c:.3f}): no temperature "
+        "restores P_max for such Gaussian logits; calibrate with `lengthwise calibrate` instead",
+    )
     return (b + math.sqrt(b * b - 4 * a * c)) / (2 * a)
 
 
