@@ -160,9 +160,17 @@ class _Reading(ABC):
         self.ids, self.mask = ids.to(input_ids.device), mask.to(input_ids.device)
         self.cache: Any = None
 
-    @abstractmethod
     def next(self, input_ids: Tensor) -> Tensor:  # [rows, words]
         """Log-probabilities of the token after those that `generate` has by now."""
+        # First, because it makes the cache and lengthens the mask
+        inputs = self.inputs(input_ids)
+        output = self.model(**inputs, attention_mask=self.mask, past_key_values=self.cache, use_cache=True)
+        self.cache = output.past_key_values
+        return torch.log_softmax(output.logits[:, -1].float(), -1)
+
+    @abstractmethod
+    def inputs(self, input_ids: Tensor) -> dict[str, Any]:
+        """What the model reads at this step, beside its mask and its cache."""
 
     def reorder(self, parents: Tensor) -> None:
         if self.beams > 1:
@@ -183,16 +191,8 @@ class _EncoderDecoderReading(_Reading):
         encoded.last_hidden_state = self.spread(encoded.last_hidden_state)
         self.encoded, self.mask = encoded, self.spread(self.mask)
 
-    def next(self, input_ids: Tensor) -> Tensor:
-        out = self.model(
-            encoder_outputs=self.encoded,
-            attention_mask=self.mask,
-            decoder_input_ids=input_ids if self.cache is None else input_ids[:, -1:],
-            past_key_values=self.cache,
-            use_cache=True,
-        )
-        self.cache = out.past_key_values
-        return _last(out.logits)
+    def inputs(self, input_ids: Tensor) -> dict[str, Any]:
+        return {"encoder_outputs": self.encoded, "decoder_input_ids": input_ids if self.cache is None else input_ids[:, -1:]}
 
 
 class _DecoderReading(_Reading):
@@ -202,23 +202,14 @@ class _DecoderReading(_Reading):
         super().__init__(hedge, input_ids)
         self.ids, self.mask = self.spread(self.ids), self.spread(self.mask)
 
-    def next(self, input_ids: Tensor) -> Tensor:
+    def inputs(self, input_ids: Tensor) -> dict[str, Any]:
         given = self.ids
         if self.cache is None:
             self.cache = DynamicCache(config=unwrapped(self.model).config)
         else:
             given = input_ids[:, -1:]
             self.mask = F.pad(self.mask, (0, 1), value=1)
-        places = (self.mask.cumsum(1) - 1).clamp_min(0)[:, -given.shape[1] :]
-        out = self.model(
-            input_ids=given, attention_mask=self.mask, position_ids=places, past_key_values=self.cache, use_cache=True
-        )
-        self.cache = out.past_key_values
-        return _last(out.logits)
-
-
-def _last(logits: Tensor) -> Tensor:
-    return logits[:, -1].float().log_softmax(-1)
+        return {"input_ids": given, "position_ids": (self.mask.cumsum(1) - 1).clamp_min(0)[:, -given.shape[1] :]}
 
 
 def _check_prior(prior: float) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -218,14 +219,6 @@ def _check(ids: Tensor) -> None:
 
 def _alike(windows: list[SlidingWindow], at_once: int) -> Iterator[list[SlidingWindow]]:
     """Neighbouring windows that read and score the same number of tokens, a few at a time."""
-    group: list[SlidingWindow] = []
-    for window in windows:
-        if group and (len(group) == at_once or _shape(window) != _shape(group[0])):
-            yield group
-            group = []
-        group.append(window)
-    yield group
-
-
-def _shape(window: SlidingWindow) -> tuple[int, int]:
-    return window.stop - window.start, window.targets
+    for _, same in groupby(windows, key=lambda window: (window.stop - window.start, window.targets)):
+        alike = list(same)
+        yield from (alike[first : first + at_once] for first in range(0, len(alike), at_once))

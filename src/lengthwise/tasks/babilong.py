@@ -56,17 +56,9 @@ def samples(
         hidden = _hidden(
             tokenizer, length, depth, randomness, lambda draw: draw.choice(stories) if stories else story(kind, draw)
         )
-        around = fit_to_length(
-            tokenizer,
-            length,
-            endless_from_anywhere(prose, randomness),
-            hidden.prompt,
-            cut=True,
-        )
-        prompt = hidden.prompt(around)
-        made.append(
-            Sample(prompt, hidden.story.answer, token_count(tokenizer, prompt), hidden.depth, hidden.question, hidden.labels)
-        )
+        around = fit_to_length(tokenizer, length, endless_from_anywhere(prose, randomness), hidden.prompt, cut=True)
+        prompt, target = hidden.prompt(around), hidden.story.answer
+        made.append(Sample(prompt, target, token_count(tokenizer, prompt), hidden.depth, hidden.question, hidden.labels))
     return made
 
 

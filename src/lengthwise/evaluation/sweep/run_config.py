@@ -23,25 +23,21 @@ def run_config(anatomy: Anatomy, evaluated: EvaluatedModel, jobs: Sequence[Job],
     return {
         "format": FORMAT,
         "model": {**model_fingerprint(anatomy), "name": evaluated.name},
-        "settings": _fixed_settings(evaluated),
+        # Another value of one of these would make records that cannot stand beside the first ones
+        "settings": {
+            "seed": evaluated.seed,
+            "dtype": dtype_of(evaluated.model),
+            "train_length": evaluated.train_length,
+            "batch_tokens": evaluated.batch_tokens,
+            "tokenizer": tokenizer_digest(evaluated.tokenizer),
+            "parameters": parameters_digest(evaluated.model),
+        },
         "methods": {job.method.name: job.method.document for job in jobs},
         "reads": {job.method.name: job.method.reads for job in jobs},
         "tasks": questions.materials,
         "data": questions.files,
         "given": questions.given,
         "made_with": made_with(device),
-    }
-
-
-def _fixed_settings(evaluated: EvaluatedModel) -> dict[str, Any]:
-    """Settings of which another value would make records that cannot stand beside the first ones."""
-    return {
-        "seed": evaluated.seed,
-        "dtype": dtype_of(evaluated.model),
-        "train_length": evaluated.train_length,
-        "batch_tokens": evaluated.batch_tokens,
-        "tokenizer": tokenizer_digest(evaluated.tokenizer),
-        "parameters": parameters_digest(evaluated.model),
     }
 
 
