@@ -1,11 +1,11 @@
-"""Batches of a training, by the number of the step, made by worker processes.
+"""Examples of a training, and batches of them by the number of the step, made by worker processes.
 
 Step s is the same whatever came before it, so a run that stops and resumes sees what an undisturbed run sees.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -14,6 +14,32 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 IGNORED = -100
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A token that belongs to a name."""
+
+    at: int
+    name: tuple[int, int, int, int]  # the two tokens the name starts with and the two it ends with
+
+
+def ends(name: Sequence[int]) -> tuple[int, int, int, int]:
+    """The tokens of a name that are asked for; a name of one token says it four times."""
+    second, last_but_one = (1, -2) if len(name) > 1 else (0, 0)
+    return name[0], name[second], name[last_but_one], name[-1]
+
+
+@dataclass(frozen=True)
+class Example:
+    """Tokens in, tokens out; `</s>` included where it belongs."""
+
+    source: str
+    tokens: list[int]
+    target: list[int]
+    text: str = ""  # what the input says; empty for what was never text by itself
+    answer: str = ""  # what the target says
+    bound: tuple[Bound, ...] = ()  # what the encoder must know at some of the tokens
 
 
 @dataclass(frozen=True)
@@ -34,13 +60,28 @@ class Chunk:
 
     @property
     def _parts(self) -> tuple[Tensor, ...]:
-        return tuple(getattr(self, one.name) for one in fields(self))
+        return tuple(getattr(self, field.name) for field in fields(self))
 
 
-def padded(rows: list[list[int]], multiple: int, value: int) -> Tensor:
+def collate(examples: Sequence[Example], sources: Sequence[str], width: int, target_width: int) -> Chunk:
+    """A chunk whose inputs and targets are padded to multiples of the widths."""
+    return Chunk(
+        inputs=padded([example.tokens for example in examples], width, 0),
+        labels=padded([example.target for example in examples], target_width, IGNORED),
+        sources=torch.tensor([sources.index(example.source) for example in examples], dtype=torch.int16),
+        bound=bound_rows(example.bound for example in examples),
+    )
+
+
+def padded(rows: Sequence[list[int]], multiple: int, value: int) -> Tensor:
     """To the longest row's length, rounded up to a multiple."""
     width = -(-max(map(len, rows)) // multiple) * multiple
     return torch.tensor([row + [value] * (width - len(row)) for row in rows], dtype=torch.int16)
+
+
+def bound_rows(examples: Iterable[Sequence[Bound]]) -> Tensor:  # [tokens that belong to a name, 6]
+    rows = [(number, token.at, *token.name) for number, bound in enumerate(examples) for token in bound]
+    return torch.tensor(rows, dtype=torch.int16).reshape(-1, 6)
 
 
 class Stream(IterableDataset[tuple[int, Any]]):

@@ -20,15 +20,8 @@ from lengthwise.errors import BadInput
 PREFIX = "step-"
 
 
-def save(
-    out: Path,
-    step: int,
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    settings: dict[str, Any],
-    more: dict[str, float] | None = None,
-) -> None:
-    """After `step` steps; `more` is kept for whoever goes on."""
+def save(out: Path, step: int, model: nn.Module, optimizer: torch.optim.Optimizer, settings: dict[str, Any]) -> None:
+    """After `step` steps."""
     folder = out / f"{PREFIX}{step:08d}"
     if folder.exists():
         return
@@ -37,8 +30,7 @@ def save(
     fresh.mkdir(parents=True)
     save_file({name: weight.contiguous().cpu() for name, weight in weights(model).items()}, fresh / "model.safetensors")
     save_file(_averages(model, optimizer), fresh / "optimizer.safetensors")
-    state = {"step": step, "settings": settings, "more": more or {}}
-    (fresh / "state.json").write_text(json.dumps(state, indent=2) + "\n")
+    (fresh / "state.json").write_text(json.dumps({"step": step, "settings": settings}, indent=2) + "\n")
     fresh.rename(folder)
     for old in _folders(out)[:-1]:
         shutil.rmtree(old)
@@ -60,12 +52,6 @@ def restore(out: Path, model: nn.Module, optimizer: torch.optim.Optimizer, setti
             weight.copy_(saved[name])
     optimizer.load_state_dict(_state(optimizer, model, load_file(folders[-1] / "optimizer.safetensors")))
     return int(state["step"])
-
-
-def more(out: Path) -> dict[str, float]:
-    """What the latest checkpoint keeps besides; nothing where there is none."""
-    folders = _folders(out)
-    return dict(json.loads((folders[-1] / "state.json").read_text()).get("more", {})) if folders else {}
 
 
 def _folders(out: Path) -> list[Path]:

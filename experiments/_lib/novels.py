@@ -30,9 +30,6 @@ class Books:
     words: list[str]  # lower-case words of 3 to 10 letters, sorted
     pieces: Pieces
 
-    def passage(self, randomness: random.Random, tokens: int) -> list[int]:
-        return drawn(self.texts, randomness, tokens)
-
     def stretch(self, randomness: random.Random, tokens: int) -> list[str]:
         """Sentences in their order that take at most so many tokens; the last one may be cut short."""
         at = randomness.randrange(len(self.sentences))

@@ -10,8 +10,7 @@ compare. Without this the embedded model did not learn to match names in 6,896 s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -19,30 +18,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import T5ForConditionalGeneration
 
-from experiments._lib.t5_training import example_means, teacher_forced, token_losses
+from experiments._lib.batches import IGNORED
 
 READER = "reader"
 READ = 6  # tokens of an answer that the encoder's last token must know
-
-
-@dataclass(frozen=True)
-class Bound:
-    """A token that belongs to a name."""
-
-    at: int
-    name: tuple[int, int, int, int]  # the two tokens the name starts with and the two it ends with
-
-
-def ends(name: Sequence[int]) -> tuple[int, int, int, int]:
-    """The tokens of a name that are asked for; a name of one token says it four times."""
-    second, last_but_one = (1, -2) if len(name) > 1 else (0, 0)
-    return name[0], name[second], name[last_but_one], name[-1]
-
-
-def rows(examples: Iterable[Sequence[Bound]]) -> Tensor:  # [tokens that belong to a name, 6]
-    """What a chunk carries: example, place, four tokens of the name."""
-    found = [(number, one.at, *one.name) for number, bound in enumerate(examples) for one in bound]
-    return torch.tensor(found, dtype=torch.int16).reshape(-1, 6)
 
 
 class Reader(nn.Module):
@@ -104,3 +83,20 @@ def losses(
     share = torch.zeros_like(each).index_add(0, example, torch.ones_like(named))
     binding = torch.zeros_like(each).index_add(0, example, named / share[example])
     return each, read, binding
+
+
+def teacher_forced(model: Any, inputs: Tensor, labels: Tensor) -> Any:
+    """The model's output for targets that it is told up to each token; padding is token 0, as is the decoder's start."""
+    start = torch.zeros_like(labels[:, :1])
+    before = torch.cat([start, labels[:, :-1].clamp_min(0)], 1)
+    return model(input_ids=inputs, attention_mask=(inputs != 0).long(), decoder_input_ids=before, use_cache=False)
+
+
+def token_losses(logits: Tensor, labels: Tensor) -> Tensor:  # [examples, target length]
+    """Cross-entropy of every target token in float32, 0 where there is none."""
+    flat = F.cross_entropy(logits.float().flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="none")
+    return flat.view(labels.shape)
+
+
+def example_means(losses: Tensor, labels: Tensor) -> Tensor:  # [examples]
+    return losses.sum(1) / (labels != IGNORED).sum(1)

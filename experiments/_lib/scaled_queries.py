@@ -53,19 +53,9 @@ def weights(model: nn.Module) -> dict[str, Tensor]:
 
 def stock_weights(model: nn.Module) -> dict[str, Tensor]:
     """With the queries' factor in their weights."""
-    scales = _scales(model)
+    modules = model.named_modules()
+    scales = {f"{name}.weight": module.scale for name, module in modules if isinstance(module, ScaledLinear)}
     return {name: weight * scales.get(name, 1.0) for name, weight in weights(model).items()}
-
-
-def take(model: nn.Module, plain: Mapping[str, Tensor]) -> None:
-    """Puts weights of a plain T5 in, the queries' without their factor; the model's other weights stay."""
-    scales, own = _scales(model), weights(model)
-    for name, weight in plain.items():
-        own[name].copy_(weight.float() / scales.get(name, 1.0))
-
-
-def _scales(model: nn.Module) -> dict[str, float]:
-    return {f"{name}.weight": module.scale for name, module in model.named_modules() if isinstance(module, ScaledLinear)}
 
 
 def stock(settings: T5Config, weights: Mapping[str, Tensor]) -> T5ForConditionalGeneration:

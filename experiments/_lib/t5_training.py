@@ -1,69 +1,201 @@
-"""How a T5 is trained here: the loop with its checkpoints, the schedule, the optimizer, losses by source.
+"""How a T5 is trained here, whatever it reads: steps, checkpoints, held-out questions, the export.
 
     rate = peak * (step + 1) / warm_up                                   while step < warm_up
-         = floor + (peak - floor) * (1 + cos(pi * share)) / 2            then, share from 0 to 1
+         = FLOOR + (peak - FLOOR) * (1 + cos(pi * share)) / 2            then, share from 0 to 1
 
 Each example's loss is averaged before the batch's: else long continuations drown the few digits of retrieval.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
+import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import MISSING, dataclass, fields
-from functools import partial
-from types import NoneType
-from typing import Any, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import torch
-import torch.nn.functional as F
+from tokenizers import Tokenizer
 from torch import Tensor, nn
-from transformers import T5ForConditionalGeneration
+from transformers import T5Config, T5ForConditionalGeneration
 
-from experiments._lib.batches import IGNORED
+from experiments._lib import bpe, checkpoint, reader, scaled_queries
+from experiments._lib.batches import IGNORED, Chunk, Stream, loader, padded
+from experiments._lib.command import option
+from experiments._lib.reader import Halfway, teacher_forced, token_losses
 from lengthwise.models.patches import evaluating
 
+LONGEST = 512  # tokens of an input
+FLOOR = 5e-5  # learning rate at the end
+ENCODER, BINDING = 0.5, 0.5  # weights of what the encoder must tell by itself (reader.py)
+SAVE_EVERY, EXAMINE_EVERY = 1000, 2500  # steps
+PIECE = 32  # held-out questions answered at once
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What both trainings take; fields without a help have no flag."""
+
+    data: Path = option(help="folder with gutenberg/*.txt")
+    out: Path = option(help="folder of the run; the same command goes on there")
+    steps: int = option(help="in all; the learning rate falls over them")
+    minutes: float = option(math.inf, "of this call, after which it saves, exports and ends")
+    seed: int = option(0)
+    workers: int = option(12, "processes that make batches")
+    device: str = option("cuda" if torch.cuda.is_available() else "cpu")
+    compile: bool = option(False, "four times as many steps a second, after minutes of compiling")
+    batch: int = 256
+    curriculum: float = 0
+    samples: int = 128  # of each held-out task
+    log_every: int = 100
+    stop_after: int | None = None  # steps
+    attention: str = "sdpa"
+    vocabulary: int | None = None
+    sizes: dict[str, int] = field(default_factory=dict)  # that differ from the recipe's
+
+    def settings(self) -> dict[str, Any]:
+        """What must not change between the parts of a run."""
+        return {name: getattr(self, name) for name in ("seed", "batch", "steps", "curriculum", "sizes")}
+
 
 @dataclass(frozen=True)
-class Calls:
-    """What a run does at a step and between steps; counts are of steps done."""
+class Recipe:
+    """What tells one training from another, but for its data."""
 
-    update: Callable[[int, Any], None]  # takes the step's number and batch
-    note: Callable[[int, float], None]  # prints; takes steps a second
-    save: Callable[[int], None]
-    examine: Callable[[], None]
-    over: Callable[[int], bool]  # whether to save and stop
+    sizes: Mapping[str, Any]  # fields of T5Config
+    peak: float  # learning rate after the warm-up
+    warm_up: int  # steps
+    most_bytes: int  # of the exported weights
+    sources: tuple[str, ...]  # of examples
+    continued: tuple[str, ...]  # those whose targets cannot be known beforehand
+
+    def config(self, vocabulary: int, **changes: Any) -> T5Config:
+        special = {"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0, "tie_word_embeddings": True}
+        return T5Config(vocab_size=vocabulary, n_positions=LONGEST, dropout_rate=0.0, **special, **{**self.sizes, **changes})
 
 
 @dataclass(frozen=True)
-class Every:
-    """Steps between two of a kind."""
+class Exam:
+    """Held-out questions of one task."""
 
-    log: int
-    save: int
-    evaluate: int
+    prompts: list[list[int]]
+    scores: list[Callable[[str], float]]  # what an answer is worth, question by question
+    longest: int  # tokens of an answer
 
 
-def go_on(batches: Iterable[tuple[int, Any]], done: int, every: Every, calls: Calls) -> int:
-    """Trains until it is over; returns the steps done."""
-    started, counted = time.monotonic(), done
-    for step, batch in batches:
-        calls.update(step, batch)
-        done = step + 1
-        over = calls.over(done)
-        if over or done % every.log == 0:
-            calls.note(done, (done - counted) / (time.monotonic() - started))
-        if over or done % every.save == 0:
-            calls.save(done)
-        if over:
-            break
-        if done % every.evaluate == 0:
-            calls.examine()
-            started, counted = time.monotonic(), done
-    return done
+@dataclass(frozen=True)
+class Material:
+    """What a run reads."""
+
+    batch: Callable[[int], list[Chunk]]  # of a step
+    exams: dict[str, Exam]
+    prefixes: Tensor  # [passages, length] of held-out novels
+    continuations: Tensor  # [passages, target length]
+
+
+def train(
+    recipe: Recipe, options: Options, learn: Callable[[], Tokenizer], read: Callable[[Tokenizer], Material]
+) -> T5ForConditionalGeneration:
+    """A whole run, or the rest of it: learns or loads the vocabulary, reads the data, trains, exports, examines the export."""
+    began = time.monotonic()
+    torch.set_float32_matmul_precision("high")
+    options.out.mkdir(parents=True, exist_ok=True)
+    os.environ["TOKENIZERS_PARALLELISM"] = "true"
+    tokenizer = bpe.kept(options.out / "tokenizer.json", learn)
+    # Forked processes must not meet the tokenizer's own threads
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    run = Run(recipe, options, tokenizer, read(tokenizer))
+    run.train(began + 60 * options.minutes)
+    run.finish()
+    return run.model
+
+
+class Run:
+    """The state of a training."""
+
+    def __init__(self, recipe: Recipe, options: Options, tokenizer: Tokenizer, material: Material) -> None:
+        self.recipe, self.options, self.tokenizer, self.material = recipe, options, tokenizer, material
+        config = recipe.config(tokenizer.get_vocab_size(), **options.sizes)
+        model = reader.add(scaled_queries.build(config, options.seed, options.attention))
+        self.model = model.to(options.device).train()
+        self.halfway, self.optimizer = Halfway(self.model), make_optimizer(self.model, recipe.peak)
+        self.losses = Losses(recipe.sources, 3, options.device)
+        self.done = checkpoint.restore(options.out, self.model, self.optimizer, options.settings())
+
+    def train(self, until: float) -> None:
+        """All steps that are left, or as many as there is time for."""
+        options, last = self.options, min(self.options.steps, self.options.stop_after or self.options.steps)
+        say(f"{sum(p.numel() for p in self.model.parameters()):,} parameters, {self.done} of {options.steps} steps done")
+        if options.compile:
+            compile_stacks(self.model)
+        started, counted = time.monotonic(), self.done
+        for step, chunks in loader(Stream(self.material.batch, self.done, last), options.workers, options.device == "cuda"):
+            rate = self.update(step, chunks)
+            self.done = step + 1
+            over = self.done >= last or time.monotonic() > until
+            if over or self.done % options.log_every == 0:
+                speed = (self.done - counted) / (time.monotonic() - started)
+                say(f"step {self.done}  rate {rate:.1e}  {speed:.2f} steps/s  {self.losses.line()}")
+            if over or self.done % SAVE_EVERY == 0:
+                checkpoint.save(options.out, self.done, self.model, self.optimizer, options.settings())
+            if over:
+                break
+            if self.done % EXAMINE_EVERY == 0:
+                self.examine(self.model)
+                started, counted = time.monotonic(), self.done
+
+    def update(self, step: int, chunks: Sequence[Chunk]) -> float:
+        """One step on the mean over the batch's examples, chunk after chunk; bf16 on a GPU. Returns the learning rate."""
+        recipe, examples = self.recipe, sum(len(chunk.inputs) for chunk in chunks)
+        share = (step - recipe.warm_up) / max(1, self.options.steps - recipe.warm_up)
+        rate = warm_up_then_cosine(step, recipe.warm_up, share, recipe.peak, FLOOR)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.zero_grad(set_to_none=True)
+        for chunk in chunks:
+            with half(self.options.device):
+                total = self.loss(chunk, examples)
+            total.backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+        return rate
+
+    def loss(self, chunk: Chunk, examples: int) -> Tensor:
+        """A chunk's part of the loss of a batch of so many examples; with the answer, what the encoder has to tell."""
+        inputs, labels, sources, bound = chunk.to(self.options.device)
+        continued = torch.tensor([name in self.recipe.continued for name in self.recipe.sources], device=inputs.device)
+        each, read, binding = reader.losses(self.model, self.halfway, inputs, labels, bound, asked=~continued[sources])
+        self.losses.add(sources, each, read, binding)
+        return (each + ENCODER * read + BINDING * binding).sum() / examples
+
+    def examine(self, model: Any) -> None:
+        """Held-out accuracy and perplexity, uncompiled: generation has a new shape at every token."""
+        with evaluating(model), torch.compiler.set_stance("force_eager"):
+            for name, exam in self.material.exams.items():
+                right = accuracy(model, self.tokenizer, exam)
+                say(f"  held out  {name:15} {right:5.1f} %  ({len(exam.prompts)} cases)")
+            value = perplexity(model, self.material.prefixes, self.material.continuations)
+            say(f"  held out  perplexity of novels {value:.1f}")
+
+    def finish(self) -> None:
+        """Exports and examines the very files that were written; in float32, for not every CPU computes in bf16."""
+        folder = self.options.out / "export"
+        plain = plain_model(self.model).to(torch.bfloat16)
+        plain.generation_config.decoder_start_token_id = 0
+        plain.save_pretrained(folder)
+        bpe.save(self.tokenizer, folder)
+        size = (folder / "model.safetensors").stat().st_size
+        if size >= self.recipe.most_bytes:
+            raise ValueError(f"{folder}/model.safetensors has {size:,} bytes, not below {self.recipe.most_bytes:,}")
+        say(f"exported after {self.done} steps: {size:,} bytes in {folder}")
+        self.examine(T5ForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).to(self.options.device))
+
+
+def plain_model(model: T5ForConditionalGeneration) -> T5ForConditionalGeneration:
+    """A plain T5 that computes the same, without the reader, on the CPU in float32."""
+    return scaled_queries.stock(model.config, reader.left_out(scaled_queries.stock_weights(model)))
 
 
 def warm_up_then_cosine(step: int, warm_up: int, share: float, peak: float, floor: float) -> float:
@@ -74,75 +206,44 @@ def warm_up_then_cosine(step: int, warm_up: int, share: float, peak: float, floo
 
 
 def make_optimizer(model: nn.Module, rate: float) -> torch.optim.Optimizer:
-    """No decay on norms and on the table of relative positions."""
-    named = list(model.named_parameters())
-    plain = [p for name, p in named if p.dim() < 2 or "relative_attention_bias" in name]
-    kept = {id(p) for p in plain}
-    decayed = [p for _, p in named if id(p) not in kept]
-    groups = [{"params": decayed, "weight_decay": 0.01}, {"params": plain, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.98), fused=named[0][1].is_cuda)
+    """AdamW without decay on norms and on the table of relative positions."""
+    groups: dict[bool, list[nn.Parameter]] = {True: [], False: []}
+    for name, parameter in model.named_parameters():
+        groups[parameter.dim() >= 2 and "relative_attention_bias" not in name].append(parameter)
+    decay = [{"params": groups[decayed], "weight_decay": 0.01 * decayed} for decayed in (True, False)]
+    return torch.optim.AdamW(decay, lr=rate, betas=(0.9, 0.98), fused=groups[True][0].is_cuda)
 
 
-def step_of(model: nn.Module, optimizer: torch.optim.Optimizer, rate: float, losses: Iterable[Callable[[], Tensor]]) -> None:
-    """One step on the sum of the losses, each computed and differentiated before the next; bf16 on a GPU."""
-    device = next(model.parameters()).device.type
-    for group in optimizer.param_groups:
-        group["lr"] = rate
-    optimizer.zero_grad(set_to_none=True)
-    for loss in losses:
-        with half(device):
-            total = loss()
-        total.backward()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    optimizer.step()
-
-
-def compile_stacks(model: T5ForConditionalGeneration, backend: str = "inductor") -> None:
-    """Four times as many steps a second, after a minute of compiling each of a batch's few shapes."""
+def compile_stacks(model: T5ForConditionalGeneration) -> None:
+    """After a minute of compiling each of a batch's few shapes."""
     torch._dynamo.config.recompile_limit = 64
     for stack in (model.encoder, model.decoder):
-        stack.compile(dynamic=False, backend=backend)
+        stack.compile(dynamic=False)
 
 
 def half(device: str) -> torch.autocast:
     return torch.autocast(device, dtype=torch.bfloat16, enabled=device == "cuda")
 
 
-def teacher_forced(model: Any, inputs: Tensor, labels: Tensor) -> Any:
-    """The model's output for targets that it is told up to each token; padding is token 0, as is the decoder's start."""
-    start = torch.zeros_like(labels[:, :1])
-    before = torch.cat([start, labels[:, :-1].clamp_min(0)], 1)
-    return model(input_ids=inputs, attention_mask=(inputs != 0).long(), decoder_input_ids=before, use_cache=False)
-
-
-def token_losses(logits: Tensor, labels: Tensor) -> Tensor:  # [examples, target length]
-    """Cross-entropy of every target token in float32, 0 where there is none."""
-    flat = F.cross_entropy(logits.float().flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="none")
-    return flat.view(labels.shape)
-
-
-def example_means(losses: Tensor, labels: Tensor) -> Tensor:  # [examples]
-    return losses.sum(1) / (labels != IGNORED).sum(1)
-
-
-def perplexity(model: Any, batches: Iterable[tuple[Tensor, Tensor]]) -> float:
-    """Of all target tokens of the inputs and labels."""
-    total, count = 0.0, 0
-    for inputs, labels in batches:
+def perplexity(model: Any, prefixes: Tensor, continuations: Tensor) -> float:
+    total = 0.0
+    for at in range(0, len(prefixes), PIECE):
+        inputs, labels = (part[at : at + PIECE].to(model.device).long() for part in (prefixes, continuations))
         with torch.inference_mode(), half(inputs.device.type):
             total += float(token_losses(teacher_forced(model, inputs, labels).logits, labels).sum())
-        count += int((labels != IGNORED).sum())
-    return math.exp(min(20.0, total / count))
+    return math.exp(min(20.0, total / int((continuations != IGNORED).sum())))
 
 
-def answers(model: Any, inputs: Tensor, longest: int) -> list[list[int]]:
-    """Greedy generation."""
-    with torch.inference_mode(), half(inputs.device.type):
-        out = model.generate(
-            input_ids=inputs, attention_mask=(inputs != 0).long(), max_new_tokens=longest, do_sample=False, num_beams=1
-        )
-    rows: list[list[int]] = out.tolist()
-    return rows
+def accuracy(model: Any, tokenizer: Tokenizer, exam: Exam) -> float:
+    """Percent right, answering greedily."""
+    right = 0.0
+    for at in range(0, len(exam.prompts), PIECE):
+        inputs = padded(exam.prompts[at : at + PIECE], 128, 0).long().to(model.device)
+        how: Any = {"attention_mask": (inputs != 0).long(), "max_new_tokens": exam.longest, "do_sample": False, "num_beams": 1}
+        with torch.inference_mode(), half(inputs.device.type):
+            answers = tokenizer.decode_batch(model.generate(input_ids=inputs, **how).tolist(), skip_special_tokens=True)
+        right += sum(score(answer) for score, answer in zip(exam.scores[at : at + PIECE], answers, strict=True))
+    return 100 * right / len(exam.prompts)
 
 
 class Losses:
@@ -163,55 +264,6 @@ class Losses:
         seen = [(at, name) for at, name in enumerate(self.sources) if count[at] > 0]
         means = [f"{name} " + "/".join(f"{float(row[at] / count[at]):.3f}" for row in rows) for at, name in seen]
         return f"loss {float(rows[0].sum() / count.sum()):.4f}  " + "  ".join(means)
-
-
-@contextmanager
-def examined(model: Any) -> Iterator[None]:
-    """Without dropout and uncompiled: generation has a new shape at every token."""
-    with evaluating(model), torch.compiler.set_stance("force_eager"):
-        yield
-
-
-def read_options(
-    options: Any, plan: Any, doc: str | None, helps: Mapping[str, str], arguments: Sequence[str] | None = None
-) -> Any:
-    """A run's options from the command line: a flag for every field of both dataclasses, `plan` being a field of `options`."""
-    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for one in (*fields(plan), *(one for one in fields(options) if one.name != "plan")):
-        default = one.default_factory() if one.default_factory is not MISSING else one.default
-        required, kind = default is MISSING, get_type_hints(options if one in fields(options) else plan)[one.name]
-        how: dict[str, Any] = {"help": helps.get(one.name), "default": None if required else default, "required": required}
-        if kind is bool:
-            how = {"help": helps.get(one.name), "action": "store_true"}
-        elif get_origin(kind) is dict:
-            how["type"] = partial(read_shares, usual=default) if default else read_sizes
-        elif get_origin(kind) is tuple:
-            how |= {"type": get_args(kind)[0], "nargs": "+"}
-        else:
-            how["type"] = next(part for part in (get_args(kind) or (kind,)) if part is not NoneType)
-        parser.add_argument(f"--{one.name.replace('_', '-')}", **how)
-    given = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in vars(parser.parse_args(arguments)).items()
-    }
-    return options(plan=plan(**{one.name: given.pop(one.name) for one in fields(plan)}), **given)
-
-
-def read_sizes(text: str) -> dict[str, int]:
-    """`num_layers=6,d_kv=64`: fields of T5Config."""
-    pairs = (part.partition("=") for part in text.split(",") if part)
-    return {name: int(size) for name, _, size in pairs}
-
-
-def read_shares(text: str, usual: Mapping[str, float]) -> dict[str, float]:
-    """`line=0.6,passkey_prose=0.1`: other shares of the sources than usual; the rest keep theirs."""
-    parts = (part.partition("=") for part in text.split(",") if part)
-    names = {name.replace("-", " "): name for name in usual}
-    plain = ((name.replace("_", " ").replace("-", " "), share) for name, _, share in parts)
-    changed = {names.get(name, name): float(share) for name, share in plain}
-    unknown = set(changed) - set(usual)
-    if unknown:
-        raise argparse.ArgumentTypeError(f"there is no source {', '.join(sorted(unknown))}; there are {', '.join(usual)}")
-    return {**usual, **changed}
 
 
 def say(text: str) -> None:

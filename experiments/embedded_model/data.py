@@ -16,11 +16,9 @@ from typing import Any
 
 from tokenizers import Tokenizer, pre_tokenizers
 
-from experiments._lib import bpe, held_out, wordings
+from experiments._lib import bpe, held_out, t5_examples, wordings
 from experiments._lib import novels as books
-from experiments._lib.novels import Books
 from experiments._lib.pieces import Pieces
-from experiments._lib.reader import Bound
 from lengthwise.common.text import shipped_prose
 from lengthwise.tasks import line
 
@@ -93,21 +91,6 @@ def _distinct(texts: Any) -> list[str]:
     return sorted(set(texts))
 
 
-LONGEST = 512
-
-
-@dataclass(frozen=True)
-class Example:
-    """Tokens in, tokens out; `</s>` included where it belongs."""
-
-    source: str
-    tokens: list[int]  # at most LONGEST
-    target: list[int]
-    text: str  # what the input says; empty for plain text of novels
-    answer: str  # what the target says; empty for plain text of novels
-    bound: tuple[Bound, ...] = ()  # what the encoder must know at some of the tokens
-
-
 @dataclass(frozen=True)
 class Words:
     """Words that make the names of lines, one of the first and one of the second."""
@@ -121,17 +104,14 @@ class Words:
         return Words(first, second)
 
 
-@dataclass(frozen=True)
-class Stock:
+@dataclass(frozen=True, kw_only=True)
+class Stock(t5_examples.Stock):
     """Everything examples are made of, for training or, with what training never sees, for evaluation."""
 
-    pieces: Pieces
-    books: Books
     official: LongEval
     names: list[Words]  # the package's lists, then LongEval's where they are at hand
     labels: list[str]
     official_labels: list[str]  # those of LongEval, written as within a sentence
-    train: bool
 
     @cached_property
     def book_words(self) -> list[str]:
@@ -144,10 +124,6 @@ class Stock:
         tokens = self.pieces.tokens
         first = [word for word in self.book_words if len(tokens(f" {word}")) == 1]
         return Words(first, [word for word in self.book_words if len(tokens(word)) == 1])
-
-    def answered(self, source: str, text: str, answer: str) -> Example:
-        eos = [self.pieces.eos]
-        return Example(source, self.pieces.tokens(text) + eos, self.pieces.tokens(answer) + eos, text, answer)
 
 
 def read_stock(data: Path, tokenizer: Any, train: bool) -> Stock:
@@ -171,9 +147,9 @@ VOCABULARY = 4096
 TIMES = 200
 
 
-def learn_vocabulary(data: Path, size: int = VOCABULARY) -> Tokenizer:
+def learn_vocabulary(data: Path, size: int | None = None) -> Tokenizer:
     split = [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
-    return bpe.learn(_vocabulary_texts(data), size, split)
+    return bpe.learn(_vocabulary_texts(data), size or VOCABULARY, split)
 
 
 def _vocabulary_texts(data: Path) -> Iterator[str]:

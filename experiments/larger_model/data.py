@@ -12,11 +12,9 @@ line's tokens do not depend on its neighbours.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import inspect
 import json
-import multiprocessing
 import random
 import re
 import sys
@@ -24,18 +22,16 @@ import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Regex, Tokenizer, pre_tokenizers
 
-from experiments._lib import bpe
+from experiments._lib import bpe, t5_examples
 from experiments._lib import novels as books
-from experiments._lib.command import exit_status
-from experiments._lib.novels import Books
+from experiments._lib.command import main, option
 from experiments._lib.pieces import Pieces
-from experiments._lib.reader import Bound
 from lengthwise.errors import require
 from lengthwise.tasks import code_key_retrieval
 from lengthwise.tasks.code_completion import BEFORE, CODE, COMMENT, LONGEST, SHORTEST
@@ -54,12 +50,12 @@ RULE = rf"\n|[0-9]|['{CURLY}](?:[stmd]|re|ve|ll)(?![{LETTERS}])|[ ._]?[{LETTERS}
 SPLIT = re.compile(RULE)
 
 
-def learn_vocabulary(texts: Iterable[str], size: int = VOCABULARY) -> Tokenizer:
+def learn_vocabulary(texts: Iterable[str], size: int | None = None) -> Tokenizer:
     split = [
         pre_tokenizers.Split(Regex(RULE), behavior="isolated"),
         pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
     ]
-    return bpe.learn(texts, size, split)
+    return bpe.learn(texts, size or VOCABULARY, split)
 
 
 MOST_CODE = 60_000_000  # letters of code
@@ -85,8 +81,9 @@ def read_code_files(folders: Sequence[Path], most: int = MOST_CODE) -> list[Code
     left = dict.fromkeys(folders, most // min(SHARERS, len(folders)))
     for folder, file in found:
         text = "\n".join(file.lines)
+        lines = telling(file.lines)
         # The function that hides a number must be the only one of its name
-        if len(text) > LONGEST_FILE or code_key_retrieval.NAME in text or is_copy(file, library):
+        if len(text) > LONGEST_FILE or code_key_retrieval.NAME in text or len(lines & library) > SHARED * len(lines):
             continue
         if len(text) <= min(left[folder], most) and kept.setdefault(_hash(text), file) is file:
             left[folder] -= len(text)
@@ -110,32 +107,18 @@ def telling(lines: Iterable[str]) -> set[int]:
     return {hash(bare) for line in lines if len(bare := line.strip()) >= TELLING}
 
 
-def is_copy(file: CodeFile, library: set[int]) -> bool:
-    own = telling(file.lines)
-    return len(own & library) > SHARED * len(own)
-
-
 def prose_of(folders: Sequence[Path], files: Iterable[CodeFile]) -> list[str]:
     """Docstrings of the files, and texts that lie beside code, each once."""
     texts = (inspect.cleandoc(found) for file in files for found in DOCSTRING.findall("\n".join(file.lines)))
     found = dict.fromkeys(text for text in texts if len(text) >= SHORTEST_PROSE)
-    for path in (path for folder in folders for path in _beside(folder)):
-        text = path.read_text(encoding="utf-8", errors="ignore").strip()
-        if SHORTEST_PROSE <= len(text) <= LONGEST_FILE:
-            found[text] = None
-    kept = [text for text in found if _letters(text) > LEAST_LETTERS]
+    for folder in folders:
+        for path in sorted(path for path in folder.rglob("*") if path.suffix in PROSE and path.is_file()):
+            text = path.read_text(encoding="utf-8", errors="ignore").strip()
+            if SHORTEST_PROSE <= len(text) <= LONGEST_FILE and not LEFT_OUT & set(path.relative_to(folder).parts):
+                found[text] = None
+    kept = [text for text in found if sum(map(str.isalpha, text)) > LEAST_LETTERS * len("".join(text.split()))]
     require(bool(kept), f"there is no prose in or beside the code of {', '.join(map(str, folders))}; give more (--code)")
     return kept
-
-
-def _beside(folder: Path) -> list[Path]:
-    paths = sorted(path for path in folder.rglob("*") if path.suffix in PROSE and path.is_file())
-    return [path for path in paths if not LEFT_OUT & set(path.relative_to(folder).parts)]
-
-
-def _letters(text: str) -> float:
-    bare = "".join(text.split())
-    return sum(map(str.isalpha, bare)) / len(bare)
 
 
 def _hash(text: str) -> str:
@@ -152,20 +135,6 @@ class Code:
     begins: NDArray[np.bool_]  # of each line: whether it begins something new
     files: NDArray[np.int64]  # each file's first line
     asked: NDArray[np.int64]  # [lines worth completing, 3]: where the line starts, where behind its indentation, where it ends
-
-    def before(self, end: int, tokens: int) -> list[int]:
-        """At most so many tokens that end at a place."""
-        taken: list[int] = self.tokens[max(0, end - tokens) : end].tolist()
-        return taken
-
-    def from_a_file(self, randomness: random.Random, tokens: int) -> tuple[int, list[int]]:
-        """So many tokens from the beginning of a file on, and the number of their first line."""
-        line = int(randomness.choice(self.files))
-        # The row's end is too short for many tokens; its beginning never is
-        if self.lines[line] + tokens > len(self.tokens):
-            line = 0
-        start = int(self.lines[line])
-        return line, self.tokens[start : start + tokens].tolist()
 
 
 def tokenised(files: Sequence[CodeFile], pieces: Pieces) -> Code:
@@ -199,18 +168,6 @@ def tokenised(files: Sequence[CodeFile], pieces: Pieces) -> Code:
     )
 
 
-def joined(parts: Sequence[Code]) -> Code:
-    tokens = _offsets(len(part.tokens) for part in parts)
-    lines = _offsets(len(part.lines) for part in parts)
-    return Code(
-        np.concatenate([part.tokens for part in parts]),
-        np.concatenate([part.lines + at for part, at in zip(parts, tokens, strict=True)]),
-        np.concatenate([part.begins for part in parts]),
-        np.concatenate([part.files + at for part, at in zip(parts, lines, strict=True)]),
-        np.concatenate([part.asked + at for part, at in zip(parts, tokens, strict=True)]),
-    )
-
-
 def _worth_completing(file: CodeFile) -> Iterator[int]:
     """As the task: behind some other lines, of some length, neither comment nor within a text of several lines."""
     inside = False
@@ -221,14 +178,6 @@ def _worth_completing(file: CodeFile) -> Iterator[int]:
         if code and at >= BEFORE and not inside and not quotes:
             yield at
         inside ^= quotes % 2 == 1
-
-
-def _offsets(sizes: Iterator[int]) -> list[int]:
-    at, offsets = 0, []
-    for size in sizes:
-        offsets.append(at)
-        at += size
-    return offsets
 
 
 LONGEST_ANSWER = 80  # letters
@@ -284,44 +233,8 @@ def _asked(question: Question) -> Asked:
     return Asked(question, tuple(standing), plain, normalised(question.gold.told))
 
 
-def write_held_out(source: Path, out: Path) -> int:
-    """The lines of held-out pages, as they are; returns their number."""
-    lines = []
-    for case in cases(source):
-        documents, gold = documents_of(case)
-        question_of(case)
-        require(gold is not None, f"{case.place}: none of its 'ctxs' is marked 'isgold'")
-        if held_out_page(documents[gold or 0].title):
-            lines.append(json.dumps(case.fields) + "\n")
-    out.write_text("".join(lines), encoding="utf-8")
-    return len(lines)
-
-
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--nq", type=Path, required=True, help="JSON lines with question, answers and ctxs, plain or .gz")
-    parser.add_argument("--out", type=Path, required=True)
-    given = parser.parse_args(arguments)
-    return exit_status(lambda: print(f"{write_held_out(given.nq, given.out)} questions in {given.out}"))
-
-
-if __name__ == "__main__":
-    sys.exit(main())
-
-
-One = TypeVar("One")
 LEAST = 1000  # tokens, more than an example takes
 SAMPLE = 4_000_000  # letters of code and of its prose that the vocabulary is learnt from, besides all novels and passages
-
-
-@dataclass(frozen=True)
-class Example:
-    """Tokens in, tokens out; `</s>` included where it belongs."""
-
-    source: str
-    tokens: list[int]
-    target: list[int]
-    bound: tuple[Bound, ...] = ()  # what the encoder must know at some of the tokens
 
 
 @dataclass(frozen=True)
@@ -341,20 +254,13 @@ class Texts:
         return [*novels, code, "\n\n".join(self.prose)[:SAMPLE], *passages]
 
 
-@dataclass(frozen=True)
-class Stock:
+@dataclass(frozen=True, kw_only=True)
+class Stock(t5_examples.Stock):
     """The same as tokens."""
 
-    pieces: Pieces
-    books: Books
     code: Code
     prose: NDArray[np.int16]
     questions: list[Asked]
-    train: bool = True
-
-    def answered(self, source: str, text: str, answer: str) -> Example:
-        eos = [self.pieces.eos]
-        return Example(source, self.pieces.tokens(text) + eos, self.pieces.tokens(answer) + eos)
 
 
 def texts(data: Path, questions: Path, folders: Sequence[Path]) -> Texts:
@@ -362,37 +268,35 @@ def texts(data: Path, questions: Path, folders: Sequence[Path]) -> Texts:
     return Texts(books.training(data), files, prose_of(folders, files), training_questions(questions))
 
 
-def stock(texts: Texts, tokenizer: Any, processes: int) -> Stock:
+def stock(texts: Texts, tokenizer: Any) -> Stock:
     # What looks like a special token within a text is text
     tokenizer.encode_special_tokens = True
     pieces = Pieces(tokenizer, SPLIT)
-    with multiprocessing.get_context("fork").Pool(max(1, processes), _inherit, (pieces,)) as pool:
-        code = pool.map_async(_code, _parts(texts.files, 4 * processes), chunksize=1)
-        prose = pool.map_async(_row, _parts(texts.prose, 2 * processes), chunksize=1)
-        novels = books.read(texts.novels, pieces)
-        made = Stock(pieces, novels, joined(code.get()), np.concatenate(prose.get()), texts.questions)
-    require(len(made.code.asked) > 0, "the files of code have no line to be completed; give more of them (--code)")
-    for row, what in ((made.code.tokens, "code"), (made.prose, "prose in and beside code")):
+    code, prose = tokenised(texts.files, pieces), np.array(pieces.tokens("\n\n\n".join(texts.prose)), np.int16)
+    require(len(code.asked) > 0, "the files of code have no line to be completed; give more of them (--code)")
+    for row, what in ((code.tokens, "code"), (prose, "prose in and beside code")):
         require(len(row) >= LEAST, f"there are {len(row)} tokens of {what}, fewer than {LEAST}; give more folders (--code)")
-    return made
+    return Stock(pieces=pieces, books=books.read(texts.novels, pieces), code=code, prose=prose, questions=texts.questions)
 
 
-_inherited: list[Pieces] = []  # of a process that tokenises
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    nq: Path = option(help="JSON lines with question, answers and ctxs, plain or .gz")
+    out: Path = option(help="file of the held-out lines")
 
 
-def _inherit(pieces: Pieces) -> None:
-    _inherited.append(pieces)
+def write_held_out(options: Options) -> None:
+    """Writes the lines of held-out pages, as they are."""
+    lines = []
+    for case in cases(options.nq):
+        documents, gold = documents_of(case)
+        question_of(case)
+        require(gold is not None, f"{case.place}: none of its 'ctxs' is marked 'isgold'")
+        if held_out_page(documents[gold or 0].title):
+            lines.append(json.dumps(case.fields) + "\n")
+    options.out.write_text("".join(lines), encoding="utf-8")
+    print(f"{len(lines)} questions in {options.out}")
 
 
-def _code(files: list[CodeFile]) -> Code:
-    return tokenised(files, _inherited[0])
-
-
-def _row(texts: list[str]) -> NDArray[np.int16]:
-    """Texts one after the other, with blank lines between."""
-    return np.array(_inherited[0].tokens("\n\n\n".join(texts)), np.int16)
-
-
-def _parts(whole: list[One], count: int) -> list[list[One]]:
-    size = max(1, -(-len(whole) // max(1, count)))
-    return [whole[at : at + size] for at in range(0, len(whole), size)]
+if __name__ == "__main__":
+    sys.exit(main(Options, write_held_out, __doc__))

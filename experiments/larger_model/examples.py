@@ -16,21 +16,17 @@ import itertools
 import json
 import random
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import torch
 
-from experiments._lib import novels as books
-from experiments._lib import passkey_examples, reader
-from experiments._lib.batches import IGNORED, Chunk, Stream, padded
+from experiments._lib.batches import Bound, Chunk, Example, collate, ends
 from experiments._lib.pieces import Pieces
-from experiments._lib.reader import Bound, ends
-from experiments.larger_model.data import Example, Stock, others, window
-from lengthwise.errors import require
+from experiments._lib.t5_examples import in_prose
+from experiments._lib.t5_training import LONGEST
+from experiments.larger_model.data import Stock, others, window
 from lengthwise.tasks import code_key_retrieval, multi_document_qa
 from lengthwise.tasks.material import documents
 from lengthwise.tasks.material.documents import COLOURS, DAYS, DETAILS, MONTHS, THINGS, Document, Question
@@ -190,9 +186,8 @@ def _with_gap(randomness: random.Random, sentence: str, found: re.Match[str], wh
 def completion(stock: Stock, randomness: random.Random, length: int) -> Example:
     """What stands before the line, that of its own file and of the one before; the line without its indentation."""
     start, bare, end = map(int, stock.code.asked[randomness.randrange(len(stock.code.asked))])
-    tokens = stock.code.before(start, length - 1)
-    target = stock.code.tokens[bare:end].tolist()
-    return Example("code completion", [*tokens, stock.pieces.eos], [*target, stock.pieces.eos])
+    row, eos = stock.code.tokens, stock.pieces.eos
+    return Example("code completion", [*row[max(0, start - length + 1) : start].tolist(), eos], [*row[bare:end].tolist(), eos])
 
 
 def key(stock: Stock, randomness: random.Random, length: int) -> Example:
@@ -203,7 +198,11 @@ def key(stock: Stock, randomness: random.Random, length: int) -> Example:
     tail = [*pieces.tokens(code_key_retrieval.QUESTION), pieces.eos]
     newline = pieces.tokens("\n")
     room = max(0, length - len(head) - len(function) - len(tail) - len(newline))
-    first, code = stock.code.from_a_file(randomness, room)
+    first = int(randomness.choice(stock.code.files))
+    # The row's end is too short for many tokens; its beginning never is
+    first = first if stock.code.lines[first] + room <= len(stock.code.tokens) else 0
+    start = int(stock.code.lines[first])
+    code = stock.code.tokens[start : start + room].tolist()
     cut = _function_place(stock, first, len(code), randomness.random())
     before, after = (part + newline if part and part[-1:] != newline else part for part in (code[:cut], code[cut:]))
     return Example("code key", [*head, *before, *function, *after, *tail], [*pieces.tokens(number), pieces.eos])
@@ -283,19 +282,24 @@ def laid_out(
     pieces, answer = stock.pieces, asked.answers[0]
     head = pieces.tokens(f"{multi_document_qa.INTRODUCTION}\n")
     tail = [*pieces.tokens(multi_document_qa.QUESTION.format(question=asked.text)), pieces.eos]
-    room = length - len(head) - len(tail)
-    gold = _gold(pieces, randomness, asked.gold, answer, room - _frame(pieces, most))
+    frame = len(pieces.tokens(f"Document {most}")) + 1  # tokens that a document's line takes besides the document
+    room = length - len(head) - len(tail) - frame
+    gold = _gold(pieces, randomness, asked.gold, answer, room)
     lines = [gold]
-    room -= len(gold) + _frame(pieces, most)
+    room -= len(gold)
     for document in itertools.islice(around, most - 1):
-        room -= _frame(pieces, most)
+        room -= frame
         if room < LEAST_DOCUMENT:
             break
-        lines.append(_beginning(pieces, document.told, room))
-        room -= len(lines[-1])
+        tokens = pieces.tokens(f" {document.told}")
+        if len(tokens) > room:
+            tokens = pieces.tokens(f" {pieces.beginning(document.told, room, len(tokens))}")
+        lines.append(tokens)
+        room -= len(tokens)
     place = randomness.randrange(len(lines))
     lines = [*lines[1 : 1 + place], gold, *lines[1 + place :]]
-    told = [token for at, line in enumerate(lines, 1) for token in (*_numbered(pieces, at), *line, *pieces.tokens("\n"))]
+    newline = pieces.tokens("\n")
+    told = [token for at, line in enumerate(lines, 1) for token in (*pieces.tokens(f"Document {at}"), *line, *newline)]
     return Example(source, [*head, *told, *tail], [*pieces.tokens(answer), pieces.eos])
 
 
@@ -308,20 +312,6 @@ def _gold(pieces: Pieces, randomness: random.Random, document: Document, answer:
         document = Document(document.title, window(randomness, document.text, answer, words))
         tokens = pieces.tokens(" " + document.told)
     return tokens
-
-
-def _numbered(pieces: Pieces, number: int) -> list[int]:
-    return pieces.tokens(f"Document {number}")
-
-
-def _frame(pieces: Pieces, most: int) -> int:
-    """Tokens that a document's line takes besides the document."""
-    return len(_numbered(pieces, most)) + 1
-
-
-def _beginning(pieces: Pieces, told: str, room: int) -> list[int]:
-    tokens = pieces.tokens(f" {told}")
-    return tokens if len(tokens) <= room else pieces.tokens(f" {pieces.beginning(told, room, len(tokens))}")
 
 
 FEW_DOCUMENTS, MOST_DOCUMENTS = 4, 12  # documents
@@ -341,84 +331,46 @@ def stage_of(step: int, curriculum: int) -> Stage:
     return Stage(False, FEW_DOCUMENTS + round(grown * (MOST_DOCUMENTS - FEW_DOCUMENTS)), grown)
 
 
-def mixed_shares(early: Mapping[str, float], weights: Mapping[str, float], grown: float) -> dict[str, float]:
-    return {name: early[name] + grown * (share - early[name]) for name, share in weights.items()}
-
-
-SHORTEST, SHORT, LONGEST = 60, 256, 512  # tokens
+SHORTEST, SHORT = 60, 256  # tokens
 TARGET = 64  # tokens, the most of any target
-FULL = 0.25  # share of the examples with as many tokens as there may be
+SHORT_SHARE, FULL = 0.375, 0.25  # shares of a batch: short examples, and those with as many tokens as there may be
 EARLY_CHUNKS = 3
-Maker = Callable[[Stock, random.Random, int], Example]
-OverDocuments = Callable[[Stock, random.Random, int, int], Example]
-
-
-def novel(stock: Stock, randomness: random.Random, length: int) -> Example:
-    """Prefix language modelling: the encoder reads a passage, the decoder goes on; no `</s>`, for the text does not end."""
-    target = randomness.randint(32, TARGET)
-    return _continued("text", stock, stock.books.passage(randomness, length - 1 + target), length - 1)
-
-
-def prose(stock: Stock, randomness: random.Random, length: int) -> Example:
-    target = randomness.randint(32, TARGET)
-    return _continued("prose of code", stock, books.drawn([stock.prose], randomness, length - 1 + target), length - 1)
-
-
-def _continued(source: str, stock: Stock, passage: list[int], prefix: int) -> Example:
-    return Example(source, [*passage[:prefix], stock.pieces.eos], passage[prefix:])
-
-
-# What these go on with cannot be known beforehand, as an answer can
-CONTINUED: dict[str, Maker] = {"text": novel, "prose of code": prose, "code completion": completion}
-FOUND: dict[str, Maker] = {"code key": key, "passkey prose": passkey_examples.in_prose}
-OVER_DOCUMENTS: dict[str, OverDocuments] = {
-    "made-up qa": made_up_question,
-    "nq": natural_question,
-    "cloze": cloze_question,
+# Share of each source early and in the end; what the first three go on with cannot be known beforehand, as an answer can
+SHARES = {
+    "text": (0.10, 0.22),
+    "prose of code": (0.00, 0.05),
+    "code completion": (0.10, 0.19),
+    "code key": (0.20, 0.12),
+    "passkey prose": (0.18, 0.08),
+    "made-up qa": (0.30, 0.18),
+    "nq": (0.04, 0.11),
+    "cloze": (0.08, 0.05),
 }
-SOURCES = (*CONTINUED, *FOUND, *OVER_DOCUMENTS)
-EARLY = dict(zip(SOURCES, (0.10, 0.00, 0.10, 0.20, 0.18, 0.30, 0.04, 0.08), strict=True))
-WEIGHTS = dict(zip(SOURCES, (0.22, 0.05, 0.19, 0.12, 0.08, 0.18, 0.11, 0.05), strict=True))
+SOURCES = tuple(SHARES)
+CONTINUED = SOURCES[:3]
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What a step's batch depends on besides its number."""
-
-    seed: int = 0
-    batch: int = 256
-    steps: int = 1_000_000
-    short: float = 0.375  # share of the short examples
-    curriculum: int = 2000  # steps of short inputs; over as many more the shares go from `early` to `weights`
-    early: dict[str, float] = field(default_factory=lambda: dict(EARLY))
-    weights: dict[str, float] = field(default_factory=lambda: dict(WEIGHTS))
-    encoder: float = 0.5  # weight of the encoder's own answer
-    binding: float = 0.5  # weight of the names that answers in made-up documents must know
-
-    def __post_init__(self) -> None:
-        require(self.curriculum >= 0, f"--curriculum must be 0 or more steps, not {self.curriculum}")
-        require(
-            not self.curriculum or round(self.short * self.batch) > 0,
-            f"--short {self.short} of --batch {self.batch} leaves no short example for --curriculum {self.curriculum}; "
-            "give more, or --curriculum 0",
-        )
+def mixed_shares(grown: float) -> list[float]:
+    return [early + grown * (late - early) for early, late in SHARES.values()]
 
 
-def batch(stock: Stock, plan: Plan, step: int) -> list[Chunk]:
-    randomness = random.Random(f"{plan.seed} {step}")
-    stage = stage_of(step, plan.curriculum)
-    shares = mixed_shares(plan.early, plan.weights, stage.grown)
-    short, full = round(plan.short * plan.batch), round(FULL * plan.batch)
-    sizes = [(SHORT, short)] * EARLY_CHUNKS if stage.early else [(SHORT, short), (LONGEST, plan.batch - short)]
+def batch(stock: Stock, size: int, curriculum: int, seed: int, step: int) -> list[Chunk]:
+    """The examples of a step; those of the first `curriculum` steps are short."""
+    randomness, stage = random.Random(f"{seed} {step}"), stage_of(step, curriculum)
+    short, full = round(SHORT_SHARE * size), round(FULL * size)
+    sizes = [(SHORT, short)] * EARLY_CHUNKS if stage.early else [(SHORT, short), (LONGEST, size - short)]
     chunks = []
     for most, count in sizes:
         examples = []
         for at in range(count):
             length = most if most == LONGEST and at < full else draw_length(randomness, most)
-            source = randomness.choices(list(shares), list(shares.values()))[0]
-            examples.append(example(stock, source, randomness, length, most, stage.documents))
-        if examples:
-            chunks.append(collate(examples, most))
+            source = randomness.choices(SOURCES, mixed_shares(stage.grown))[0]
+            made = make(stock, source, randomness, length, stage.documents)
+            # A question may need more than a short length, which does no harm, but never more than the chunk's
+            while len(made.tokens) > most or not 0 < len(made.target) <= TARGET:
+                made = make(stock, source, randomness, length, stage.documents)
+            examples.append(made)
+        chunks.append(collate(examples, SOURCES, most, TARGET))
     return chunks
 
 
@@ -429,28 +381,21 @@ def draw_length(randomness: random.Random, most: int) -> int:
     return randomness.randint(SHORT + 1, most)
 
 
-def example(stock: Stock, source: str, randomness: random.Random, length: int, most: int, documents: int) -> Example:
-    """Of about so many tokens: a question may need more than a short length, which does no harm, but never more than `most`."""
-    while True:
-        made = make(stock, source, randomness, length, documents)
-        if len(made.tokens) <= most and 0 < len(made.target) <= TARGET:
-            return made
-
-
 def make(stock: Stock, source: str, randomness: random.Random, length: int, documents: int) -> Example:
-    if source in OVER_DOCUMENTS:
-        return OVER_DOCUMENTS[source](stock, randomness, length, documents)
-    return {**CONTINUED, **FOUND}[source](stock, randomness, length)
-
-
-def collate(examples: list[Example], most: int) -> Chunk:
-    return Chunk(
-        inputs=padded([one.tokens for one in examples], most, 0),
-        labels=padded([one.target for one in examples], TARGET, IGNORED),
-        sources=torch.tensor([SOURCES.index(one.source) for one in examples], dtype=torch.int16),
-        bound=reader.rows(one.bound for one in examples),
-    )
-
-
-def stream(stock: Stock, plan: Plan, start: int) -> Stream:
-    return Stream(partial(batch, stock, plan), start, plan.steps)
+    """An example of about so many tokens, a question over at most so many documents."""
+    match source:
+        case "text" | "prose of code":
+            rows = stock.books.texts if source == "text" else [stock.prose]
+            return stock.continued(source, rows, randomness, length, randomness.randint(32, TARGET))
+        case "code completion":
+            return completion(stock, randomness, length)
+        case "code key":
+            return key(stock, randomness, length)
+        case "passkey prose":
+            return in_prose(stock, randomness, length)
+        case "made-up qa":
+            return made_up_question(stock, randomness, length, documents)
+        case "nq":
+            return natural_question(stock, randomness, length, documents)
+        case _:
+            return cloze_question(stock, randomness, length, documents)

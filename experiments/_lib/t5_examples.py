@@ -1,32 +1,42 @@
-"""Passkey: a number in sentences that repeat, or in a novel; sometimes a second number of another name to tell it from."""
+"""Examples that both trainings make: continuations of a text, and a number in sentences that repeat or in a novel."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import cycle
-from typing import Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from experiments._lib import wordings
-from experiments._lib.novels import Books
+from experiments._lib.batches import Example
+from experiments._lib.novels import Books, drawn
 from experiments._lib.pieces import Pieces
 
-Example = TypeVar("Example", covariant=True)
+
+@dataclass(frozen=True, kw_only=True)
+class Stock:
+    """What examples are made of; a training adds what else it reads."""
+
+    pieces: Pieces
+    books: Books
+    train: bool = True  # else what training never sees
+
+    def answered(self, source: str, text: str, answer: str) -> Example:
+        eos = [self.pieces.eos]
+        return Example(source, self.pieces.tokens(text) + eos, self.pieces.tokens(answer) + eos, text, answer)
+
+    def continued(
+        self, source: str, rows: Sequence[NDArray[np.int16]], randomness: random.Random, length: int, target: int
+    ) -> Example:
+        """Prefix language modelling: the encoder reads a passage, the decoder goes on; no `</s>`, for the text does not end."""
+        passage = drawn(rows, randomness, length - 1 + target)
+        return Example(source, [*passage[: length - 1], self.pieces.eos], passage[length - 1 :])
 
 
-class Stock(Protocol[Example]):
-    """What a number is hidden with: the stock of any training that has novels."""
-
-    @property
-    def pieces(self) -> Pieces: ...
-    @property
-    def books(self) -> Books: ...
-    @property
-    def train(self) -> bool: ...
-    def answered(self, source: str, text: str, answer: str) -> Example: ...
-
-
-def in_filler(stock: Stock[Example], randomness: random.Random, length: int) -> Example:
+def in_filler(stock: Stock, randomness: random.Random, length: int) -> Example:
     pool = wordings.JUNK[:-6] if stock.train else wordings.JUNK[-6:]
     sentences = randomness.sample(pool, randomness.randint(1, 6))
 
@@ -42,14 +52,12 @@ def in_filler(stock: Stock[Example], randomness: random.Random, length: int) -> 
     return _example(stock, "passkey filler", randomness, length, filler)
 
 
-def in_prose(stock: Stock[Example], randomness: random.Random, length: int) -> Example:
+def in_prose(stock: Stock, randomness: random.Random, length: int) -> Example:
     return _example(stock, "passkey prose", randomness, length, lambda tokens: stock.books.stretch(randomness, tokens))
 
 
-def _example(
-    stock: Stock[Example], source: str, randomness: random.Random, length: int, filler: Callable[[int], list[str]]
-) -> Example:
-    """Evaluation keeps to the package's wording, training uses it in four of ten."""
+def _example(stock: Stock, source: str, randomness: random.Random, length: int, filler: Callable[[int], list[str]]) -> Example:
+    """Evaluation keeps to the package's wording, training uses it in four of ten; some hide a second number."""
     ours = not stock.train or randomness.random() < 0.4
     introduction = wordings.PASSKEY_INTRODUCTIONS[0] if ours else randomness.choice(wordings.PASSKEY_INTRODUCTIONS)
     question = wordings.PASSKEY_QUESTIONS[0] if ours else randomness.choice(wordings.PASSKEY_QUESTIONS)
