@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import signal
-import subprocess
-import sys
 import threading
 import time
 from contextlib import suppress
@@ -21,7 +17,7 @@ import torch
 from transformers import ByT5Tokenizer
 
 import lengthwise as lw
-from experiments._lib import alignments, command, held_out, page, retrieval_tasks
+from experiments._lib import alignments, held_out, retrieval_tasks
 from experiments._lib.measure import Answers
 from experiments._lib.processes import Once, TimeIsUp, at_most, share_out
 from experiments.dispersion import run as dispersion
@@ -78,18 +74,6 @@ def untimed(out: Path, few: bool = False) -> list[Record]:
     found = [replace(record, seconds=0.0) for record in Answers.read(out, TRAIN, retrieval_tasks.RUNS).records]
     kept = [r for r in found if not few or (r.method in FEW["methods"] and r.task in FEW["tasks"])]
     return sorted(kept, key=lambda record: record.key)
-
-
-def test_the_papers_numbers_have_the_papers_means() -> None:
-    """The means its Table 4 prints, in the order of its rows."""
-    paper = page.paper(retrieval.__file__)
-    rows = [[value for task in paper["sizes"] for value in row[task]] for row in paper["table_4"].values()]
-    assert [round(sum(row) / len(row)) for row in rows] == [76, 92, 48, 76, 87, 93, 92, 92, 97, 98, 92, 97, 93]
-    for table in (paper["table_4"], paper["table_9"]):
-        assert all(len(row[task]) == len(sizes) for row in table.values() for task, sizes in paper["sizes"].items())
-    # The log law's temperature is ln 512 / ln tokens
-    for task, taus in paper["table_9"]["any, log"].items():
-        assert paper["tokens"][task] == [100 * round(TRAIN ** (1 / tau) / 100) for tau in taus]
 
 
 def test_samples_are_made_of_what_training_never_saw(data: Path) -> None:
@@ -197,38 +181,6 @@ def test_every_method_is_calibrated_evaluated_and_told_of(finished: Path, data: 
     assert "pride_1" in json.loads((finished / "run-novels" / "config.json").read_text())["tasks"]["passkey"]
 
 
-def test_the_page_written_elsewhere_tells_of_the_machine_that_measured(model: str, finished: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "copy"
-    shutil.copytree(finished, copy)
-    file = copy / "run" / "config.json"
-    measured = json.loads(file.read_text())
-    file.write_text(json.dumps({**measured, "made_with": {**measured["made_with"], "device": "a large GPU"}}))
-    (copy / "retrieval.json").unlink()
-    before = untimed(copy)
-    retrieval.retrieval(options(model, copy, tasks=("line",), page=True))
-    document = json.loads((copy / "retrieval.json").read_text())
-    assert untimed(copy) == before
-    assert document["made_with"] == {**measured["made_with"], "device": "a large GPU"}
-    assert document["cells"] == json.loads((finished / "retrieval.json").read_text())["cells"]
-
-
-def test_alignments_change_nothing_up_to_the_training_length(finished: Path) -> None:
-    said: dict[tuple[str, int, int], set[str]] = {}
-    for record in untimed(finished):
-        if not record.data:
-            said.setdefault((record.task, record.length, record.index), set()).add(record.prediction)
-    assert {len(answers) for (_, length, _), answers in said.items() if length == TRAIN} == {1}
-    assert max(len(answers) for (_, length, _), answers in said.items() if length == LONG) > 1
-
-
-def test_a_finished_experiment_asks_the_model_nothing(finished: Path, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = untimed(finished)
-    monkeypatch.setattr("lengthwise.evaluation.sweep.cells.greedy_answers", None)
-    monkeypatch.setattr(lw, "calibrate", None)
-    retrieval.retrieval(options(model, finished, methods=("none", "pmax-model"), tasks=("line",)))
-    assert untimed(finished) == before
-
-
 def test_stopped_in_time_and_gone_on_it_is_the_undisturbed_one(
     finished: Path, model: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,40 +203,6 @@ def test_stopped_in_time_and_gone_on_it_is_the_undisturbed_one(
     assert "are missing: the run was stopped, and the same command goes on." in (tmp_path / "retrieval.md").read_text()
     retrieval.retrieval(wanted())
     assert untimed(tmp_path) == untimed(finished, few=True)
-
-
-# One import for two processes, which is most of their time
-TWO = """
-import os, sys
-from experiments._lib.command import main
-from experiments.retrieval.run import Options, retrieval
-child = os.fork()
-done = main(Options, retrieval, None)
-if not child:
-    os._exit(done)
-sys.exit(done or os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
-
-
-def test_two_processes_share_the_work(finished: Path, model: str, data: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-c", TWO, model, "--out", str(tmp_path), "--data", str(data)]
-    command += ["--longeval", str(data / "2_lines.jsonl"), "--samples", "2", "--device", "cpu"]
-    command += ["--length", str(TRAIN), str(LONG), "--method", *FEW["methods"], "--task", *FEW["tasks"]]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    root = Path(__file__).parents[2]
-    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert untimed(tmp_path) == untimed(finished, few=True)
-    assert json.loads((tmp_path / "retrieval.json").read_text())["missing"] == 0
-    # A cell is named once, by the process that answers it
-    cells = [line for line in done.stderr.splitlines() if " tokens, " in line]
-    assert len(cells) == len(set(cells)) >= 2 * 2 * 2
-
-
-def test_samples_alone_can_be_prepared(model: str, tmp_path: Path) -> None:
-    retrieval.retrieval(options(model, tmp_path, tasks=("line", "passkey"), prepare=True))
-    assert len(list((tmp_path / "samples").iterdir())) == 4
-    assert [path.name for path in tmp_path.iterdir()] == ["samples"]
 
 
 def test_an_alignment_that_cannot_be_had_is_told_of_and_costs_no_other(
@@ -328,14 +246,6 @@ def test_bad_input_is_refused(
     with pytest.raises(lw.BadInput, match=message):
         retrieval.retrieval(options(model, finished, **{"tasks": ("line",), **changes}))
     assert untimed(finished) == before
-
-
-def test_the_command_line_says_in_one_line_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for options, work in ((retrieval.Options, retrieval.retrieval), (dispersion.Options, dispersion.dispersion)):
-        assert command.main(options, work, None, ["no/such/model/here", "--out", str(tmp_path)]) == 2
-        assert command.main(options, work, None, ["--samples", "0", "--out", str(tmp_path)]) == 2
-    said = capsys.readouterr().err.splitlines()
-    assert said == ["error: no directory no/such/model/here", "error: --samples must be at least 1, not 0"] * 2
 
 
 def test_stages_bring_the_most_important_first() -> None:

@@ -15,7 +15,7 @@ import torch
 from scipy.stats import ttest_rel
 
 import lengthwise as lw
-from experiments._lib import alignments, command, page
+from experiments._lib import command
 from experiments._lib.continuations import FOLDER, Likelihoods, begin, measured_as
 from experiments._lib.likelihood_cells import Cells
 from experiments._lib.measure import SOLVED as USUAL
@@ -26,7 +26,6 @@ from experiments.code import run as code
 from experiments.language_modelling import run as language_modelling
 from experiments.questions import run as questions
 from lengthwise.common.text import shipped_prose
-from lengthwise.evaluation.hedge import mixed_nll
 from lengthwise.records import Record
 from tests.helpers.answering import TRAIN_LENGTH, answering, saved
 
@@ -71,23 +70,6 @@ def finished(model: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     code.code(asked_code(model, out))
     language_modelling.language_modelling(asked_text(model, out))
     return out
-
-
-def test_the_papers_numbers_agree_with_one_another() -> None:
-    """Table 5 prints means and gains of Table 14; the log law's temperature is ln of the training length over ln of another."""
-    asked, completed, continued = (page.paper(module.__file__) for module in (questions, code, language_modelling))
-    printed = {"Flan-T5-Large, none": (52.4, 43.3, 38.7), "Flan-T5-Large, pmax": (53.1, 44.2, 40.0)}
-    for key, means in printed.items():
-        assert [round(fmean(asked["table_14"][key][n]), 1) for n in ("10", "20", "30")] == list(means)
-    assert all(len(row[n]) == len(places) for row in asked["table_14"].values() for n, places in asked["positions"].items())
-    for row, lengths, train in (
-        (asked["table_10"]["any, log"], asked["table_10_tokens"].values(), 512),
-        (continued["table_8"]["any, log"], continued["lengths"], 512),
-        (completed["table_11"]["log"], completed["table_11_lengths"], 768),
-    ):
-        assert row == pytest.approx([math.log(train) / math.log(n) for n in lengths], abs=0.0051)
-    for table in (completed["table_12"], completed["table_13"]):
-        assert {len(row) for row in table.values()} == {len(completed["buckets"])}
 
 
 def test_paired_differences_follow_the_samples_on_which_two_methods_differ() -> None:
@@ -181,15 +163,6 @@ def test_the_same_questions_are_asked_at_every_place(finished: Path) -> None:
     assert "</svg>" in (finished / "questions.svg").read_text()
 
 
-def test_a_hedged_method_is_its_own_contender(finished: Path) -> None:
-    config = json.loads((finished / "questions" / "10-0" / "config.json").read_text())
-    alignment = json.loads((finished / "pmax-model.json").read_text())
-    assert config["methods"]["hedge-pmax-model"] == config["methods"]["pmax-model"] == alignment
-    assert [entry["length"] for entry in alignment["temperatures"]] == list(SOLVED)
-    known = alignments.contenders(["hedge-pmax-model", "hedge-entropy-head"], SOLVED, TRAIN, finished)
-    assert list(known) == ["hedge-pmax-model"]
-
-
 def test_code_is_completed_by_bucket_and_keys_retrieved(finished: Path) -> None:
     document = json.loads((finished / "code.json").read_text())
     cells = {(cell["task"], cell["method"], cell["length"]): cell for cell in document["cells"]}
@@ -215,26 +188,6 @@ def test_finished_experiments_ask_the_model_nothing(finished: Path, model: str, 
     language_modelling.language_modelling(asked_text(model, finished))
     assert [path.read_bytes() for path in sorted(finished.rglob("records.jsonl"))] == before
     assert len(before) == 3 + 2
-
-
-def test_samples_alone_can_be_prepared(model: str, tmp_path: Path) -> None:
-    questions.questions(asked_questions(model, tmp_path, prepare=True))
-    assert sorted(path.name.split("-")[:2] for path in (tmp_path / "samples").iterdir()) == [["10", at] for at in "049"]
-    assert [path.name for path in tmp_path.iterdir()] == ["samples"]
-
-
-def test_questions_of_a_file_have_a_folder_of_their_own(model: str, tmp_path: Path) -> None:
-    file = tmp_path / "held_out.jsonl"
-    names = [f"Smith {letter}" for letter in "ABCDEFGHIJKLM"]
-    gold = [{"title": f"Town {name[-1]}", "text": f"Built by {name}.", "isgold": True} for name in names]
-    asked = [{"question": f"who built {one['title']}", "answers": [name]} for name, one in zip(names, gold, strict=True)]
-    lines = [{**one, "ctxs": [document]} for one, document in zip(asked, gold, strict=True)]
-    file.write_text("\n".join(map(json.dumps, lines)))
-    out = tmp_path / "out"
-    questions.questions(asked_questions(model, out, questions=file, methods=("none",), samples=1))
-    document = json.loads((out / "questions-held_out.json").read_text())
-    assert document["materials"]["questions"].startswith("13 questions of held_out.jsonl (")
-    assert (out / "questions-held_out" / "10-9" / "records.jsonl").exists()
 
 
 def test_truncation_and_hedging_are_computed_from_what_was_measured(finished: Path) -> None:
@@ -283,17 +236,6 @@ def test_bad_input_is_refused(run: Any, changes: dict[str, Any], message: str, f
         return
     with pytest.raises(lw.BadInput, match=message):
         run(asked(model, finished, **changes))
-
-
-def test_the_command_line_says_in_one_line_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    works = (questions.questions, code.code, language_modelling.language_modelling)
-    for module, work in zip((questions, code, language_modelling), works, strict=True):
-        assert command.main(module.Options, work, None, ["no/such/model/here", "--out", str(tmp_path)]) == 2
-    nothing = [str(tmp_path), "--out", str(tmp_path)]
-    assert command.main(against_truncation.Options, against_truncation.against_truncation, None, nothing) == 2
-    said = capsys.readouterr().err.splitlines()
-    assert said[:3] == ["error: no directory no/such/model/here"] * 3
-    assert said[3] == f"error: {tmp_path} holds nothing to compare; give the --out of other experiments"
 
 
 def test_a_verdict_is_certain_or_level() -> None:
@@ -345,14 +287,6 @@ def test_a_sample_that_is_missing_at_one_length_counts_at_none_together() -> Non
     ]
 
 
-@pytest.mark.parametrize(
-    ("model", "name"),
-    [("embedded", "embedded"), ("runs/larger/export", "larger"), ("google/flan-t5-xl", "flan-t5-xl"), ("export", "export")],
-)
-def test_a_model_is_called_by_what_tells_it_apart(model: str, name: str) -> None:
-    assert page.model_name({"model": {"name": model}}) == name
-
-
 def verdict(said: str, p: float, length: int | None = 4096) -> against_truncation.Verdict:
     return against_truncation.Verdict("line", length, "-1 points", said, 100, p)
 
@@ -377,19 +311,6 @@ def test_never_below_is_judged_by_all_places_together() -> None:
     assert holds(replace(whole, length=4096), *[verdict("level", 0.5, None)] * 11, *[verdict("level", 0.5)] * 100) is True
     # By hand: 3 x 0.01, 2 x 0.02, and 0.03 raised to what stands before it
     assert holm([0.03, 0.01, 0.02]) == pytest.approx([0.04, 0.03, 0.04])
-
-
-def test_chance_alone_rarely_makes_a_place_remain_below() -> None:
-    """Of thirty level places some is below by itself every other time, and after the correction one time in forty."""
-    noise, alone, together = np.random.default_rng(0), 0, 0
-    for _ in range(100):
-        scores = noise.normal(size=(30, 40)) / 10
-        pairs = [paired_means(dict(enumerate(row)), dict.fromkeys(range(40), 0.0)) for row in scores.tolist()]
-        places = [verdict("below" if one.high < 0 else "level", one.p_below) for one in pairs if one is not None]
-        alone += any(one.said == "below" for one in places)
-        together += bool(against_truncation.remaining(places))
-    assert alone > 40
-    assert together <= 7
 
 
 def test_a_higher_perplexity_is_below_even_hedged(tmp_path: Path) -> None:
@@ -431,25 +352,6 @@ def test_lengths_beyond_the_usual_ones_are_solved_for_themselves(tmp_path: Path)
     assert language_modelling.Options(out=tmp_path, lengths=(1000, 20000)).solved_at == (*usual, 20000)
     assert language_modelling.Options(out=tmp_path, lengths=(20000,), calibrate=(1024,)).solved_at == (1024,)
     assert code.Options(out=tmp_path, buckets=(1, 17), key_lengths=(32768,)).solved_at == (*usual, 17500, 32768)
-
-
-def test_language_modelling_hedges_any_spec(model: str, tmp_path: Path) -> None:
-    call = [model, "--method", "hedge+log", "--length", 700, "--cases", 2, "--continuation", 8, "--out", tmp_path]
-    typed = [*map(str, call), "--device", "cpu"]
-    assert command.main(language_modelling.Options, language_modelling.language_modelling, None, typed) == 0
-    found = Likelihoods.read(tmp_path)
-    assert set(found.cells) == {(name, n) for name in ("none", "log") for n in (TRAIN, 700)}
-    whole, end, hedged = found.nll("log", 700), found.nll("none", TRAIN), found.nll("hedge+log", 700)
-    assert whole is not None
-    assert end is not None
-    assert hedged is not None
-    assert torch.equal(hedged, mixed_nll(whole, end))
-    assert "| hedge+log | " in (tmp_path / "language_modelling.md").read_text()
-    assert json.loads((tmp_path / "language_modelling.json").read_text())["missing"] == 0
-    hedges = {"hedge": "none", "hedge+log": "log", "hedge-pmax-model": "pmax-model", "log": "log"}
-    assert {name: alignments.behind(name) for name in hedges} == hedges
-    with pytest.raises(lw.BadInput, match=r"hedge\+truncate: a hedge mixes truncation in"):
-        measured_as(["hedge+truncate"])
 
 
 @pytest.mark.parametrize("family", ["t5", "llama"])

@@ -404,7 +404,7 @@ def test_the_models_have_their_sizes_and_fold_the_queries_factor_exactly(
 ) -> None:
     with torch.device("meta"):
         assert least < sum(p.numel() for p in T5ForConditionalGeneration(recipe.config(size)).parameters()) / 1e6 < most
-    model = reader.add(scaled_queries.build(recipe.config(2048, **SMALL), seed=0, attention="eager")).eval()
+    model = reader.add(scaled_queries.build(recipe.config(2048, **SMALL), seed=0)).eval()
     inputs = {"input_ids": torch.randint(3, 2048, (2, 40)), "decoder_input_ids": torch.randint(3, 2048, (2, 5))}
     with torch.no_grad():
         # The factor is a power of two, so not a bit may change
