@@ -18,7 +18,6 @@ import lengthwise as lw
 from experiments._lib import command
 from experiments._lib.continuations import FOLDER, Likelihoods, begin, measured_as
 from experiments._lib.likelihood_cells import Cells
-from experiments._lib.measure import SOLVED as USUAL
 from experiments._lib.measure import Answers
 from experiments._lib.paired import holm, paired, paired_means
 from experiments.against_truncation import run as against_truncation
@@ -155,12 +154,6 @@ def test_the_same_questions_are_asked_at_every_place(finished: Path) -> None:
     document = json.loads((finished / "questions.json").read_text())
     assert document["missing"] == 0
     assert len(document["gains"]) == 3 * 4
-    text = (finished / "questions.md").read_text()
-    assert "| Flan-T5-XL, pmax | 65.3 | 57.3 | 60.8 | 61.1 |" in text
-    assert "| Flan-T5-XL, pmax | +1.3 | +1.9 | +1.9 | +1.7 |" in text
-    assert "| Flan-T5-XL, entropy | 0.75 | 0.65 | 0.55 |" in text
-    assert f"## 10 documents, about {length:,} tokens (Table 14)" in text
-    assert "</svg>" in (finished / "questions.svg").read_text()
 
 
 def test_code_is_completed_by_bucket_and_keys_retrieved(finished: Path) -> None:
@@ -171,10 +164,6 @@ def test_code_is_completed_by_bucket_and_keys_retrieved(finished: Path) -> None:
     assert all(1000 <= cell["tokens"] < 2000 for key, cell in cells.items() if key[0] != "code_key_retrieval")
     assert document["missing"] == 0
     assert document["temperatures"]["pmax-model"].keys() == {"700", "1500"}
-    text = (finished / "code.md").read_text()
-    assert "| paper, truncate | 20.0 |" in text
-    assert "| paper, log | 85 |" in text
-    assert "code of tasks (" in text
     assert [code.length_of(n) for n in (1, 15)] == [1500, 15500]
 
 
@@ -344,14 +333,6 @@ def test_p_values_of_perplexity_are_students_over_cases(tmp_path: Path) -> None:
     assert (together.length, together.n) == (None, 12)
     assert together.p == pytest.approx(float(ttest_rel(both, end.mean(1), alternative="greater").pvalue), rel=1e-4)
     assert together.difference.startswith(f"{float((both - end.mean(1)).mean().exp()):.4g} [")
-
-
-def test_lengths_beyond_the_usual_ones_are_solved_for_themselves(tmp_path: Path) -> None:
-    usual = USUAL
-    assert language_modelling.Options(out=tmp_path).solved_at == code.Options(out=tmp_path).solved_at == usual
-    assert language_modelling.Options(out=tmp_path, lengths=(1000, 20000)).solved_at == (*usual, 20000)
-    assert language_modelling.Options(out=tmp_path, lengths=(20000,), calibrate=(1024,)).solved_at == (1024,)
-    assert code.Options(out=tmp_path, buckets=(1, 17), key_lengths=(32768,)).solved_at == (*usual, 17500, 32768)
 
 
 @pytest.mark.parametrize("family", ["t5", "llama"])
