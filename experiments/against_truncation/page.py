@@ -7,15 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from experiments._lib import draw, page
-from experiments._lib.markdown import table
+from experiments._lib.markdown import table, words_beside
 from lengthwise.common.files import write_whole
 
 FORMAT = "lengthwise.experiments.attention_alignment/1"
-COMPARED = """On the same samples, with 95 % intervals: Agresti and Min's for right and wrong, Student's for edit similarity, a
-bootstrap over cases for perplexity, where lower is above. p is one-sided, of a difference so far below truncation if there were
-none: McNemar's exact for right and wrong, Student's for the others. Holm's correction, at 2.5 %, is made over the tasks at all
-their lengths (`all`) and again over the single places. Not below for certain is not shown to be level: the intervals tell how
-far below it may be. A hedge may cost up to 2^(1/T) times the better reading's perplexity: 1.1 % for 64 tokens."""
+WORDS = words_beside(__file__)
 HOLDS = {True: "yes", False: "**no**", None: ""}
 
 
@@ -32,7 +28,7 @@ def write_pages(results: Path, out: Path) -> None:
             f"# {method} against truncation",
             f"![Differences in points at all lengths of a task together, with 95 % intervals]({name}.svg)",
             table(["claim", "measured", "holds"], claims, numbers=False),
-            COMPARED,
+            WORDS["compared"],
             table(["task", "tokens", f"{method} - truncate", "it is", "p", "samples"], rows),
         ]
         write_whole(out / f"{name}.md", "\n\n".join(parts) + "\n")

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from experiments._lib import draw, page
-from experiments._lib.markdown import table
+from experiments._lib.markdown import table, words_beside
 
 FORMAT = "lengthwise.experiments.code/1"
+WORDS = words_beside(__file__)
 BUCKET = 1000  # tokens
 COMPLETION, SIMILARITY, KEY = "code_completion", "code_completion_es", "code_key_retrieval"
 TITLES = {
@@ -16,9 +17,6 @@ TITLES = {
     SIMILARITY: "Code completion, edit similarity (Tables 6 and 13)",
     KEY: "Code key retrieval (section 5.4)",
 }
-PAPER = """The paper's model is {model}, of 0.77 billion parameters and trained on {theirs} tokens, on other code: compare the
-course over length. Bucket nk holds from 1000 n to 1000 (n + 1) tokens, and ours has 1000 n + 500; the lines to complete are the
-same in every bucket. `truncate` reads the last {ours} tokens, the paper's {theirs}."""
 
 
 def write_pages(results: Path, out: Path) -> None:
@@ -29,7 +27,7 @@ def write_pages(results: Path, out: Path) -> None:
         draw.save(_figure(tasks), out / f"{name}.svg")
         parts = [f"![Percent right and similar, by length]({name}.svg)", "Percent with its 95 % interval."]
         parts += [page.METHODS.format(**document)]
-        parts += [PAPER.format(model=paper["model"], theirs=paper["train_length"], ours=document["train_length"])]
+        parts += [WORDS["paper"].format(model=paper["model"], theirs=paper["train_length"], ours=document["train_length"])]
         for task, cells in tasks.items():
             parts += [f"## {TITLES[task]}", *_tables(task, cells, document["samples"], paper)]
         rows = [[f"paper, {method}", *row] for method, row in paper["table_11"].items()]

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from experiments._lib import draw, page
-from experiments._lib.markdown import table
+from experiments._lib.markdown import table, words_beside
 
 FORMAT = "lengthwise.experiments.language_modelling/1"
-ASKED = """{cases} continuations of {continuation} tokens from {text}, the same in every cell, with 95 % bootstrap intervals
-over cases. `hedge+none` mixes the plain model's two readings, whole and truncated: what hedging gives by itself."""
+WORDS = words_beside(__file__)
 
 
 def write_pages(results: Path, out: Path) -> None:
@@ -23,7 +22,7 @@ def write_pages(results: Path, out: Path) -> None:
         draw.save(_figure(ratios, train), out / f"{name}.svg")
         parts = [
             f"![Perplexity by length, over that at the training length]({name}.svg)",
-            ASKED.format(**document),
+            WORDS["asked"].format(**document),
             page.METHODS.format(**document),
             "## Perplexity (Table 3)",
             page.by_length("perplexity", cells, lambda cell: _interval(cell, "perplexity")),

@@ -6,15 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from experiments._lib import draw, page, results
-from experiments._lib.markdown import table
+from experiments._lib.markdown import table, words_beside
 
 FORMAT = "lengthwise.experiments.questions/1"
+WORDS = words_beside(__file__)
 OVER_PLACES = ".over_places.json"
-MEANS = """Means over places are taken question by question, and their intervals are over questions: the same question is asked
-at every place. Gains are on the same questions, with 95 % intervals: at one place Agresti and Min's, over places Student's.
-
-The paper's models, of 0.8 to 11 billion parameters, answer Natural Questions: compare the effect, not the level."""
-MIDDLE = "How much more is gained in the middle than at the two ends, where the paper expects more; points and 95 % intervals."
 
 
 def write_pages(folder: Path, out: Path) -> None:
@@ -24,13 +20,17 @@ def write_pages(folder: Path, out: Path) -> None:
         documents = [n for n in paper["positions"] if _cells(document, n)]
         material = next(iter(document["materials"].values()))
         draw.save(_figure(document, documents), out / f"{name}.svg")
-        parts = [f"![Percent right by the place of the gold document]({name}.svg)", MEANS, page.METHODS.format(**document)]
+        parts = [
+            f"![Percent right by the place of the gold document]({name}.svg)",
+            WORDS["means"],
+            page.METHODS.format(**document),
+        ]
         for n in documents:
             length = _cells(document, n)[0]["length"]
             parts += [f"## {n} documents, about {length:,} tokens (Table 14)", *_right(document, over_places, paper, n)]
         parts += ["## What alignment gains over the plain model, in points (Table 5)"]
         parts += [_gains(document, paper, n) for n in documents]
-        parts += [MIDDLE, table(["method, documents", "middle less ends"], _middle(over_places))]
+        parts += [WORDS["middle"], table(["method, documents", "middle less ends"], _middle(over_places))]
         parts += ["## Temperatures (Table 10)", page.temperatures(document)]
         head = [f"paper: {n} documents, about {size:,} tokens" for n, size in paper["table_10_tokens"].items()]
         parts += [table(["tau", *head], [[key, *row] for key, row in paper["table_10"].items()])]

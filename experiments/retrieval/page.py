@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from experiments._lib import draw, page
-from experiments._lib.markdown import table
+from experiments._lib.markdown import table, words_beside
 
 FORMAT = "lengthwise.experiments.retrieval/1"
+WORDS = words_beside(__file__)
 TASKS = ("passkey-novels", "passkey", "line", "topic")
-PAPER = """The paper's models have 0.8 to 13 billion parameters and other inputs: compare the effect, not the level. Its
-sizes count topics, lines and characters of filler; the tokens are about those that its log temperatures imply."""
 PAIRS = ("layer - model", "head - model", "head - layer")
 
 
@@ -91,7 +90,7 @@ def _paper() -> list[str]:
         ("Table 4: percent right", "table_4", "{:g}"),
         ("Table 9: temperatures", "table_9", "{:.2f}"),
     ):
-        parts += [f"## The paper's {title}", *([PAPER] if digits == "{:g}" else [])]
+        parts += [f"## The paper's {title}", *([WORDS["paper"]] if digits == "{:g}" else [])]
         for task, sizes in paper["sizes"].items():
             rows = [["about tokens", *(f"{n:,}" for n in paper["tokens"][task])]]
             rows += [[name, *(digits.format(value) for value in row[task])] for name, row in paper[tables].items()]
