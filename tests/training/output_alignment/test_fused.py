@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from lengthwise.training.output_alignment import misalignment
+from lengthwise.training.output_alignment import loss as loss_module
 from lengthwise.training.output_alignment.fused import IGNORED, weighted_sums
 from lengthwise.training.output_alignment.views import Views
 
@@ -45,7 +45,7 @@ def defined(logits: Tensor, targets: Tensor, counted: Tensor, views: Views, comp
 def test_sums_and_gradients_are_those_of_the_definitions(
     extra: int, overlap: str, at_once: int, compare: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(misalignment, "LOGITS_AT_ONCE", at_once)
+    monkeypatch.setattr(loss_module, "LOGITS_AT_ONCE", at_once)
     views = Views(L, extra, overlap)
     logits, targets = drawn()
     counted = torch.ones(BATCH, views.positions, dtype=torch.bool)

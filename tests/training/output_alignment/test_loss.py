@@ -10,7 +10,7 @@ from scipy.special import rel_entr
 from scipy.stats import entropy
 
 from lengthwise import BadInput, misalignment_loss
-from lengthwise.training.output_alignment import misalignment
+from lengthwise.training.output_alignment import loss as loss_module
 from lengthwise.training.output_alignment.loss import symmetric_cross_entropy, symmetric_kl
 
 
@@ -87,7 +87,7 @@ def test_chunks_change_neither_the_loss_nor_its_gradients(monkeypatch: pytest.Mo
     whole = misalignment_loss(a, b, 3)
     expected = torch.autograd.grad(whole, (a, b))
     # Three positions of two rows at a time, which divides nothing evenly
-    monkeypatch.setattr(misalignment, "LOGITS_AT_ONCE", 3 * 2 * 7)
+    monkeypatch.setattr(loss_module, "LOGITS_AT_ONCE", 3 * 2 * 7)
     parts = misalignment_loss(a, b, 3)
     assert float(parts.detach()) == pytest.approx(float(whole.detach()), rel=1e-14)
     for found, wanted in zip(torch.autograd.grad(parts, (a, b)), expected, strict=True):
@@ -101,8 +101,8 @@ def test_chunks_change_neither_the_loss_nor_its_gradients(monkeypatch: pytest.Mo
 def test_probabilities_are_made_a_few_positions_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
     real = symmetric_cross_entropy
-    monkeypatch.setattr(misalignment, "symmetric_cross_entropy", lambda a, b: (sizes.append(a.numel()), real(a, b))[1])
-    monkeypatch.setattr(misalignment, "LOGITS_AT_ONCE", 50)
+    monkeypatch.setattr(loss_module, "symmetric_cross_entropy", lambda a, b: (sizes.append(a.numel()), real(a, b))[1])
+    monkeypatch.setattr(loss_module, "LOGITS_AT_ONCE", 50)
     misalignment_loss(logits(2, 9, 5), logits(2, 9, 5, seed=1), 1)
     assert sizes == [50, 30]
 

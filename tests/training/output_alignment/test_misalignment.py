@@ -70,7 +70,7 @@ def test_the_interval_is_that_of_a_ratio_of_means() -> None:
     generator = np.random.default_rng(1)
     counts = generator.integers(1, 60, size=400)
     sums = counts * (3 + generator.normal(size=400))
-    mean, low, high = misalignment_module._mean(sums, counts)
+    mean, (low, high) = misalignment_module._mean(sums, counts)
     ratio = sums.sum() / counts.sum()
     half = 1.96 * math.sqrt(np.var(sums - ratio * counts, ddof=1) / 400) / counts.mean()
     assert mean == pytest.approx(ratio)

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from lengthwise import BadInput
-from lengthwise.training.output_alignment import fused, misalignment
+from lengthwise.training.output_alignment import fused
+from lengthwise.training.output_alignment import loss as loss_module
 from lengthwise.training.output_alignment.fused import IGNORED
 from lengthwise.training.output_alignment.regulariser import Regulariser, TwoReadings, regularised_loss
 from tests.conftest import make, tokens
@@ -106,7 +107,7 @@ def test_gradients_do_not_depend_on_chunks(monkeypatch: pytest.MonkeyPatch) -> N
     model, ids = make("llama").double(), tokens(L + 4, batch=2)
     gradients = []
     for at_once in (2**24, 5 * 4 * 384):
-        monkeypatch.setattr(misalignment, "LOGITS_AT_ONCE", at_once)
+        monkeypatch.setattr(loss_module, "LOGITS_AT_ONCE", at_once)
         loss = regularised_loss(model, {"input_ids": ids}, Regulariser(L, alpha=0.3), 4)
         gradients.append(torch.autograd.grad(loss, list(model.parameters())))
     for one, other in zip(*gradients, strict=True):

@@ -5,9 +5,9 @@ vocabulary: here every logit meets two of them, which the cross-entropy alone wo
 a few positions at a time. Beside the logits nothing of their size is kept but their gradient.
 
 What the overlap is compared by is L_SCE, the paper's, or the symmetric KL, which is L_SCE less both entropies: 0 for two equal
-readings, so that it does not ask the model to be surer of itself. Its gradient is L_SCE's with ln y' - ln y for ln y':
+readings, so that it does not ask the model to be surer of itself. Its gradient is L_SCE's with ln y'/y for ln y':
 
-    d KL_sym / d logits = y - y' - y (ln y'/y - <y, ln y'/y>)
+    d L_SCE / d logits = y - y' - y (ln y' - <y, ln y'>),   and the same with y and y' exchanged for the other logits
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lengthwise.training.output_alignment.loss import chunks, log_softmax, slope
+from lengthwise.training.output_alignment.loss import chunks, log_softmax
 from lengthwise.training.output_alignment.views import Views
 
 # torch's and transformers' mark of a label that is no target
@@ -111,6 +111,6 @@ def _cross_and_compare(
         along = (ys[mine] * against).sum(-1, keepdim=True)
         sums[1] -= (along * counts).sum()
         if slopes is not None:
-            own = valid * weights[0]
-            gradient = slope(ys[mine], ys[its], against, along, counts * weights[1], own)
+            own, weight = valid * weights[0], counts * weights[1]
+            gradient = torch.addcmul(own + weight * (1 + along), against, -weight).mul_(ys[mine]).addcmul_(ys[its], -weight)
             slopes[where[mine]] = gradient.scatter_add_(-1, wanted.clamp_min(0), -own)

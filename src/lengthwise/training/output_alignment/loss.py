@@ -8,22 +8,18 @@ L_SCE of two equal distributions is twice their entropy, so a model that is only
 there. The code printed in appendix D of the paper has <y, ln y> for the second product, which makes one cross-entropy and one
 entropy of it, and calls `log_softmax` without a dimension, which normalises [batch, tokens, words] over the batch. Both are
 slips: equation 1 is what stands here.
-
-The gradient is written out, because autograd would keep length x vocabulary many times:
-
-    d L_SCE / d logits = y - y' - y (ln y' - <y, ln y'>),   and the same with y and y' exchanged for the other logits
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
-from lengthwise.errors import BadInput
+from lengthwise.errors import require
 from lengthwise.training.output_alignment.views import Views
 
 # Logits that are turned into probabilities at once
@@ -49,17 +45,22 @@ def misalignment_loss(
 
     `mask` is [batch, L], true (or 1) at the real tokens of the first reading.
     """
-    if logits_a.dim() != 3 or logits_a.shape != logits_b.shape:
-        shapes = f"{tuple(logits_a.shape)} and {tuple(logits_b.shape)}"
-        raise BadInput(f"logits of two readings must both be [batch, tokens, words], not {shapes}")
+    shapes, alike = f"{tuple(logits_a.shape)} and {tuple(logits_b.shape)}", logits_a.shape == logits_b.shape
+    require(alike and logits_a.dim() == 3, f"logits of two readings must both be [batch, tokens, words], not {shapes}")
     views = Views(logits_a.shape[1], extra, overlap)
     first, second = views.shared
     counted = torch.ones_like(logits_a[..., 0], dtype=torch.bool) if mask is None else mask.bool()
     counted = counted[:, first]
-    if not bool(counted.any()):
-        raise BadInput("the mask leaves no position of the overlap; give rows with more tokens")
-    total: Tensor = _Summed.apply(logits_a[:, first], logits_b[:, second], counted)  # type: ignore[no-untyped-call]
+    require(bool(counted.any()), "the mask leaves no position of the overlap; give rows with more tokens")
+    sizes = [at.stop - at.start for at in chunks(views.positions, logits_a[:, 0].numel())]
+    parts = zip(*(x.split(sizes, 1) for x in (logits_a[:, first], logits_b[:, second], counted)), strict=True)
+    # Computed again for the gradient, because autograd would keep length x vocabulary many times
+    total: Tensor = sum(checkpoint(_summed, *part, use_reentrant=False) for part in parts)
     return total / counted.sum()
+
+
+def _summed(logits: Tensor, other: Tensor, counted: Tensor) -> Tensor:
+    return (symmetric_cross_entropy(logits, other) * counted).sum()
 
 
 def chunks(positions: int, logits_each: int) -> Iterator[slice]:
@@ -67,37 +68,6 @@ def chunks(positions: int, logits_each: int) -> Iterator[slice]:
     at_once = max(1, LOGITS_AT_ONCE // logits_each)
     for start in range(0, positions, at_once):
         yield slice(start, min(start + at_once, positions))
-
-
-def slope(y: Tensor, y_other: Tensor, log_other: Tensor, along: Tensor, weight: Tensor, own: Tensor | float = 0.0) -> Tensor:
-    """The gradient `weight` d L_SCE / d logits + `own` y; `along` is <y, ln y'>, all three [..., 1]."""
-    gradient = torch.addcmul(own + weight * (1 + along), log_other, -weight)
-    return gradient.mul_(y).addcmul_(y_other, -weight)
-
-
-class _Summed(torch.autograd.Function):
-    """L_SCE over the counted of the same positions of two readings: [batch, positions, words], [batch, positions]."""
-
-    @staticmethod
-    def forward(ctx: Any, logits: Tensor, other: Tensor, counted: Tensor) -> Tensor:
-        ctx.save_for_backward(logits, other, counted)
-        parts = chunks(logits.shape[1], logits[:, 0].numel())
-        return torch.stack(
-            [(symmetric_cross_entropy(logits[:, at], other[:, at]) * counted[:, at]).sum() for at in parts]
-        ).sum()
-
-    @staticmethod
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, Tensor, None]:
-        logits, other, counted = ctx.saved_tensors
-        slopes = torch.empty_like(logits), torch.empty_like(other)
-        for at in chunks(logits.shape[1], logits[:, 0].numel()):
-            logs = log_softmax(logits[:, at]), log_softmax(other[:, at])
-            ys = logs[0].exp(), logs[1].exp()
-            weight = (counted[:, at] * upstream)[..., None]
-            for mine, its in ((0, 1), (1, 0)):
-                along = (ys[mine] * logs[its]).sum(-1, keepdim=True)
-                slopes[mine][:, at] = slope(ys[mine], ys[its], logs[its], along, weight)
-        return *slopes, None
 
 
 def log_softmax(logits: Tensor) -> Tensor:

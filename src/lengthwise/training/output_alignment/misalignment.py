@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from lengthwise.common.progress import ProgressCallback, progress
 from lengthwise.common.text import text_or_prose
-from lengthwise.errors import BadInput, require
+from lengthwise.errors import require
 from lengthwise.evaluation.likelihood import LOGITS_AT_ONCE, TOKENS_AT_ONCE, TokenScorer, reading
 from lengthwise.models.anatomy import anatomy_of, unwrapped
 from lengthwise.models.extend import Method, extend
@@ -74,32 +74,30 @@ def misalignment(
     """Measure how differently a model goes on from texts and from their suffixes.
 
     The text, files, or the prose that ships with lengthwise are read with the tokenizer; token ids may stand in its place.
-
     L is `length`, by default the training length, which is by default what the model's config says.
     """
     refuse_extended(model, "misalignment")
     anatomy = anatomy_of(model, train_length)
     length = anatomy.train_length if length is None else length
-    _check_numbers(length, pairs, seed)
+    require(length >= 4, f"misalignment needs a length of at least 4 tokens, not {length}")
+    require(pairs >= 2, f"misalignment needs at least 2 pairs for an interval, not {pairs}")
+    require(seed >= 0, f"seed must be 0 or more, not {seed}")
     scorer = TokenScorer.of(model, train_length)
     words = int(unwrapped(model).get_input_embeddings().weight.shape[0])
     ids = _ids(tokenizer, text, files, words)
     check_tokens(ids, words)
     rows = _rows(ids, length, pairs, seed)
     plans = [Views(length, drawn_extra(SAMPLING, length, seed, pair), "half") for pair in range(pairs)]
-    with (
-        extend(model, method, train_length=train_length),
-        reading(model),
-        progress("misalignment", pairs, show_progress) as tick,
-    ):
+    bar = progress("misalignment", pairs, show_progress)
+    with extend(model, method, train_length=train_length), reading(model), bar as tick:
         sums = _pair_sums(scorer, rows, plans, tick)
     counts = np.array([plan.positions for plan in plans])
-    (sce, *interval), (kl, *kl_interval) = (_mean(column, counts) for column in sums.T)
+    (sce, interval), (kl, kl_interval) = (_mean(column, counts) for column in sums.T)
     return Misalignment(
         sce=sce,
-        interval=(interval[0], interval[1]),
+        interval=interval,
         kl=kl,
-        kl_interval=(kl_interval[0], kl_interval[1]),
+        kl_interval=kl_interval,
         pairs=pairs,
         positions=int(counts.sum()),
         length=length,
@@ -110,12 +108,6 @@ def misalignment(
         model=model_fingerprint(anatomy),
         versions=versions(),
     )
-
-
-def _check_numbers(length: int, pairs: int, seed: int) -> None:
-    require(length >= 4, f"misalignment needs a length of at least 4 tokens, not {length}")
-    require(pairs >= 2, f"misalignment needs at least 2 pairs for an interval, not {pairs}")
-    require(seed >= 0, f"seed must be 0 or more, not {seed}")
 
 
 def _ids(tokenizer: Any, text: str | None, files: Sequence[str | Path], words: int) -> Tensor:  # [tokens]
@@ -132,17 +124,11 @@ def _ids(tokenizer: Any, text: str | None, files: Sequence[str | Path], words: i
 def _rows(ids: Tensor, length: int, pairs: int, seed: int) -> Tensor:  # [pairs, tokens]
     """A row a pair, spread over the text and moved by the seed within their share of it."""
     tokens = length + length // 2
-    if len(ids) < tokens:
-        raise BadInput(
-            f"the text has {len(ids)} tokens, and a pair at length {length} takes {tokens}; "
-            "give a longer text (--text FILE) or a smaller length"
-        )
+    short = f"the text has {len(ids)} tokens, and a pair at length {length} takes {tokens}"
+    require(len(ids) >= tokens, f"{short}; give a longer text (--text FILE) or a smaller length")
     if len(ids) < pairs * tokens:
-        warnings.warn(
-            f"{pairs} pairs of {tokens} tokens overlap in a text of {len(ids)}: the intervals are too narrow; "
-            "give a longer text or fewer pairs",
-            stacklevel=3,
-        )
+        overlap = f"{pairs} pairs of {tokens} tokens overlap in a text of {len(ids)}: the intervals are too narrow"
+        warnings.warn(f"{overlap}; give a longer text or fewer pairs", stacklevel=3)
     shift = np.random.default_rng(seed).random(pairs)
     starts = [int((len(ids) - tokens) * (pair + shift[pair]) / pairs) for pair in range(pairs)]
     return torch.stack([ids[start : start + tokens] for start in starts])
@@ -173,10 +159,10 @@ def _sums(scorer: TokenScorer, hidden: Tensor, other: Tensor) -> tuple[float, fl
     return sce, kl
 
 
-def _mean(sums: np.ndarray, counts: np.ndarray) -> tuple[float, float, float]:
+def _mean(sums: np.ndarray, counts: np.ndarray) -> tuple[float, tuple[float, float]]:
     """The mean over all positions, and the ends of its interval when pairs are drawn again with replacement."""
     mean = float(sums.sum() / counts.sum())
     draws = np.random.default_rng(0).integers(len(sums), size=(RESAMPLES, len(sums)))
     means = sums[draws].sum(1) / counts[draws].sum(1)
     low, high = np.quantile(widened(means, mean, len(sums), len(sums) - 1), [0.025, 0.975])
-    return mean, max(0.0, float(low)), float(high)
+    return mean, (max(0.0, float(low)), float(high))

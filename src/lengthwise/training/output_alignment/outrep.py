@@ -20,10 +20,8 @@ from torch import Tensor
 
 from lengthwise.errors import BadInput, require
 
-Function = Callable[[Tensor], Tensor]
-
 # f and its inverse
-FUNCTIONS: dict[str, tuple[Function, Function]] = {
+FUNCTIONS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]] = {
     "identity": (torch.clone, torch.clone),
     "sqrt": (torch.sqrt, torch.square),
     "log": (torch.log, torch.exp),
@@ -45,8 +43,7 @@ class OutRep:
 
     def aligned(self, y: Tensor) -> Tensor:
         """f(y), what the model is trained on."""
-        shifted = y + self.shift
-        aligned = FUNCTIONS[self.function][0](shifted)
+        aligned = FUNCTIONS[self.function][0](y + self.shift)
         if not bool(torch.isfinite(aligned).all()):
             worst = float(y[~torch.isfinite(aligned)].flatten()[0])
             raise BadInput(f"{self.function} has no value at {worst + self.shift:g}, the target {worst:g}; give a shift")

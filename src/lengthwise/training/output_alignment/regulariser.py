@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from lengthwise.errors import BadInput, require
+from lengthwise.errors import require, require_one_of
 from lengthwise.training.output_alignment.fused import COMPARISONS, IGNORED, SCE, weighted_sums
 from lengthwise.training.output_alignment.views import Views, drawn_extra, extra_range
 
@@ -35,10 +35,9 @@ class Regulariser:
     compare: str = SCE  # what the readings are compared by: sce, or kl, which leaves their entropies out
 
     def __post_init__(self) -> None:
-        possible = math.isfinite(self.alpha) and self.alpha >= 0
+        possible = 0 <= self.alpha < math.inf
         require(possible, f"alpha must be a number from 0 on, not {self.alpha}; the paper takes 0.1 to 0.3")
-        known = self.compare in COMPARISONS
-        require(known, f"compare must be one of {', '.join(COMPARISONS)}, not {self.compare!r}")
+        require_one_of("compare", self.compare, COMPARISONS)
         self.views(self.largest)
 
     @property
@@ -71,11 +70,11 @@ class TwoReadings:
 
     @classmethod
     def of(cls, batch: Mapping[str, Tensor], views: Views) -> TwoReadings:
-        if odd := sorted(set(batch) - set(READ)):
-            raise BadInput(f"two readings of a row are made of {', '.join(READ)}, not of {', '.join(odd)}; leave that out")
-        ids, mask = batch["input_ids"], batch.get("attention_mask")
-        if ids.shape[1] < views.tokens:
-            raise BadInput(f"rows of {ids.shape[1]} tokens are too short for two readings; give at least {views.tokens}")
+        odd = ", ".join(sorted(set(batch) - set(READ)))
+        require(not odd, f"two readings of a row are made of {', '.join(READ)}, not of {odd}; leave that out")
+        ids, mask = batch["input_ids"].long(), batch.get("attention_mask")
+        tokens = ids.shape[1]
+        require(tokens >= views.tokens, f"rows of {tokens} tokens are too short for two readings; give at least {views.tokens}")
         real = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
         labels = _both(batch.get("labels", ids).masked_fill(~real, IGNORED), views)
         targets = nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED)
@@ -93,20 +92,19 @@ class TwoReadings:
         """Targets of both readings, and positions of the overlap."""
         return torch.stack([(self.targets != IGNORED).sum(), self.counted.sum()])
 
-    def loss(self, logits: Tensor, alpha: float, counts: Tensor, compare: str = SCE) -> tuple[Tensor, Tensor]:
+    def loss(self, logits: Tensor, regulariser: Regulariser, counts: Tensor) -> tuple[Tensor, Tensor]:
         """L*, and without their gradients the two means it is made of; `counts` is what they are means over."""
         counts = counts.clamp_min(1)
         kind = torch.promote_types(logits.dtype, torch.float32)
-        weights = torch.tensor([1.0, alpha], dtype=kind, device=counts.device) / counts
-        loss, sums = weighted_sums(logits, self.targets, self.counted, self.views, weights, compare)
+        weights = torch.tensor([1.0, regulariser.alpha], dtype=kind, device=counts.device) / counts
+        loss, sums = weighted_sums(logits, self.targets, self.counted, self.views, weights, regulariser.compare)
         return loss, sums / counts
 
 
 def regularised_loss(model: nn.Module, batch: Mapping[str, Tensor], regulariser: Regulariser, extra: int) -> Tensor:
     """L* of a batch of rows (input_ids; attention_mask and labels where there are some) under a causal language model."""
     readings = TwoReadings.of(batch, regulariser.views(extra))
-    loss, _ = readings.loss(model(**readings.inputs).logits, regulariser.alpha, readings.counts, regulariser.compare)
-    return loss
+    return readings.loss(model(**readings.inputs).logits, regulariser, readings.counts)[0]
 
 
 def _both(rows: Tensor, views: Views) -> Tensor:  # [batch, tokens] -> [2 batch, L]

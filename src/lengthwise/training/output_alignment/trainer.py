@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from transformers import Trainer
 
-from lengthwise.errors import BadInput
+from lengthwise.errors import BadInput, require
 from lengthwise.training.output_alignment.regulariser import Regulariser, TwoReadings
 from lengthwise.training.output_alignment.views import Views, extra_range
 
@@ -46,10 +46,10 @@ class MisalignmentTrainer(Trainer):  # type: ignore[misc]
         """`train_length`, which is L, and all down to `compare` are Regulariser's; all else is Trainer's."""
         self.regulariser = Regulariser(train_length, alpha, sampling, overlap, compare)
         super().__init__(*args, **kwargs)
-        if self.compute_loss_func is not None or self.label_smoother is not None:
-            raise BadInput("MisalignmentTrainer has its own loss; leave compute_loss_func and label_smoothing_factor out")
-        if self.model.config.is_encoder_decoder:
-            raise BadInput(f"{type(self.model).__name__} reads its input with an encoder; give a causal language model")
+        plain = self.compute_loss_func is None and self.label_smoother is None
+        require(plain, "MisalignmentTrainer has its own loss; leave compute_loss_func and label_smoothing_factor out")
+        decoder = not self.model.config.is_encoder_decoder
+        require(decoder, f"{type(self.model).__name__} reads its input with an encoder; give a causal language model")
         self.model_accepts_loss_kwargs = True
         self._views: Views | None = None
         self._means = torch.zeros(2)
@@ -62,7 +62,8 @@ class MisalignmentTrainer(Trainer):  # type: ignore[misc]
         batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
         if not batches:
             return batches, None
-        self._views = self.regulariser.drawn(self._seed, self.state.global_step)
+        seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
+        self._views = self.regulariser.drawn(seed, self.state.global_step)
         self._steps += 1
         counts = torch.stack([self._readings(batch, self._views).counts for batch in batches]).sum(0)
         return batches, self.accelerator.reduce(counts.to(device), "sum")
@@ -74,7 +75,7 @@ class MisalignmentTrainer(Trainer):  # type: ignore[misc]
             raise BadInput("MisalignmentTrainer's loss is a share of a whole step's; call train() or evaluate()")
         readings = self._readings(inputs, self._views)
         outputs = model(**readings.inputs)
-        loss, means = self._loss(readings, outputs.logits, num_items_in_batch)
+        loss, means = readings.loss(outputs.logits, self.regulariser, num_items_in_batch)
         self._means = self._means.to(means.device) + means
         # Gradients are averaged over processes, where these shares have to add up
         loss = loss * self.accelerator.num_processes
@@ -86,7 +87,7 @@ class MisalignmentTrainer(Trainer):  # type: ignore[misc]
         low, high = extra_range(self.regulariser.sampling, self.regulariser.train_length)
         readings = self._readings(self._prepare_inputs(inputs), self.regulariser.views((low + high) // 2))
         with torch.no_grad(), self.compute_loss_context_manager():
-            loss, _ = self._loss(readings, model(**readings.inputs).logits, readings.counts)
+            loss, _ = readings.loss(model(**readings.inputs).logits, self.regulariser, readings.counts)
         return loss, None, None
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
@@ -99,18 +100,8 @@ class MisalignmentTrainer(Trainer):  # type: ignore[misc]
             self._means, self._steps = torch.zeros(2), 0
         super().log(logs, start_time)
 
-    @property
-    def _seed(self) -> int:
-        return int(self.args.seed if self.args.data_seed is None else self.args.data_seed)
-
-    def _loss(self, readings: TwoReadings, logits: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
-        return readings.loss(logits, self.regulariser.alpha, counts, self.regulariser.compare)
-
     def _readings(self, batch: dict[str, Any], views: Views) -> TwoReadings:
         tokens, needed = batch["input_ids"].shape[1], self.regulariser.tokens
-        if tokens < needed:
-            raise BadInput(
-                f"rows of {tokens} tokens are too short: training at length {views.length} with e from "
-                f"{self.regulariser.sampling} reads up to {needed}; give rows of {needed} tokens"
-            )
+        reads = f"training at length {views.length} with e from {self.regulariser.sampling} reads up to {needed}"
+        require(tokens >= needed, f"rows of {tokens} tokens are too short: {reads}; give rows of {needed} tokens")
         return TwoReadings.of(batch, views)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lengthwise.errors import BadInput, require
+from lengthwise.errors import require
 
 # Table 5, as shares of L from which e is drawn; at e = L nothing overlaps, so the widest range ends at L - 1
 SAMPLING = {"1..L/2": (0.0, 0.5), "1..L/4": (0.0, 0.25), "L/4..L/2": (0.25, 0.5), "1..L": (0.0, 1.0)}
@@ -33,11 +33,9 @@ class Views:
         require(self.overlap in OVERLAPS, f"overlap must be one of {', '.join(OVERLAPS)}, not {self.overlap!r}")
         require(self.length >= 2, f"a reading needs at least 2 tokens, not {self.length}")
         require(self.extra >= 1, f"the second reading must start at least 1 token later, not {self.extra}")
-        if self.positions < 1:
-            raise BadInput(
-                f"readings of {self.length} tokens that start {self.extra} apart have no position in common "
-                f"(overlap {self.overlap}); start at most {self.length - 1 - self._skipped} apart"
-            )
+        apart = f"readings of {self.length} tokens that start {self.extra} apart have no position in common"
+        most = self.length - 1 - self._skipped
+        require(self.positions >= 1, f"{apart} (overlap {self.overlap}); start at most {most} apart")
 
     @property
     def positions(self) -> int:
