@@ -189,7 +189,7 @@ def test_a_model_whose_attention_cannot_be_read_is_refused_before_anything_is_wr
 
 
 def test_another_model_and_other_settings_are_refused(whole: Path) -> None:
-    with pytest.raises(lw.BadInput, match="holds records of another model: its weights"):
+    with pytest.raises(lw.BadInput, match="was begun with another model: its weights"):
         analyse(whole, make("t5", seed=1))
     with pytest.raises(lw.BadInput, match="was begun with another seed: 0 then, 3 now"):
         analyse(whole, seed=3)

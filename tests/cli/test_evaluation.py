@@ -125,7 +125,7 @@ REFUSALS: dict[str, tuple[str, str]] = {
     "a hedge of nothing": (T5_PASSKEY + "hedge+", "'hedge+': no method stands after the +"),
     "no such alignment": ("evaluate {m}/t5 --task passkey --method @x.json --length 300 --out {t}/new", "no alignment file"),
     "no room": ("evaluate {m}/t5 --task passkey --length 20 --out {t}/new", "has no room for the question"),
-    "another model": ("evaluate {m}/other --task passkey --length 300 --samples 1 --out {t}/run", "of another model"),
+    "another model": ("evaluate {m}/other --task passkey --length 300 --samples 1 --out {t}/run", "begun with another model"),
     "another seed": ("evaluate {m}/t5 --task passkey --length 300 --seed 1 --out {t}/run", "another seed: 0 then, 1 now"),
     "another directory": ("evaluate {m}/t5 --task passkey --length 300 --out {m}/t5", "is not the config of a run directory"),
     "a file to write into": ("evaluate {m}/t5 --task passkey --length 300 --out {m}/a.json", "cannot use"),

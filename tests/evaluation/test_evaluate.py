@@ -231,8 +231,8 @@ def test_an_interruption_keeps_what_was_finished_and_sums_it_up(tmp_path: Path, 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"model": answering("t5", seed=1)}, "holds records of another model: its weights"),
-        ({"model": answering("llama")}, "holds records of another model: its family is t5, this model's is llama"),
+        ({"model": answering("t5", seed=1)}, "was begun with another model: its weights"),
+        ({"model": answering("llama")}, "was begun with another model: its family is t5, this model's is llama"),
         ({"seed": 1}, "was begun with another seed: 0 then, 1 now"),
         ({"train_length": 128}, "was begun with another train_length: 256 then, 128 now"),
         ({"batch_tokens": 99}, "was begun with another batch_tokens: 1024 then, 99 now"),

@@ -35,8 +35,8 @@ def test_the_config_is_kept_and_methods_and_files_may_grow(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (changed("model", weights="xyz"), "holds records of another model: its weights is abc, this model's is xyz"),
-        (changed("model", layers=3), "holds records of another model: its layers is 2, this model's is 3"),
+        (changed("model", weights="xyz"), "was begun with another model: its weights is abc, this model's is xyz"),
+        (changed("model", layers=3), "was begun with another model: its layers is 2, this model's is 3"),
         (changed("settings", seed=1, dtype="bfloat16"), "was begun with another seed: 0 then, 1 now"),
         (changed("settings", train_length=1024), "was begun with another train_length: 512 then, 1024 now"),
         (

@@ -52,7 +52,7 @@ def test_a_resumed_run_forgets_what_came_after_its_checkpoint_and_moves_the_bar(
 def test_a_method_that_draws_knows_the_step_and_what_it_learns_is_beside_every_checkpoint(tmp_path: Path) -> None:
     clex = Clex(train_length=32, rotary_size=8)
     stretched = StretchedClex(clex, 4.0, 16, seed=0)
-    callback = MethodCallback(TrainingMethods([stretched], clex, stretched), "clex")
+    callback = MethodCallback(TrainingMethods([stretched], clex, "clex", stretched))
     callback.on_step_begin(None, state(7), None)
     assert stretched.step == 7
     (tmp_path / "checkpoint-7").mkdir()
@@ -64,7 +64,7 @@ def test_a_method_that_draws_knows_the_step_and_what_it_learns_is_beside_every_c
 def test_a_process_that_is_not_the_first_and_a_run_that_learns_no_method_save_nothing(tmp_path: Path) -> None:
     clex = Clex(train_length=32, rotary_size=8)
     other = SimpleNamespace(global_step=7, max_steps=9, is_world_process_zero=False)
-    MethodCallback(TrainingMethods([], clex, None), "clex").on_save(SimpleNamespace(output_dir=str(tmp_path)), other, None)
-    MethodCallback(TrainingMethods([], None, None), None).on_save(SimpleNamespace(output_dir=str(tmp_path)), state(7), None)
-    MethodCallback(TrainingMethods([], None, None), None).on_step_begin(None, state(7), None)
+    MethodCallback(TrainingMethods([], clex, "clex")).on_save(SimpleNamespace(output_dir=str(tmp_path)), other, None)
+    MethodCallback(TrainingMethods([])).on_save(SimpleNamespace(output_dir=str(tmp_path)), state(7), None)
+    MethodCallback(TrainingMethods([])).on_step_begin(None, state(7), None)
     assert [*tmp_path.iterdir()] == []

@@ -25,7 +25,10 @@ def test_the_same_run_agrees_and_another_is_refused(tmp_path: Path) -> None:
     kept = (directory.path / "config.json").read_bytes()
     directory.agree({**CONFIG, "model": {**CONFIG["model"], "name": "there"}})
     for change, message in (
-        ({"model": {**CONFIG["model"], "weights": "cc"}}, "trains another model: its weights is aa, this model's is cc"),
+        (
+            {"model": {**CONFIG["model"], "weights": "cc"}},
+            "was begun with another model: its weights is aa, this model's is cc",
+        ),
         (
             {"settings": {**CONFIG["settings"], "alpha": 0.3}},
             r"begun with another alpha: 0\.1 then, 0\.3 now; .* or alpha 0\.1",

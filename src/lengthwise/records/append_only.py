@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from lengthwise.common.formats import NOT_JSON, checked, parse_json
-from lengthwise.errors import BadInput
+from lengthwise.errors import BadInput, require
 from lengthwise.records.locks import exclusive
 
 
@@ -28,6 +28,8 @@ class Keyed(Protocol):
 
 
 Line = TypeVar("Line", bound=Keyed)
+Kind = TypeVar("Kind")
+DONE_AGAIN = "take the line out, and what it held will be done again"
 
 
 class AppendOnly(Generic[Line]):
@@ -82,41 +84,32 @@ class AppendOnly(Generic[Line]):
         return text + "\n"
 
     def _catch_up(self, descriptor: int) -> None:
-        size = os.fstat(descriptor).st_size
-        if size < self._read:
-            raise BadInput(f"{self.path} became shorter while it was in use; give another --out, or restore the file")
-        text = _read_from(descriptor, self._read, size)
+        longer = os.fstat(descriptor).st_size >= self._read
+        require(longer, f"{self.path} became shorter while it was in use; give another --out, or restore the file")
+        with open(descriptor, "rb", closefd=False) as file:
+            file.seek(self._read)
+            text = file.read()
         whole = text[: text.rfind(b"\n") + 1]
         if len(whole) < len(text):
             # Nobody writes now, so the writer of a last line without an end is dead
             os.ftruncate(descriptor, self._read + len(whole))
-        for line in parsed(whole, self.path, self.kind, self._count):
+        for line in _parsed(whole, self.path, self.kind, self._count, DONE_AGAIN):
             self.lines.setdefault(line.key, line)
         self._read += len(whole)
         self._count += whole.count(b"\n")
 
 
-def read_lines(path: Path, kind: type[Line]) -> list[Line]:
+def read_lines(path: Path, kind: type[Kind], then: str = DONE_AGAIN) -> list[Kind]:
     """A file's lines without touching it: no lock, and a last line that is still being written is left out."""
     text = path.read_bytes() if path.exists() else b""
-    return list(parsed(text[: text.rfind(b"\n") + 1], path, kind))
+    return list(_parsed(text, path, kind, 0, then))
 
 
-def parsed(text: bytes, path: Path, kind: type[Line], before: int = 0) -> Iterator[Line]:
-    """The lines in `text`, which stands in `path` after `before` other lines."""
+def _parsed(text: bytes, path: Path, kind: type[Kind], before: int, then: str) -> Iterator[Kind]:
+    """The lines in `text`, which stands in `path` after `before` other lines; `then` says what to do with a damaged one."""
     for number, line in enumerate(text.split(b"\n")[:-1], before + 1):
         try:
             yield checked(kind, parse_json(line))
         except ValueError as error:
             reason = NOT_JSON if str(error).startswith(NOT_JSON) else str(error)
-            raise BadInput(
-                f"line {number} of {path} is damaged: {reason}; take the line out, and what it held will be done again"
-            ) from None
-
-
-def _read_from(descriptor: int, start: int, size: int) -> bytes:
-    pieces = []
-    while start < size and (piece := os.pread(descriptor, size - start, start)):
-        pieces.append(piece)
-        start += len(piece)
-    return b"".join(pieces)
+            raise BadInput(f"line {number} of {path} is damaged: {reason}; {then}") from None

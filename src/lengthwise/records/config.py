@@ -12,7 +12,7 @@ from typing import Annotated, Any, NotRequired
 
 from typing_extensions import TypedDict
 
-from lengthwise.common.formats import Such, checked
+from lengthwise.common.formats import Such, checked, shown
 from lengthwise.errors import BadInput
 
 FORMAT = "lengthwise.run/1"
@@ -79,7 +79,7 @@ def grown(old: Config, new: Config, path: Path) -> Config:
 def check_same(old: Mapping[str, Any], new: Mapping[str, Any], path: Path) -> None:
     """Refuse another model, or other settings, than those a directory was begun with."""
     if other := another_model(old["model"], new["model"]):
-        raise BadInput(f"{path} holds records of another model: {other}; {ANOTHER}")
+        raise BadInput(f"{path} was begun with another model: {other}; {ANOTHER}")
     for key, now in new["settings"].items():
         was = old["settings"].get(key)
         if was != now:
@@ -95,24 +95,15 @@ def another_model(was: dict[str, Any], now: dict[str, Any]) -> str:
 def _joined(old: dict[str, Any], new: dict[str, Any], path: Path, what: str) -> dict[str, Any]:
     for name, now in new.items():
         if name in old and old[name] != now:
-            where = _difference(old[name], now)
-            raise BadInput(
-                f"the {what} {name!r} has changed since {path} was begun{where}; {ANOTHER}, or give the new one a new name"
-            )
+            changed = f"the {what} {name!r} has changed since {path} was begun{_difference(old[name], now)}"
+            raise BadInput(f"{changed}; {ANOTHER}, or give the new one a new name")
     return {**old, **new}
 
 
 def _difference(old: Any, new: Any) -> str:
     """The first key that differs, with both values where they are short."""
-    if not (isinstance(old, dict) and isinstance(new, dict)):
-        return ""
-    for key in new:
-        was, now = old.get(key), new[key]
-        if was != now:
-            return f": its {key} was {_short(was)} and is {_short(now)}"
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key, now in new.items():
+            if (was := old.get(key)) != now:
+                return f": its {key} was {shown(was)} and is {shown(now)}"
     return ""
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -17,7 +17,7 @@ from typing import Any
 
 from torch import nn
 
-from lengthwise.errors import BadInput, require
+from lengthwise.errors import require
 from lengthwise.methods.positions.clex import Clex
 from lengthwise.methods.positions.shifted_sparse import ShiftedSparse
 from lengthwise.methods.registry import METHODS, factory
@@ -76,17 +76,10 @@ class TrainingMethods:
     """The methods in force while a model is trained, and those among them that learn."""
 
     installed: list[object]
-    learnt: nn.Module | None
-    stretched: StretchedClex | None
-
-    @property
-    def of_files(self) -> list[object]:
-        """The methods that may have been read from a file."""
-        return [method for method in (self.learnt, self.alignment) if method is not None]
-
-    @property
-    def alignment(self) -> Alignment | None:
-        return next((method for method in self.installed if isinstance(method, Alignment)), None)
+    learnt: nn.Module | None = None
+    learns: str | None = None  # name of the method that is learnt, where it is one of this package's
+    stretched: StretchedClex | None = None
+    alignment: Alignment | None = None
 
 
 def methods_for(adjustment: Adjustment, settings: Settings, anatomy: Anatomy, train_length: int) -> TrainingMethods:
@@ -95,17 +88,17 @@ def methods_for(adjustment: Adjustment, settings: Settings, anatomy: Anatomy, tr
     CLEX learns at lengths drawn anew every step, see stretched.py; every other method is as it will be used.
     """
     methods = methods_of(adjustment.spec, anatomy.facts)
-    files = [method for method in methods if isinstance(method, nn.Module | Alignment)]
-    if files and any(sign in settings.out for sign in "+,"):
-        raise BadInput(f"a spec cannot name files in {settings.out}: it reads + and , as its own; give another --out")
-    require(sum(isinstance(method, Alignment) for method in files) < 2, "training takes one alignment; leave the others out")
-    learnt_in(adjustment.spec)
-    learnt = next((method for method in files if isinstance(method, nn.Module)), None)
-    stretched = None
+    alignments = [method for method in methods if isinstance(method, Alignment)]
+    learnt = next((method for method in methods if isinstance(method, nn.Module)), None)
+    nameable = not (learnt or alignments) or not any(sign in settings.out for sign in "+,")
+    require(nameable, f"a spec cannot name files in {settings.out}: it reads + and , as its own; give another --out")
+    require(len(alignments) < 2, "training takes one alignment; leave the others out")
+    learns, stretched = learnt_in(adjustment.spec), None
     if isinstance(learnt, Clex):
         stretched = StretchedClex(learnt, settings.stretch, train_length, settings.seed)
         methods = [stretched if method is learnt else method for method in methods]
-    return TrainingMethods(methods + [ShiftedSparse()] * adjustment.shifted_sparse, learnt, stretched)
+    installed = methods + [ShiftedSparse()] * adjustment.shifted_sparse
+    return TrainingMethods(installed, learnt, learns, stretched, next(iter(alignments), None))
 
 
 def prepared(model: nn.Module, adjustment: Adjustment, methods: TrainingMethods, seed: int) -> Any:

@@ -42,17 +42,17 @@ class MethodCallback(TrainerCallback):  # type: ignore[misc]
     """Tells a method that draws which step it is, and puts what it learns beside every checkpoint, where LoRA's saving would
     leave it out."""
 
-    def __init__(self, methods: TrainingMethods, learns: str | None) -> None:
-        self.methods, self.learns = methods, learns
+    def __init__(self, methods: TrainingMethods) -> None:
+        self.methods = methods
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if self.methods.stretched is not None:
             self.methods.stretched.step = state.global_step
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if self.methods.learnt is not None and self.learns is not None and state.is_world_process_zero:
-            folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-            weights.save(self.methods.learnt, folder / learnt_file(self.learns))
+        learnt, learns = self.methods.learnt, self.methods.learns
+        if learnt is not None and learns is not None and state.is_world_process_zero:
+            weights.save(learnt, Path(args.output_dir) / f"checkpoint-{state.global_step}" / learnt_file(learns))
 
 
 def in_words(line: dict[str, Any]) -> str:

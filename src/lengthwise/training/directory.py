@@ -15,16 +15,16 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any, NotRequired, cast
 
 from typing_extensions import TypedDict
 
-from lengthwise.common.files import PART, save_whole, write_whole
-from lengthwise.common.formats import NOT_JSON, Such, Whole, checked, parse_json
+from lengthwise.common.files import PART, write_whole
+from lengthwise.common.formats import Such, Whole, checked, parse_json
 from lengthwise.errors import BadInput, require
-from lengthwise.records.config import ANOTHER, another_model
+from lengthwise.records.append_only import read_lines
+from lengthwise.records.config import ANOTHER, check_same
 
 FORMAT = "lengthwise.training/1"
 CLAIM = ".claim-training"
@@ -49,56 +49,39 @@ class TrainingConfig(TypedDict):
 class LossLine(TypedDict):
     """One line of losses.jsonl: a step's losses, and more where it has them."""
 
+    __pydantic_config__ = {"extra": "allow"}  # type: ignore[misc]
+
     step: Whole
     loss: Loss
     cross_entropy: Loss
 
 
-@dataclass(frozen=True)
 class TrainingDirectory:
     """The files of one training run."""
 
-    path: Path
-
-    @property
-    def checkpoints(self) -> Path:
-        return self.path / "checkpoints"
-
-    @property
-    def losses(self) -> Path:
-        return self.path / "losses.jsonl"
-
-    @property
-    def tensorboard(self) -> Path:
-        return self.path / "tensorboard"
-
-    @property
-    def model(self) -> Path:
-        return self.path / "model"
-
-    @property
-    def adapter(self) -> Path:
-        return self.path / "adapter"
-
-    @property
-    def method(self) -> Path:
-        return self.path / "method.txt"
-
-    @property
-    def alignment(self) -> Path:
-        return self.path / "alignment.json"
-
-    def learnt(self, method: str) -> Path:
-        return self.path / learnt_file(method)
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints = path / "checkpoints"
+        self.losses = path / "losses.jsonl"
+        self.tensorboard = path / "tensorboard"
+        self.model = path / "model"
+        self.adapter = path / "adapter"
+        self.method = path / "method.txt"
+        self.alignment = path / "alignment.json"
 
     def agree(self, config: dict[str, Any]) -> None:
         """Make the directory, or check that it is this very run's; nothing is touched where it is not."""
         config = json.loads(json.dumps(config))
         known = self.path / "config.json"
         if known.exists():
-            _same(_read(known), config, self.path)
+            _check_same(_read(known), config, self.path)
             return
-        self._refuse_foreign()
+        try:
+            names = sorted(entry.name for entry in self.path.iterdir()) if self.path.exists() else []
+        except OSError as error:
+            raise BadInput(f"cannot use {self.path} as a training directory: {error.strerror}; {ANOTHER}") from None
+        if foreign := [name for name in names if not name.startswith((CLAIM, PART))]:
+            raise BadInput(f"{self.path} is not a training directory, but holds {foreign[0]}; give a new or empty one as --out")
         try:
             write_whole(known, json.dumps(config, indent=2) + "\n")
         except OSError as error:
@@ -111,8 +94,7 @@ class TrainingDirectory:
 
     def read_losses(self) -> list[dict[str, Any]]:
         """The lines of losses.jsonl; a last line without an end, which a kill left, is none."""
-        text = self.losses.read_bytes() if self.losses.exists() else b""
-        return [_loss(line, number, self.losses) for number, line in enumerate(text.split(b"\n")[:-1], 1)]
+        return read_lines(self.losses, cast(Any, LossLine), "take the line out")
 
     def losses_of_all(self, steps: int) -> list[dict[str, Any]]:
         """The losses of a finished run: none where their file was taken away, refused where it ends before the last step."""
@@ -126,30 +108,6 @@ class TrainingDirectory:
         """Take out the steps after a checkpoint: a resumed run takes them again."""
         before = [line for line in self.read_losses() if line["step"] <= step]
         write_whole(self.losses, "".join(json.dumps(line) + "\n" for line in before))
-
-    def finish(self, model: Any, tokenizer: Any, spec: str) -> None:
-        """Save the trained model, and then the spec to use it with."""
-        # What a run killed between this and its last word left there is written anew
-        save_whole(self.model, [model, tokenizer], overwrite=True)
-        write_whole(self.method, spec + "\n")
-
-    def _refuse_foreign(self) -> None:
-        try:
-            names = sorted(entry.name for entry in self.path.iterdir()) if self.path.exists() else []
-        except OSError as error:
-            raise BadInput(f"cannot use {self.path} as a training directory: {error.strerror}; {ANOTHER}") from None
-        if foreign := [name for name in names if not name.startswith((CLAIM, PART))]:
-            raise BadInput(f"{self.path} is not a training directory, but holds {foreign[0]}; give a new or empty one as --out")
-
-
-def _loss(line: bytes, number: int, path: Path) -> dict[str, Any]:
-    try:
-        losses: dict[str, Any] = parse_json(line)
-        checked(LossLine, losses)
-        return losses
-    except ValueError as error:
-        reason = NOT_JSON if str(error).startswith(NOT_JSON) else error
-        raise BadInput(f"line {number} of {path} is damaged: {reason}; take the line out") from None
 
 
 def learnt_file(method: str) -> str:
@@ -180,14 +138,8 @@ def _read(path: Path) -> dict[str, Any]:
     return dict(config)
 
 
-def _same(old: dict[str, Any], new: dict[str, Any], path: Path) -> None:
-    if other := another_model(old["model"], new["model"]):
-        raise BadInput(f"{path} trains another model: {other}; {ANOTHER}")
-    for key, now in new["settings"].items():
-        was = old["settings"].get(key, SINCE.get(key))
-        if was != now:
-            raise BadInput(f"{path} was begun with another {key}: {was} then, {now} now; {ANOTHER}, or {key} {was}")
-    if old.get("rows") != new["rows"]:
-        raise BadInput(f"{path} was begun with other text or another tokenizer; {ANOTHER}")
-    if old.get("documents") != new.get("documents"):
-        raise BadInput(f"the file that the adjustment names has changed since {path} was begun; {ANOTHER}")
+def _check_same(old: dict[str, Any], new: dict[str, Any], path: Path) -> None:
+    check_same({**old, "settings": {**SINCE, **old["settings"]}}, new, path)
+    require(old["rows"] == new["rows"], f"{path} was begun with other text or another tokenizer; {ANOTHER}")
+    same = old.get("documents") == new.get("documents")
+    require(same, f"the file that the adjustment names has changed since {path} was begun; {ANOTHER}")

@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset
 
 from lengthwise.common.text import read_texts
 from lengthwise.errors import BadInput, require
@@ -48,29 +47,15 @@ def rows_of(settings: Settings, tokenizer: Any, words: int, tokens: int, most: i
         if length >= most * tokens:
             break
     if unread := settings.data[len(packed) :]:
-        _say_unread(unread)
+        more = [f"and {len(unread) - NAMED} more"] if len(unread) > NAMED else []
+        named, them = ", ".join([*unread[:NAMED], *more]), "it" if len(unread) == 1 else "them"
+        warnings.warn(f"the steps end before they reach {named}: the model will learn nothing of {them}", stacklevel=2)
     count = min(most, length // tokens)
-    if count == 0:
-        raise BadInput(
-            f"the text has {length} tokens, and one row takes {tokens}; give more text (--data, --dataset) or a smaller "
-            "--train-length"
-        )
+    short = f"the text has {length} tokens, and one row takes {tokens}"
+    require(count > 0, f"{short}; give more text (--data, --dataset) or a smaller --train-length")
     rows = torch.cat(packed)[: count * tokens].view(count, tokens)
     check_tokens(rows, words)
     return rows
-
-
-class Rows(Dataset[dict[str, Tensor]]):
-    """Rows of tokens as a data set for transformers' Trainer."""
-
-    def __init__(self, rows: Tensor) -> None:
-        self.rows = rows
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, index: int) -> dict[str, Tensor]:
-        return {"input_ids": self.rows[index].long()}
 
 
 def digest(rows: Tensor) -> str:
@@ -78,28 +63,16 @@ def digest(rows: Tensor) -> str:
     return hashlib.sha256(rows.numpy().tobytes()).hexdigest()[:16]
 
 
-def _say_unread(paths: Sequence[str]) -> None:
-    more = [f"and {len(paths) - NAMED} more"] if len(paths) > NAMED else []
-    them = "it" if len(paths) == 1 else "them"
-    warnings.warn(
-        f"the steps end before they reach {', '.join([*paths[:NAMED], *more])}: the model will learn nothing of {them}",
-        stacklevel=3,
-    )
-
-
-def documents(settings: Settings) -> Iterable[str]:
+def documents(settings: Settings) -> Iterator[str]:
     """The texts that a run learns from, one at a time."""
     if settings.dataset is None:
-        return (read_texts([path]) for path in settings.data)
-    return _of_dataset(settings, settings.dataset)
-
-
-def _of_dataset(settings: Settings, name: str) -> Iterator[str]:
+        yield from (read_texts([path]) for path in settings.data)
+        return
     if importlib.util.find_spec("datasets") is None:
         raise BadInput("reading a dataset needs the package datasets; pip install 'lengthwise[train]'")
     import datasets
 
-    path = Path(name)
+    name, path = settings.dataset, Path(settings.dataset)
     source: dict[str, Any] = {"path": name, "name": settings.dataset_config}
     if path.is_file():
         known = ", ".join(BUILDERS)
@@ -107,16 +80,17 @@ def _of_dataset(settings: Settings, name: str) -> Iterator[str]:
         source = {"path": BUILDERS[path.suffix], "data_files": name}
     try:
         # Streaming: of a large dataset only what the steps need comes over the line
-        yield from _texts(datasets.load_dataset(**source, split=settings.split, streaming=True), settings.text_field, name)
+        for document in datasets.load_dataset(**source, split=settings.split, streaming=True):
+            yield _text(document, settings.text_field, name)
     except BadInput:
         raise
     except Exception as error:
         raise BadInput(f"cannot read the dataset {name}: {reason_of(error)}") from error
 
 
-def _texts(dataset: Iterable[dict[str, Any]], field: str, name: str) -> Iterator[str]:
-    for document in dataset:
-        if not isinstance(document.get(field), str):
-            known = ", ".join(key for key, value in document.items() if isinstance(value, str)) or "none"
-            raise BadInput(f"the dataset {name} has no text in {field!r}; columns with text: {known} (--text-field)")
-        yield document[field]
+def _text(document: dict[str, Any], field: str, dataset: str) -> str:
+    text = document.get(field)
+    if not isinstance(text, str):
+        known = ", ".join(key for key, value in document.items() if isinstance(value, str)) or "none"
+        raise BadInput(f"the dataset {dataset} has no text in {field!r}; columns with text: {known} (--text-field)")
+    return text

@@ -19,8 +19,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.data import StackDataset
 
-from lengthwise.common.files import save_whole
+from lengthwise.common.files import save_whole, write_whole
 from lengthwise.common.progress import progress
 from lengthwise.errors import BadInput, require
 from lengthwise.methods import weights
@@ -35,14 +36,13 @@ from lengthwise.training.adjustment import (
     Adjustment,
     TrainingMethods,
     adjustment_of,
-    learnt_in,
     methods_for,
     prepared,
     spec_with,
 )
 from lengthwise.training.directory import CLAIM, FORMAT, TrainingDirectory, learnt_file
 from lengthwise.training.lora import merged, quantised
-from lengthwise.training.rows import Rows, check_files, digest, rows_of
+from lengthwise.training.rows import check_files, digest, rows_of
 from lengthwise.training.settings import Settings, settings_of
 
 # Another value of these makes no other run
@@ -70,18 +70,6 @@ class TrainingRun:
     methods: TrainingMethods
     directory: TrainingDirectory
     arguments: Any  # transformers' TrainingArguments
-
-    @property
-    def spec(self) -> str:
-        """The spec to use the trained model with."""
-        learnt = None if self.learns is None else self.directory.learnt(self.learns)
-        aligned = None if self.methods.alignment is None else self.directory.alignment
-        return spec_with(self.adjustment.spec, learnt, aligned)
-
-    @property
-    def learns(self) -> str | None:
-        """The method that has weights of its own."""
-        return learnt_in(self.adjustment.spec)
 
 
 def train(model: str, out: str | Path, *, show_progress: bool = True, callbacks: Sequence[Any] = (), **options: Any) -> Trained:
@@ -158,12 +146,13 @@ def _arguments(settings: Settings) -> Any:
 def _config(run: TrainingRun, rows: Tensor) -> dict[str, Any]:
     chosen = {name: value for name, value in asdict(run.settings).items() if name not in FREE}
     resolved = {**asdict(run.adjustment), "processes": run.arguments.world_size}
+    from_files = [method for method in (run.methods.learnt, run.methods.alignment) if method is not None]
     return {
         "format": FORMAT,
         "model": {**model_fingerprint(run.anatomy), "name": run.settings.model},
         "settings": {**chosen, **resolved},
         "rows": {"count": len(rows), "digest": digest(rows)},
-        "documents": file_contents_of(run.methods.of_files),
+        "documents": file_contents_of(from_files),
         "asked": asdict(run.settings),
         "made_with": versions(),
     }
@@ -172,23 +161,19 @@ def _config(run: TrainingRun, rows: Tensor) -> dict[str, Any]:
 def _trained(run: TrainingRun, rows: Tensor, shown: bool, callbacks: Sequence[Any]) -> None:
     from lengthwise.training.output_alignment.trainer import MisalignmentTrainer
 
-    settings, directory = run.settings, run.directory
-    checkpoint = directory.last_checkpoint(run.learns)
-    if checkpoint is not None and run.methods.learnt is not None and run.learns is not None:
-        weights.load(run.methods.learnt, checkpoint / learnt_file(run.learns), f"weights of {run.learns}", "")
+    settings, learnt, learns = run.settings, run.methods.learnt, run.methods.learns
+    checkpoint = run.directory.last_checkpoint(learns)
+    if checkpoint is not None and learnt is not None and learns is not None:
+        weights.load(learnt, checkpoint / learnt_file(learns), f"weights of {learns}", "")
     caches = getattr(run.model.config, "use_cache", None)
     base = quantised(settings.model, run.arguments) if run.adjustment.quantised else run.model
     model = prepared(base, run.adjustment, run.methods, settings.seed)
     trainer = MisalignmentTrainer(
         model=model,
         args=run.arguments,
-        train_dataset=Rows(rows),
+        train_dataset=StackDataset(input_ids=rows),  # type: ignore[arg-type]
         callbacks=list(callbacks),
-        train_length=settings.train_length or 0,
-        alpha=settings.alpha,
-        sampling=settings.sampling,
-        overlap=settings.overlap,
-        compare=settings.compare,
+        **asdict(settings.regulariser(settings.train_length or 0)),
     )
     # LoRA gives parameters other names, and an alignment was found to fit before that
     with _watched(trainer, run, checkpoint, shown), extend(model, run.methods.installed, force=True):
@@ -204,39 +189,40 @@ def _trained(run: TrainingRun, rows: Tensor, shown: bool, callbacks: Sequence[An
 @contextmanager
 def _watched(trainer: Any, run: TrainingRun, checkpoint: Path | None, shown: bool) -> Iterator[None]:
     from transformers import PrinterCallback
+    from transformers.integrations import TensorBoardCallback
 
     from lengthwise.training.callbacks import LossesCallback, MethodCallback
 
     trainer.remove_callback(PrinterCallback)
-    trainer.add_callback(MethodCallback(run.methods, run.learns))
+    trainer.add_callback(MethodCallback(run.methods))
     with progress("training", run.settings.steps, shown) as tick:
         if run.arguments.process_index == 0:
             trainer.add_callback(LossesCallback(run.directory, tick))
             if importlib.util.find_spec("tensorboard") is not None:
-                trainer.add_callback(_tensorboard(run.directory.tensorboard, checkpoint))
+                from torch.utils.tensorboard import SummaryWriter
+
+                done = 0 if checkpoint is None else int(checkpoint.name.rpartition("-")[2])
+                # Steps after the checkpoint are taken, and shown, again
+                writer = SummaryWriter(str(run.directory.tensorboard), purge_step=done + 1)
+                trainer.add_callback(TensorBoardCallback(writer))
         yield
 
 
-def _tensorboard(folder: Path, checkpoint: Path | None) -> Any:
-    from torch.utils.tensorboard import SummaryWriter
-    from transformers.integrations import TensorBoardCallback
-
-    done = 0 if checkpoint is None else int(checkpoint.name.rpartition("-")[2])
-    # Steps after the checkpoint are taken, and shown, again
-    return TensorBoardCallback(SummaryWriter(str(folder), purge_step=done + 1))
-
-
 def _save(model: Any, run: TrainingRun) -> None:
-    inner = unwrapped(model)
-    if run.methods.learnt is not None:
+    inner, methods, learnt = unwrapped(model), run.methods, None
+    if methods.learnt is not None:
         delattr(inner, LEARNT)
     if run.adjustment.lora_rank:
         save_whole(run.directory.adapter, [model], overwrite=True)
         inner = merged(model, run.directory.adapter, run.model if run.adjustment.quantised else None)
-    if run.methods.learnt is not None and run.learns is not None:
-        weights.save(run.methods.learnt, run.directory.learnt(run.learns))
-    if (alignment := run.methods.alignment) is not None:
+    if methods.learnt is not None and methods.learns is not None:
+        learnt = run.directory.path / learnt_file(methods.learns)
+        weights.save(methods.learnt, learnt)
+    if (alignment := methods.alignment) is not None:
         fingerprint = {**model_fingerprint(anatomy_of(inner)), "name": str(run.directory.model)}
         before = {"trained_from": alignment.model, **alignment.provenance}
         replace(alignment, model=fingerprint, provenance=before).save(run.directory.alignment)
-    run.directory.finish(inner, run.tokenizer, run.spec)
+    spec = spec_with(run.adjustment.spec, learnt, None if alignment is None else run.directory.alignment)
+    # What a run killed between this and its last word left there is written anew
+    save_whole(run.directory.model, [inner, run.tokenizer], overwrite=True)
+    write_whole(run.directory.method, spec + "\n")

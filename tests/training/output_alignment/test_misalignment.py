@@ -78,7 +78,8 @@ def test_the_interval_is_that_of_a_ratio_of_means() -> None:
 
 
 def test_an_interval_begins_at_0_at_the_lowest() -> None:
-    assert misalignment_module._mean(np.array([0.0, 0.0, 3.0]), np.array([1, 1, 1]))[:2] == (1.0, 0.0)
+    mean, (low, _) = misalignment_module._mean(np.array([0.0, 0.0, 3.0]), np.array([1, 1, 1]))
+    assert (mean, low) == (1.0, 0.0)
 
 
 def test_a_pair_costs_two_forwards(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,7 +53,7 @@ def misalignment_loss(
     counted = counted[:, first]
     require(bool(counted.any()), "the mask leaves no position of the overlap; give rows with more tokens")
     sizes = [at.stop - at.start for at in chunks(views.positions, logits_a[:, 0].numel())]
-    parts = zip(*(x.split(sizes, 1) for x in (logits_a[:, first], logits_b[:, second], counted)), strict=True)
+    parts = zip(*(torch.split(x, sizes, 1) for x in (logits_a[:, first], logits_b[:, second], counted)), strict=True)
     # Computed again for the gradient, because autograd would keep length x vocabulary many times
     total: Tensor = sum(checkpoint(_summed, *part, use_reentrant=False) for part in parts)
     return total / counted.sum()
