@@ -50,7 +50,6 @@ from lengthwise.tasks.sample import sentences
 from lengthwise.training.adjustment import LEARNT, spec_with
 from lengthwise.training.output_alignment.fused import KL, SCE
 from lengthwise.training.output_alignment.regulariser import Regulariser, regularised_loss
-from lengthwise.training.settings import DTYPES
 
 FORMAT = "lengthwise.experiments.output_alignment.fine_tuning/1"
 ALPHAS = (0.0, 0.1, 0.3, 0.5, 1.0)  # Table 4
@@ -154,7 +153,7 @@ class Options:
     pairs: int = option(24, "of readings that misalignment is measured on")
     samples: int = option(30, "questions of a cell of BABILong")
     kinds: tuple[str, ...] = option(data.KINDS, "kinds of bAbI questions")
-    dtype: str = option("bfloat16", "of training; measured is in float32", choices=DTYPES)
+    dtype: str = option("bfloat16", "of training; measured is in float32", choices=("float32", "bfloat16"))
     device: str | None = option(None, "cuda where there is one")
     minutes: float = option(math.inf, "stop after so long; the next call goes on")
     command: str = ""  # as typed

@@ -33,8 +33,17 @@ def save_whole(path: Path, parts: Iterable[Any], *, overwrite: bool = False) -> 
 
     An empty folder is replaced; one that holds something only with `overwrite`.
     """
+    folder = path.absolute().parent
     try:
-        _save_whole(path, parts, overwrite)
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=PART, dir=folder, ignore_cleanup_errors=True) as beside:
+            for part in parts:
+                part.save_pretrained(beside)
+            Path(beside).chmod(0o755)
+            if path.exists():
+                remove = shutil.rmtree if overwrite else os.rmdir
+                remove(path)
+            Path(beside).replace(path)
     except Exception as error:
         # The libraries in Rust have errors of their own for what an OSError is in Python
         if not isinstance(error, OSError) and "(os error " not in str(error):
@@ -46,19 +55,3 @@ def cannot_write(path: Path, error: Exception) -> BadInput:
     """The refusal for a full disk or a folder without write permission, in one line."""
     reason = (isinstance(error, OSError) and error.strerror) or " ".join(str(error).split())
     return BadInput(f"cannot write {path}: {reason}; give another place")
-
-
-def _save_whole(path: Path, parts: Iterable[Any], overwrite: bool) -> None:
-    folder = path.absolute().parent
-    folder.mkdir(parents=True, exist_ok=True)
-    beside = Path(tempfile.mkdtemp(prefix=PART, dir=folder))
-    try:
-        for part in parts:
-            part.save_pretrained(beside)
-        beside.chmod(0o755)
-        if path.exists():
-            remove = shutil.rmtree if overwrite else os.rmdir
-            remove(path)
-        beside.replace(path)
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)

@@ -15,27 +15,24 @@ from typing import Annotated, Any, ClassVar, TypeVar, cast
 Format = TypeVar("Format")
 SHOWN = 40  # letters of a value in a message
 NOT_JSON = "it is not JSON"
-# What a value should have been, by pydantic's name of the error
+# What a value should have been, by pydantic's name of the error without the endings _type and _parsing
 SHOULD_BE = {
-    "bool_parsing": "true or false",
-    "bool_type": "true or false",
-    "dataclass_type": "an object",
-    "dict_type": "an object",
+    "bool": "true or false",
+    "dataclass": "an object",
+    "dict": "an object",
     "finite_number": "a finite number",
-    "float_parsing": "a number",
-    "float_type": "a number",
+    "float": "a number",
     "greater_than": "above {gt:g}",
     "greater_than_equal": "at least {ge:g}",
+    "int": "a whole number",
     "int_from_float": "a whole number",
-    "int_parsing": "a whole number",
-    "int_type": "a whole number",
     "less_than": "below {lt}",
     "less_than_equal": "at most {le:g}",
-    "list_type": "a list",
+    "list": "a list",
     "literal_error": "{expected}",
-    "string_type": "text",
+    "string": "text",
     "such": "{what}",
-    "tuple_type": "a list",
+    "tuple": "a list",
 }
 
 
@@ -113,7 +110,6 @@ def checked(kind: type[Format], data: Any, in_words: Callable[[Any], str] | None
 
 
 def _in_words(fault: Any) -> str:
-    """A fault in one plain line: its place, the value, and what it should be."""
     kind, place = fault["type"], fault["loc"]
     if kind == "missing":
         return f"{_place(place[:-1])} has no {place[-1]!r}"
@@ -126,7 +122,7 @@ def _in_words(fault: Any) -> str:
 
 def should_be(fault: Any) -> str:
     """What the value of one of pydantic's errors should have been."""
-    words = SHOULD_BE.get(fault["type"])
+    words = SHOULD_BE.get(fault["type"].removesuffix("_type").removesuffix("_parsing"))
     return str(fault["msg"]) if words is None else words.format(**fault.get("ctx", {}))
 
 

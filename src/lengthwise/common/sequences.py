@@ -38,9 +38,8 @@ def short_sequences(tokenizer: Any, long: Tensor, length: int, most: int = 16) -
     inside = long[:, len(before) : long.shape[1] - len(after)]
     pieces = max(1, min(most // len(long) or 1, inside.shape[1] // body))
     starts = [(inside.shape[1] - body) * i // max(1, pieces - 1) for i in range(pieces)]
-    cuts = [inside[:, start : start + body] for start in starts]
-    framed = [torch.cat([_column(before, cut), cut, _column(after, cut)], 1) for cut in cuts]
-    return torch.cat(framed)
+    rows = inside.tolist()
+    return torch.tensor([before + row[start : start + body] + after for start in starts for row in rows])
 
 
 def last_tokens(ids: Sequence[int], length: int, special: Collection[int]) -> list[int]:
@@ -86,7 +85,3 @@ def _body(length: int, before: list[int], after: list[int]) -> int:
     special = len(before) + len(after)
     require(length > special, f"length {length} leaves no room for text beside {special} special tokens")
     return length - special
-
-
-def _column(tokens: list[int], like: Tensor) -> Tensor:
-    return torch.tensor(tokens, dtype=like.dtype).expand(len(like), -1)

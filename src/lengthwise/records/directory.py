@@ -14,7 +14,7 @@ from pathlib import Path
 
 from lengthwise.common.files import PART, write_whole
 from lengthwise.common.formats import parse_json
-from lengthwise.errors import BadInput
+from lengthwise.errors import BadInput, require
 from lengthwise.records.append_only import AppendOnly
 from lengthwise.records.config import ANOTHER, Config, check_format, grown
 from lengthwise.records.locks import claim
@@ -56,15 +56,11 @@ class RunDirectory:
     def _agreed(self, config: Config) -> Config:
         """The config on disk, made or extended; the caller holds the lock."""
         path = self.path / CONFIG
-        if not path.exists():
-            if self.records.lines:
-                raise BadInput(f"{self.path} holds records but no config.json; give another --out")
-            agreed = config
-        else:
-            agreed = grown(read_config(path), config, self.path)
-            if agreed == read_config(path):
-                return agreed
-        write_whole(path, json.dumps(agreed, indent=2) + "\n")
+        old = read_config(path) if path.exists() else None
+        require(old is not None or not self.records.lines, f"{self.path} holds records but no config.json; {ANOTHER}")
+        agreed = config if old is None else grown(old, config, self.path)
+        if agreed != old:
+            write_whole(path, json.dumps(agreed, indent=2) + "\n")
         return agreed
 
 
@@ -80,17 +76,12 @@ def read_config(path: Path) -> Config:
 def _make(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
-        foreign = [entry.name for entry in path.iterdir() if not _ours(entry.name)]
+        names = [entry.name for entry in path.iterdir() if not entry.name.startswith((".claim-", PART))]
     except OSError as error:
-        raise BadInput(f"cannot use {path} as a run directory: {error.strerror}; give another --out") from None
+        raise BadInput(f"cannot use {path} as a run directory: {error.strerror}; {ANOTHER}") from None
     if (path / CONFIG).exists():
         # Somebody else's config.json is refused before anything is put beside it
         check_format(read_config(path / CONFIG), path)
-    elif foreign:
+    elif foreign := sorted({*names} - {RECORDS, SHARPNESS, SUMMARY}):
         raise BadInput(f"{path} is not a run directory, but holds {foreign[0]}; give a new or empty directory as --out")
-    if not os.access(path, os.W_OK):
-        raise BadInput(f"cannot write to {path}; give another --out")
-
-
-def _ours(name: str) -> bool:
-    return name in (RECORDS, SHARPNESS, CONFIG, SUMMARY) or name.startswith((".claim-", PART))
+    require(os.access(path, os.W_OK), f"cannot write to {path}; {ANOTHER}")

@@ -90,7 +90,8 @@ def methods_for(adjustment: Adjustment, settings: Settings, anatomy: Anatomy, tr
     methods = methods_of(adjustment.spec, anatomy.facts)
     alignments = [method for method in methods if isinstance(method, Alignment)]
     learnt = next((method for method in methods if isinstance(method, nn.Module)), None)
-    nameable = not (learnt or alignments) or not any(sign in settings.out for sign in "+,")
+    needs_files = learnt is not None or len(alignments) > 0
+    nameable = not (needs_files and any(sign in settings.out for sign in "+,"))
     require(nameable, f"a spec cannot name files in {settings.out}: it reads + and , as its own; give another --out")
     require(len(alignments) < 2, "training takes one alignment; leave the others out")
     learns, stretched = learnt_in(adjustment.spec), None

@@ -34,8 +34,9 @@ class LossesCallback(TrainerCallback):  # type: ignore[misc]
         line = {"step": state.global_step, **{name: float(logs[name]) for name in WRITTEN if name in logs}}
         with self.directory.losses.open("a") as file:
             file.write(json.dumps(line) + "\n")
+        words = ", ".join(f"{name.replace('_', '-')} {line[name]:.4f}" for name in WRITTEN[:3] if name in line)
         said = state.global_step % max(1, state.max_steps // LINES) == 0 or state.global_step == state.max_steps
-        self.tick(1, f"step {state.global_step} of {state.max_steps}: {in_words(line)}" if said else None)
+        self.tick(1, f"step {state.global_step} of {state.max_steps}: {words}" if said else None)
 
 
 class MethodCallback(TrainerCallback):  # type: ignore[misc]
@@ -53,9 +54,3 @@ class MethodCallback(TrainerCallback):  # type: ignore[misc]
         learnt, learns = self.methods.learnt, self.methods.learns
         if learnt is not None and learns is not None and state.is_world_process_zero:
             weights.save(learnt, Path(args.output_dir) / f"checkpoint-{state.global_step}" / learnt_file(learns))
-
-
-def in_words(line: dict[str, Any]) -> str:
-    """A line of losses.jsonl as it is printed."""
-    words = f"loss {line['loss']:.4f}, cross-entropy {line['cross_entropy']:.4f}"
-    return words + (f", misalignment {line['misalignment']:.4f}" if "misalignment" in line else "")

@@ -129,8 +129,8 @@ def _read(path: Path) -> dict[str, Any]:
     with suppress(OSError, ValueError):
         config = parse_json(path.read_bytes())
     other = config.get("format", "unknown") if isinstance(config, dict) else "unknown"
-    if other != FORMAT:
-        raise BadInput(f"{path.parent} is not a training directory: the format of its config.json is {other!r}; {ANOTHER}")
+    foreign = f"{path.parent} is not a training directory: the format of its config.json is {other!r}"
+    require(other == FORMAT, f"{foreign}; {ANOTHER}")
     try:
         checked(TrainingConfig, config)
     except ValueError as error:

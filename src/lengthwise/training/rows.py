@@ -19,7 +19,6 @@ from lengthwise.training.settings import Settings
 
 # How `datasets` reads a file, by the end of its name
 BUILDERS = {".json": "json", ".jsonl": "json", ".csv": "csv", ".parquet": "parquet", ".txt": "text"}
-
 # Files that are named in one line
 NAMED = 4
 

@@ -20,7 +20,6 @@ from lengthwise.methods.spec import parse_spec
 if TYPE_CHECKING:
     from lengthwise.training.output_alignment.regulariser import Regulariser
 
-DTYPES = ("float32", "bfloat16")
 CLEX = "clex"
 OF_A_DATASET = ("dataset_config", "split", "text_field")
 # Settings that are on or off
@@ -109,9 +108,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise BadInput(f"cannot read the settings {path}: {error.strerror}") from None
     except ValueError as error:
         raise BadInput(f"{path} is not YAML: {error}") from None
-    if not isinstance(document, dict):
-        raise BadInput(f"{path} must hold settings, one `name: value` a line; {_known()}")
-    return document
+    require(isinstance(document, dict), f"{path} must hold settings, one `name: value` a line; {_known()}")
+    return dict(document)
 
 
 def flag(name: str) -> str:

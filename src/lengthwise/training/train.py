@@ -31,15 +31,7 @@ from lengthwise.models.extend import extend
 from lengthwise.models.fingerprint import model_fingerprint, versions
 from lengthwise.models.load import load
 from lengthwise.records.locks import claim
-from lengthwise.training.adjustment import (
-    LEARNT,
-    Adjustment,
-    TrainingMethods,
-    adjustment_of,
-    methods_for,
-    prepared,
-    spec_with,
-)
+from lengthwise.training.adjustment import LEARNT, Adjustment, TrainingMethods, adjustment_of, methods_for, prepared, spec_with
 from lengthwise.training.directory import CLAIM, FORMAT, TrainingDirectory, learnt_file
 from lengthwise.training.lora import merged, quantised
 from lengthwise.training.rows import check_files, digest, rows_of

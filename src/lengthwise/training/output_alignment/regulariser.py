@@ -63,8 +63,7 @@ class TwoReadings:
     """Rows of tokens as two readings: the first readings of all rows, then the second ones."""
 
     views: Views
-    ids: Tensor  # [2 batch, L]
-    attention_mask: Tensor | None  # [2 batch, L]
+    inputs: dict[str, Tensor]  # what the model is called with: input_ids and, where given, attention_mask, [2 batch, L]
     targets: Tensor  # [2 batch, L], the token to come, or IGNORED
     counted: Tensor  # [batch, positions], which of the overlap are real tokens
 
@@ -78,14 +77,8 @@ class TwoReadings:
         real = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
         labels = _both(batch.get("labels", ids).masked_fill(~real, IGNORED), views)
         targets = nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED)
-        masks = None if mask is None else _both(mask, views)
-        return cls(views, _both(ids, views), masks, targets, real[:, views.shared[0]])
-
-    @property
-    def inputs(self) -> dict[str, Tensor]:
-        """What the model is called with."""
-        masked = {} if self.attention_mask is None else {"attention_mask": self.attention_mask}
-        return {"input_ids": self.ids, **masked}
+        given = {"input_ids": ids} if mask is None else {"input_ids": ids, "attention_mask": mask}
+        return cls(views, {name: _both(x, views) for name, x in given.items()}, targets, real[:, views.shared[0]])
 
     @property
     def counts(self) -> Tensor:  # [2]
