@@ -36,14 +36,15 @@ def save_whole(path: Path, parts: Iterable[Any], *, overwrite: bool = False) -> 
     folder = path.absolute().parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=PART, dir=folder, ignore_cleanup_errors=True) as beside:
+        with tempfile.TemporaryDirectory(prefix=PART, dir=folder, ignore_cleanup_errors=True) as name:
+            beside = Path(name)
             for part in parts:
                 part.save_pretrained(beside)
-            Path(beside).chmod(0o755)
+            beside.chmod(0o755)
             if path.exists():
                 remove = shutil.rmtree if overwrite else os.rmdir
                 remove(path)
-            Path(beside).replace(path)
+            beside.replace(path)
     except Exception as error:
         # The libraries in Rust have errors of their own for what an OSError is in Python
         if not isinstance(error, OSError) and "(os error " not in str(error):
