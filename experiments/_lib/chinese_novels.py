@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from transformers import BertTokenizer
 
-from lengthwise.errors import BadInput, require
+from lengthwise.errors import require
 
 HEADING = re.compile(r"^\s*第[一二三四五六七八九十百零〇]+回", re.MULTILINE)
 
@@ -48,18 +48,15 @@ class Special:
 
 def tokenizer_of(data: Path) -> Any:
     file = data / "gau_vocab" / "vocab.txt"
-    if not file.is_file():
-        raise BadInput(f"no vocabulary {file}; --data takes a folder with gau_vocab/vocab.txt and zh/*.txt")
+    require(file.is_file(), f"no vocabulary {file}; --data takes a folder with gau_vocab/vocab.txt and zh/*.txt")
     return BertTokenizer(str(file))
 
 
 def chapters(data: Path, tokenizer: Any) -> list[Chapter]:
     novels = sorted((data / "zh").glob("*.txt"))
-    if not novels:
-        raise BadInput(f"{data / 'zh'} holds no novel; --data takes a folder with gau_vocab/vocab.txt and zh/*.txt")
-    named = [
-        (f"{novel.stem}/{at}", text) for novel in novels for at, text in enumerate(divided(novel.read_text(encoding="utf-8")))
-    ]
+    require(bool(novels), f"{data / 'zh'} holds no novel; --data takes a folder with gau_vocab/vocab.txt and zh/*.txt")
+    texts = {novel.stem: divided(novel.read_text(encoding="utf-8")) for novel in novels}
+    named = [(f"{name}/{at}", text) for name, parts in texts.items() for at, text in enumerate(parts)]
     ids = tokenizer([text for _, text in named], add_special_tokens=False, verbose=False).input_ids
     return [Chapter(name, np.array(tokens, np.int64)) for (name, _), tokens in zip(named, ids, strict=True) if tokens]
 

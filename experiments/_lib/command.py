@@ -20,7 +20,7 @@ import typing
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from lengthwise.errors import BadInput
+from lengthwise.errors import BadInput, require
 
 Options = TypeVar("Options")
 
@@ -35,6 +35,13 @@ def option(
     """A field of an options dataclass; its flag is the field's name unless given, and a field without a default is required."""
     metadata = {"help": help, "flag": flag, "positional": positional, "choices": choices}
     return dataclasses.field(default=default, metadata=metadata)
+
+
+def at_least(options: object, **least: float) -> None:
+    """Refuses options below the least that they can be."""
+    for name, low in least.items():
+        value = getattr(options, name)
+        require(value >= low, f"--{name.replace('_', '-')} must be at least {low}, not {value}")
 
 
 def main(

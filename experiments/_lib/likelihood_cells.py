@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from experiments._lib.processes import Once
+from experiments._lib.processes import Once, lines_once
 from lengthwise.common.files import write_whole
 from lengthwise.common.formats import Declared
 from lengthwise.errors import BadInput, require
@@ -58,7 +58,7 @@ class Cells:
         """The cell as a piece of work that one process does for all; it is measured as likelihoods and seconds."""
         digest = hashlib.sha256(f"{name} {length}".encode()).hexdigest()[:16]
 
-        def make() -> None:
+        def make(_: object) -> None:
             nll, seconds = measured()
             mean = float(nll.double().mean())
             require(math.isfinite(mean), "some of its likelihoods are not finite numbers")
@@ -66,11 +66,7 @@ class Cells:
             save_array(file, nll)
             self.lines.append([Cell(name, length, spec, math.exp(mean), round(seconds, 2), file.name)])
 
-        return Once(self.folder / f".claim-{digest}", lambda: self.holds(name, length), make)
-
-    def holds(self, name: str, length: int) -> bool:
-        self.lines.refresh()
-        return (name, length) in self.lines.lines
+        return lines_once(self.lines, [(name, length)], make)
 
 
 def read_cells(folder: Path) -> list[Cell]:

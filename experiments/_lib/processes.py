@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from lengthwise.records.append_only import AppendOnly
 from lengthwise.records.locks import claim
 
 PAUSE = 0.2  # seconds between two looks at what another process is making
@@ -26,6 +29,17 @@ class Once:
     claim: Path  # claimed while it is made
     done: Callable[[], bool]
     make: Callable[[], None]
+
+
+def lines_once(lines: AppendOnly[Any], keys: Sequence[Hashable], make: Callable[[list[Any]], None]) -> Once:
+    """Lines of a shared file as work that one process does for all: `make` gets the keys that are missing and appends them."""
+
+    def missing() -> list[Any]:
+        lines.refresh()
+        return [key for key in keys if key not in lines.lines]
+
+    digest = hashlib.sha256(repr(list(keys)).encode()).hexdigest()[:16]
+    return Once(lines.path.with_name(f".claim-{digest}"), lambda: not missing(), lambda: make(missing()))
 
 
 def share_out(works: Sequence[Once]) -> None:

@@ -10,6 +10,7 @@ A name is a spec with places to fill, because what suits 2,048 tokens does not s
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -20,10 +21,12 @@ from typing import Any
 
 import lengthwise as lw
 from experiments._lib import specs
+from experiments._lib.command import option
 from experiments._lib.processes import Once, share_out
 from lengthwise.common.files import write_whole
 from lengthwise.errors import BadInput, require
 from lengthwise.methods.temperature.aligned import SCOPES, STATISTICS
+from lengthwise.models.load import DTYPES
 from lengthwise.tasks.perplexity import doubling
 
 PLAIN = "none"
@@ -47,6 +50,22 @@ STAGES = (
 )
 NAMES = tuple(name for stage in STAGES for name in stage)
 REFUSED = "refused.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What every experiment on rotary models takes."""
+
+    out: Path = option(help="folder of the experiment")
+    books: tuple[Path, ...] = option(
+        (), "text files, a book each; without them the model's own stories, or the package's prose"
+    )
+    methods: tuple[str, ...] = option((), "specs with places to fill; all of ours if none", flag="--method")
+    seed: int = option(0, "of what is drawn")
+    dtype: str = option("auto", "of the model", choices=list(DTYPES))
+    device: str | None = option(None, "cuda where there is one")
+    minutes: float = option(math.inf, "stop after so long; the next call goes on")
+    command: str = ""  # as typed
 
 
 def filled(name: str, length: int, train_length: int) -> str:
@@ -105,18 +124,9 @@ class Alignments:
 
     def _make(self, base: str, aligned: str, length: int, file: Path) -> None:
         statistic, scope = ALIGNED[aligned]
-        alignment = lw.calibrate(
-            self.model,
-            self.tokenizer,
-            [edge for edge in doubling(self.train_length, length) if edge > self.train_length],
-            statistic=statistic,
-            scope=scope,
-            train_length=self.train_length,
-            text=self.text,
-            method=base,
-            show_progress=False,
-        )
-        alignment.save(file)
+        edges = [edge for edge in doubling(self.train_length, length) if edge > self.train_length]
+        how = {"statistic": statistic, "scope": scope, "train_length": self.train_length, "text": self.text, "method": base}
+        lw.calibrate(self.model, self.tokenizer, edges, **how, show_progress=False).save(file)
 
 
 def refusal(spec: str, length: int) -> str:
@@ -140,14 +150,18 @@ class Refused:
         self.folder = folder
         self.met: set[str] = set()
 
+    def or_done(self, spec: str, length: int, work: Once) -> Once:
+        """The same work, done also when the method is refused."""
+        return replace(work, done=lambda: self.has(spec, length) or work.done())
+
     def instead(self, spec: str, length: int, work: Once) -> Once:
-        """The same work, done also when it is refused."""
+        """The same work, done also when it is refused itself."""
 
         def make() -> None:
             with self.noted(spec, length):
                 work.make()
 
-        return replace(work, done=lambda: self.has(spec, length) or work.done(), make=make)
+        return self.or_done(spec, length, replace(work, make=make))
 
     def has(self, spec: str, length: int) -> bool:
         return refusal(spec, length) in self.met

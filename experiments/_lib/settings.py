@@ -12,6 +12,13 @@ from lengthwise.errors import BadInput
 SETTINGS = "settings.json"
 
 
+def refuse_others(place: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Refuses to go on at a place that was begun with other settings."""
+    for key, value in now.items():
+        if (was := before.get(key)) != value:
+            raise BadInput(f"{place} was begun with another {key}: {was} then, {value} now; give another --out")
+
+
 def kept_settings(folder: Path, settings: dict[str, Any], **facts: Any) -> dict[str, Any]:
     """Writes FOLDER/settings.json; refuses a call whose settings differ from those that the folder was begun with.
 
@@ -20,9 +27,7 @@ def kept_settings(folder: Path, settings: dict[str, Any], **facts: Any) -> dict[
     file, now, before = folder / SETTINGS, json.loads(json.dumps(settings)), {}
     if file.exists():
         before = json.loads(file.read_text())
-        for key, value in now.items():
-            if (was := before["settings"].get(key)) != value:
-                raise BadInput(f"{folder} was begun with another {key}: {was} then, {value} now; give another --out")
+        refuse_others(folder, before["settings"], now)
     document = {**facts, **{key: value for key, value in before.items() if key != "command"}, "settings": now}
     write_whole(file, json.dumps(document, indent=1) + "\n")
     return document

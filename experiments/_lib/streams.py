@@ -20,6 +20,7 @@ from torch import Tensor
 
 from experiments._lib.novels import unwrapped
 from experiments._lib.processes import Once, share_out
+from experiments._lib.settings import refuse_others
 from lengthwise.common.files import write_whole
 from lengthwise.common.sequences import special_tokens
 from lengthwise.common.text import read_texts
@@ -44,13 +45,8 @@ def source_of(
     model: Any, tokenizer: Any, train_length: int, seed: int, streams: int, books: Sequence[Path], folder: Path
 ) -> Source:
     """Stretches of `books`, or the model's own stories where there are none; kept in FOLDER/streams.json."""
-    made = {
-        "model": parameters_digest(model),
-        "dtype": dtype_of(model),
-        "train_length": train_length,
-        "seed": seed,
-        "streams": streams,
-    }
+    made = {"model": parameters_digest(model), "dtype": dtype_of(model), "train_length": train_length}
+    made |= {"seed": seed, "streams": streams}
     before: list[int] = []
     if books:
         texts = [unwrapped(read_texts([path])) for path in books]
@@ -105,9 +101,7 @@ def _read(file: Path, mine: dict[str, Any]) -> dict[str, Any]:
         document["tokens"] = [list(map(int, stream)) for stream in document["tokens"]]
     except (OSError, ValueError, KeyError, TypeError):
         raise BadInput(f"{file} is not a file of streams; give another --out") from None
-    for key, now in mine.items():
-        if (was := document.get(key)) != now:
-            raise BadInput(f"{file} was begun with another {key}: {was} then, {now} now; give another --out")
+    refuse_others(file, document, mine)
     return {key: value for key, value in document.items() if key not in mine}
 
 
@@ -131,11 +125,8 @@ def _tokens(tokenizer: Any, before: list[int], book: Path, text: str, wanted: in
     # A token of running text has far fewer than 16 characters: the rest of a long book need not be read
     read = tokenizer(text[: 16 * wanted], add_special_tokens=False, verbose=False).input_ids
     tokens = [*before, *map(int, read)][:wanted]
-    require(
-        len(tokens) == wanted,
-        f"{book} has {len(tokens):,} tokens from where a stream begins, and {wanted:,} are needed; "
-        "give longer books, or more of them (--books), or shorter lengths (--length)",
-    )
+    few = f"{book} has {len(tokens):,} tokens from where a stream begins, and {wanted:,} are needed; "
+    require(len(tokens) == wanted, few + "give longer books, or more of them (--books), or shorter lengths (--length)")
     return tokens
 
 

@@ -30,8 +30,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lengthwise.errors import require
-
 Floats = NDArray[np.float64]
 
 
@@ -54,25 +52,14 @@ def mean_error(length: int, epsilon: float = 0.0) -> float:
     return (length + 1) / (4 * length) * epsilon**2
 
 
-@dataclass(frozen=True)
-class Constants:
-    """The three constants of Theorem 1 at one test length."""
-
-    misalign: float
-    train: float
-    rest: float
-
-    def bound(self, misalign: float, train: float) -> float:
-        return self.misalign * misalign + self.train * train + self.rest
-
-
-def constants(a: Floats, b: Floats, train_length: int, test_length: int, printed: bool = False) -> Constants:
-    longer = test_length > train_length >= 2
-    require(longer, f"Theorem 1 needs 2 <= train_length < test_length, not {train_length} and {test_length}")
+def bound(
+    a: Floats, b: Floats, train_length: int, test_length: int, misalign: float, train: float, printed: bool = False
+) -> float:
+    """C_1 L_misalign + C_2 L_train + C_0 of Theorem 1."""
     r2 = (1 - train_length / (2 * test_length)) ** 2
     if printed:
-        return Constants(r2, 1 + r2, (1 + _norm(a @ b) ** 2) * r2)
-    return Constants(8 * r2, 2 + 16 * r2, (16 + 4 * _norm(a) ** 2 * _norm(b) ** 2) * r2)
+        return r2 * misalign + (1 + r2) * train + (1 + _norm(a @ b) ** 2) * r2
+    return 8 * r2 * misalign + (2 + 16 * r2) * train + (16 + 4 * _norm(a) ** 2 * _norm(b) ** 2) * r2
 
 
 def answers(tokens: Floats, a: Floats, b: Floats) -> Floats:  # [n, length, d] -> [n, d]
@@ -122,7 +109,7 @@ def measure(a: Floats, b: Floats, target: Floats, train_length: int, test_length
     given = {length: answers(tokens[:, -length:], a, b) for length in (*lengths, test_length)}
     train = float(np.mean([_squared(given[length] - wanted) for length in lengths]))
     misalign = float(np.mean([_squared(given[one] - given[other]) for one in lengths for other in lengths]))
-    bounds = [constants(a, b, train_length, test_length, printed).bound(misalign, train) for printed in (True, False)]
+    bounds = [bound(a, b, train_length, test_length, misalign, train, printed) for printed in (True, False)]
     return Measured(test_length, float(_squared(given[test_length] - wanted)), misalign, train, *bounds)
 
 

@@ -1,7 +1,7 @@
 """Trains small decoders to tell the mean, length or sum of bits, and asks them past their training length.
 
     python -m experiments.bits.run --out runs/bits
-    python -m experiments.bits.run --out runs/bits --figures 1c 1a --minutes 20 --together 100 --device cuda
+    python -m experiments.bits.run --out runs/bits --figures 1c 1a --minutes 20 --together 100
 
 OUT/curves.jsonl gets a line a trained model: the same command again goes on where the last one stopped, and several at once
 share the work. A model of the default size takes about 30 seconds of one core. Then OUT/bits.json and its page are written.
@@ -15,7 +15,6 @@ import sys
 import time
 import warnings
 from collections.abc import Hashable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -24,10 +23,9 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from experiments._lib.command import main, option
-from experiments._lib.processes import Once, share_out, work_for
+from experiments._lib.command import at_least, main, option
+from experiments._lib.processes import lines_once, share_out, work_for
 from experiments._lib.settings import kept_settings
 from experiments.bits import bit_sequences, page
 from experiments.bits.linear_attention import theorem_1
@@ -39,7 +37,6 @@ from lengthwise.models.small_decoder import POSITIONS, SmallDecoderConfig, Small
 from lengthwise.records.append_only import AppendOnly, read_lines
 from lengthwise.training.output_alignment.outrep import OutRep
 
-TEST_LENGTH = 50
 # The paper's three, and `reciprocal`, which leaves its training range even less
 FUNCTIONS = ("identity", "sqrt", "log", "rsqrt", "reciprocal")
 CHUNK = 100  # batches drawn at once
@@ -71,15 +68,11 @@ class Configuration:
 Job = tuple[Configuration, int]  # and its seed
 
 # In the order in which they are trained; a configuration of several figures is trained once
+VARIED = {"function": FUNCTIONS, "positions": POSITIONS[::-1], "train_length": (10, 20, 30)}
 FIGURES: dict[str, tuple[Configuration, ...]] = {
-    "1c": tuple(Configuration("length", function=function) for function in FUNCTIONS),
-    "1a": tuple(Configuration("mean", positions) for positions in reversed(POSITIONS)),
-    "1b": tuple(Configuration("length", positions) for positions in reversed(POSITIONS)),
-    "5": tuple(Configuration("mean", positions, kind="uniform ones") for positions in reversed(POSITIONS)),
-    "4b": tuple(Configuration("sum", function=function) for function in FUNCTIONS),
-    "4a": tuple(Configuration("sum", positions) for positions in reversed(POSITIONS)),
-    "3b": tuple(Configuration("length", train_length=longest) for longest in (10, 20, 30)),
-    "3a": tuple(Configuration("sum", train_length=longest) for longest in (10, 20, 30)),
+    name: tuple(Configuration(**{"target": target, "kind": kind, varies: value}) for value in VARIED[varies])
+    for name in ("1c", "1a", "1b", "5", "4b", "4a", "3b", "3a")
+    for target, kind, varies in (page.FIGURES[name][2:],)
 }
 
 
@@ -111,19 +104,14 @@ class Settings:
     steps: int = option(3000, "of training")
     batch: int = option(32, "sequences of a step")
     lr: float = option(3e-3, "highest learning rate")
-    warmup: int = option(100, "steps until it is reached")
-    weight_decay: float = option(0.0, "of AdamW")
-    width: int = option(32, "of the model")
-    inner: int = option(128, "width of the feed-forward networks")
-    layers: int = option(2, "of the model")
-    heads: int = option(4, "of a layer")
-    initial: float = option(0.02, "standard deviation of the first weights")
-    samples: int = option(200, "test sequences a length")
-
-    def __post_init__(self) -> None:
-        for name in ("steps", "batch", "width", "inner", "layers", "heads", "samples"):
-            require(getattr(self, name) >= 1, f"--{name} must be at least 1, not {getattr(self, name)}")
-        require(self.lr > 0, f"--lr must be above 0, not {self.lr}")
+    warmup: int = 100  # steps until it is reached
+    weight_decay: float = 0.0  # of AdamW
+    width: int = 32  # of the model
+    inner: int = 128  # width of the feed-forward networks
+    layers: int = 2
+    heads: int = 4  # of a layer
+    initial: float = 0.02  # standard deviation of the first weights
+    samples: int = 200  # test sequences a length
 
     def model(self, configuration: Configuration, seed: int) -> Any:
         config = SmallDecoderConfig(
@@ -136,7 +124,7 @@ class Settings:
             initializer_range=self.initial,
             positions=configuration.positions,
             max_position_embeddings=configuration.train_length + 2,
-            learned_positions=max(TEST_LENGTH, configuration.train_length) + 2,
+            learned_positions=max(page.TEST_LENGTH, configuration.train_length) + 2,
         )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -152,25 +140,28 @@ class Options(Settings):
     seeds: int = option(5, "models a curve")
     together: int = option(5, "models trained side by side")
     minutes: float = option(math.inf, "stop after so long; the next call goes on")
-    device: str = option("cpu", "cuda where there is one")
     command: str = ""  # as typed
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("seeds", "together"):
-            require(getattr(self, name) >= 1, f"--{name} must be at least 1, not {getattr(self, name)}")
+        at_least(self, steps=1, batch=1, samples=1, seeds=1, together=1)
 
 
 def run(options: Options) -> None:
     """Trains as much as there is time for; writes the results and the page of all that is trained."""
     options.out.mkdir(parents=True, exist_ok=True)
     settings = {field.name: getattr(options, field.name) for field in fields(Settings)}
-    facts = kept_settings(
-        options.out, settings, command=f"python -m experiments.bits.run {options.command}", made_with=made_with(options.device)
-    )
+    command = f"python -m experiments.bits.run {options.command}"
+    facts = kept_settings(options.out, settings, command=command, made_with=made_with("cpu"))
     curves = AppendOnly(options.out / "curves.jsonl", Curve)
+
+    def make(missing: list[Job]) -> None:
+        trained = train(missing, options)
+        curves.append(trained)
+        for curve in trained:
+            print(f"{curve.key}: {curve.losses[-1]:.4g} at the end", flush=True)
+
     groups = grouped(jobs(options.figures, options.seeds), options.together)
-    work_for(options.minutes, lambda: share_out([_work(curves, group, options) for group in groups]))
+    work_for(options.minutes, lambda: share_out([lines_once(curves, group, make) for group in groups]))
     trained = read_lines(options.out / "curves.jsonl", Curve)
     if trained:
         rows = [{**asdict(curve), "losses": _short(curve.losses), "answers": _short(curve.answers)} for curve in trained]
@@ -187,44 +178,23 @@ def jobs(figures: Sequence[str], seeds: int) -> list[Job]:
 
 def grouped(wanted: Sequence[Job], most: int) -> list[list[Job]]:
     """At most so many jobs of equal shape together, those first that are wanted first."""
-    groups: list[list[Job]] = []
+    shapes: dict[tuple[str, int], list[Job]] = {}
     for job in wanted:
-        fitting = next((group for group in groups if group[0][0].shape == job[0].shape and len(group) < most), None)
-        if fitting is None:
-            groups.append([job])
-        else:
-            fitting.append(job)
-    return groups
+        shapes.setdefault(job[0].shape, []).append(job)
+    groups = [alike[first : first + most] for alike in shapes.values() for first in range(0, len(alike), most)]
+    return sorted(groups, key=lambda group: wanted.index(group[0]))
 
 
-def _work(curves: AppendOnly[Curve], group: list[Job], options: Options) -> Once:
-    def missing() -> list[Job]:
-        curves.refresh()
-        return [job for job in group if job not in curves.lines]
-
-    def make() -> None:
-        trained = train(missing(), options, options.device)
-        curves.append(trained)
-        for curve in trained:
-            print(f"{curve.key}: {curve.losses[-1]:.4g} at the end", flush=True)
-
-    claim = "-".join(
-        str(value).replace(" ", "") for job in (group[0], group[-1]) for value in (*asdict(job[0]).values(), job[1])
-    )
-    return Once(options.out / f".claim-{claim}", lambda: not missing(), make)
-
-
-def train(wanted: Sequence[Job], settings: Settings, device: str = "cpu") -> list[Curve]:
+def train(wanted: Sequence[Job], settings: Settings) -> list[Curve]:
     """Trains the jobs side by side; their configurations must be of one shape."""
-    require(
-        len({configuration.shape for configuration, _ in wanted}) == 1, "only models of one shape can be trained side by side"
-    )
+    shapes = {configuration.shape for configuration, _ in wanted}
+    require(len(shapes) == 1, "only models of one shape can be trained side by side")
     began = time.process_time()
-    together = Together([settings.model(*job).to(device) for job in wanted])
+    together = Together([settings.model(*job) for job in wanted])
     optimizer = torch.optim.AdamW(together.parameters, lr=settings.lr, weight_decay=settings.weight_decay)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, partial(_rate, settings=settings))
     last = []
-    for step, (tokens, ends, targets) in enumerate(_batches(wanted, settings, device)):
+    for step, (tokens, ends, targets) in enumerate(_batches(wanted, settings)):
         losses = (together(tokens, ends) - targets).square().mean(1)  # [models]
         optimizer.zero_grad()
         losses.sum().backward()
@@ -234,7 +204,7 @@ def train(wanted: Sequence[Job], settings: Settings, device: str = "cpu") -> lis
             last.append(losses.detach())
     train_losses = torch.stack(last).mean(0).tolist()
     require(all(map(math.isfinite, train_losses)), f"training diverged at --lr {settings.lr:g}; give a lower one")
-    tested = _tested(together, wanted, settings, device)
+    tested = _tested(together, wanted, settings)
     seconds = round((time.process_time() - began) / len(wanted), 2)
     return [
         Curve(**asdict(job[0]), seed=job[1], steps=settings.steps, train_loss=loss, **answers, cpu_seconds=seconds)
@@ -260,19 +230,10 @@ class Together:
         self._answer = torch.vmap(answer)
 
     def __call__(self, tokens: Tensor, ends: Tensor) -> Tensor:  # [models, batch]
-        with warnings.catch_warnings(), kernels(self.parameters[0].device):
-            # On a CPU attention is done model by model, which is a small part of the work
+        with warnings.catch_warnings():
+            # Attention is done model by model, which is a small part of the work
             warnings.filterwarnings("ignore", message=".*batching rule.*")
             return self._answer(self._weights, self._buffers, tokens, ends)
-
-
-def kernels(device: torch.device) -> AbstractContextManager[None]:
-    """Attention kernels that may be used while it lasts.
-
-    vmap hides that its tensors need gradients, and a GPU's fused kernels then keep nothing for their backward ("LSE is not
-    correctly aligned"). The one that is written out has no such choice to make, and takes all models at once.
-    """
-    return nullcontext() if device.type == "cpu" else sdpa_kernel(SDPBackend.MATH)
 
 
 def _rate(step: int, settings: Settings) -> float:
@@ -280,7 +241,7 @@ def _rate(step: int, settings: Settings) -> float:
     return min(1.0, (step + 1) / settings.warmup) * 0.5 * (1 + math.cos(math.pi * step / settings.steps))
 
 
-def _batches(wanted: Sequence[Job], settings: Settings, device: str) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+def _batches(wanted: Sequence[Job], settings: Settings) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Tokens [models, batch, tokens], ends and f(y) [models, batch], a step each."""
     sources = [np.random.default_rng([seed, 1]) for _, seed in wanted]
     for first in range(0, settings.steps, CHUNK):
@@ -289,21 +250,20 @@ def _batches(wanted: Sequence[Job], settings: Settings, device: str) -> Iterator
         for (configuration, _), source in zip(wanted, sources, strict=True):
             sequences = bit_sequences.training(steps * settings.batch, configuration.train_length, source, configuration.kind)
             aligned = configuration.outrep.aligned(torch.from_numpy(sequences.target(configuration.target))).float()
-            tensors = (torch.from_numpy(sequences.tokens), torch.from_numpy(sequences.ends), aligned)
-            drawn.append([tensor.to(device) for tensor in tensors])
+            drawn.append([torch.from_numpy(sequences.tokens), torch.from_numpy(sequences.ends), aligned])
         parts = (torch.stack(part).unflatten(1, (steps, -1)).unbind(1) for part in zip(*drawn, strict=True))
         yield from zip(*parts, strict=True)
 
 
 @torch.no_grad()
-def _tested(together: Together, wanted: Sequence[Job], settings: Settings, device: str) -> list[dict[str, list[float]]]:
-    """Errors and mean answers of every model at lengths 1 ... TEST_LENGTH; all are asked for the same sequences."""
+def _tested(together: Together, wanted: Sequence[Job], settings: Settings) -> list[dict[str, list[float]]]:
+    """Errors and mean answers of every model at lengths 1 ... page.TEST_LENGTH; all are asked for the same sequences."""
     tested: list[dict[str, list[float]]] = [{"losses": [], "answers": []} for _ in wanted]
-    for length in range(1, TEST_LENGTH + 1):
+    for length in range(1, page.TEST_LENGTH + 1):
         asked = [bit_sequences.samples(length, settings.samples, TEST_SEED, configuration.kind) for configuration, _ in wanted]
-        tokens = torch.stack([torch.from_numpy(sequences.tokens) for sequences in asked]).to(device)
-        ends = torch.stack([torch.from_numpy(sequences.ends) for sequences in asked]).to(device)
-        answers = together(tokens, ends).double().cpu()
+        tokens = torch.stack([torch.from_numpy(sequences.tokens) for sequences in asked])
+        ends = torch.stack([torch.from_numpy(sequences.ends) for sequences in asked])
+        answers = together(tokens, ends).double()
         for z, measured, sequences, (configuration, _) in zip(answers, tested, asked, wanted, strict=True):
             y = torch.from_numpy(sequences.target(configuration.target))
             measured["losses"].append(float(configuration.outrep.squared_error(z, y).mean()))

@@ -48,10 +48,8 @@ class Options:
     data: Path = option(help="folder with zh/*.txt and gau_vocab/vocab.txt")
     out: Path = option(help="folder of the trained models")
     device: str | None = option(None, "cuda where there is one")
-    figure_5: int = option(1024, "tokens of Figure 5")
-    figure_6: int = option(512, "tokens of Figure 6")
-    figure_7: int = option(4096, "tokens of Figure 7")
-    region: tuple[int, ...] = option((3516, 3536), "the corner of Figure 7, first and last token")
+    tokens: tuple[int, ...] = option((1024, 512, 4096), "of Figures 5, 6 and 7")
+    region: tuple[int, ...] = (3516, 3536)  # the corner of Figure 7, first and last token
 
 
 @dataclass(frozen=True)
@@ -64,15 +62,12 @@ class Matrices:
 
 
 class LastLayer:
-    """Keeps what the last layer solves."""
+    """Keeps what the last layer solves: each layer takes the place of the one before it."""
 
-    def __init__(self, last: int) -> None:
-        self.last = last
-        self.equation: Equation | None = None
+    equation: Equation
 
     def before(self, layer: int, equation: Equation) -> Equation:
-        if layer == self.last:
-            self.equation = equation
+        self.equation = equation
         return equation
 
     def after(self, layer: int, equation: Equation, rows: RowStatistics) -> None:
@@ -81,16 +76,14 @@ class LastLayer:
 
 @torch.inference_mode()
 def matrices(model: Any, ids: NDArray[np.int64], method: str = "none") -> Matrices:
-    units = [layer.attention for layer in model.model.layers]
     cosines: list[Tensor] = []
-    hook = units[-1].register_forward_pre_hook(lambda unit, args: cosines.append(before_rotation(unit, args[0])))
-    observer = LastLayer(len(units) - 1)
+    unit, observer = model.model.layers[-1].attention, LastLayer()
+    hook = unit.register_forward_pre_hook(lambda unit, args: cosines.append(before_rotation(unit, args[0])))
     try:
         with lw.extend(model, method, observer=observer):
             model.model(torch.from_numpy(ids)[None].to(model.device))
     finally:
         hook.remove()
-    assert observer.equation is not None
     after = normalize(observer.equation.query, dim=-1) @ normalize(observer.equation.key, dim=-1).transpose(-1, -2)
     hidden = ~observer.equation.visible.mask()[:, None]
     scores = logits(observer.equation).masked_fill(hidden, -torch.inf)
@@ -104,7 +97,7 @@ def pooled(matrix: Tensor, largest: bool) -> NDArray[np.float32]:  # at most [SI
 
 def run(options: Options) -> None:
     """Measures all models that are there, and draws the three figures."""
-    chapter = held_out(options.data, max(options.figure_5, options.figure_6, options.figure_7))[0]
+    chapter = held_out(options.data, max(options.tokens))[0]
     fifth, sixth, seventh = {}, {}, {}
     for scale in (None, *SCALES):
         name = PLAIN if scale is None else f"S = {scale:g}"
@@ -114,12 +107,13 @@ def run(options: Options) -> None:
             continue
         model, tokenizer = load(str(export), device=options.device)
         special = Special.of(tokenizer)
-        sixth[name] = matrices(model, beginning(chapter, options.figure_6, special))
+        texts = [beginning(chapter, length, special) for length in options.tokens]
+        sixth[name] = matrices(model, texts[1])
         if scale is not None:
-            fifth[name] = matrices(model, beginning(chapter, options.figure_5, special))
+            fifth[name] = matrices(model, texts[0])
         if scale in SEVENTH:
             title, method = SEVENTH[scale]
-            seventh[title] = matrices(model, beginning(chapter, options.figure_7, special), method)
+            seventh[title] = matrices(model, texts[2], method)
     require(bool(seventh), f"no model of these figures is trained in {options.out}; train --cos-scale none 128 first")
     draw.save(figure_5(fifth), options.out / "figure_5.png")
     draw.save(figure_6(sixth), options.out / "figure_6.png")

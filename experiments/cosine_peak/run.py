@@ -4,10 +4,8 @@
 
     python -m experiments.cosine_peak.run --data DATA --out OUT
 
-The theorem's maximum is that of cosines on a uniform sphere, each weighted by its attention before the softmax, e^(S eta); the
-paper sets it beside the peak of the bare cosines. So both are measured, before the rotation, over all pairs of tokens of
-held-out chapters; and once more with queries and keys that are uniform on a sphere, which is the theorem itself: from the exact
-density on the same bins, and from as many random pairs, of which none reaches the peak of a large S.
+The maximum is that of cosines on a sphere, weighted by attention before the softmax; the paper sets it beside the peak of bare
+cosines. Both are measured, before the rotation, over all pairs of tokens of held-out chapters, and on a uniform sphere.
 
 OUT is the folder of experiments.entropy_invariance.train; every base model with a CosScale in it is asked. Writes OUT/peak.json
 and its page, and the histograms as peak.npz.
@@ -32,7 +30,7 @@ from experiments._lib.chinese_novels import Chapter, Special, beginning, held_ou
 from experiments._lib.command import main, option
 from experiments.cosine_peak import page
 from lengthwise.common.files import write_whole
-from lengthwise.errors import BadInput
+from lengthwise.errors import require
 from lengthwise.methods.similarity.cosscale import peak
 from lengthwise.models.load import load
 
@@ -80,13 +78,10 @@ def measured(model: Any, documents: Sequence[Chapter], length: int, special: Spe
     units = [layer.attention for layer in model.model.layers]
     counts = np.zeros((len(units), len(CENTRES)))
 
-    def watch(at: int) -> Any:
-        def hook(unit: Any, args: tuple[Tensor, ...]) -> None:
-            counts[at] += histogram(before_rotation(unit, args[0]))
+    def count(unit: Any, args: tuple[Tensor, ...]) -> None:
+        counts[units.index(unit)] += histogram(before_rotation(unit, args[0]))
 
-        return hook
-
-    hooks = [unit.register_forward_pre_hook(watch(at)) for at, unit in enumerate(units)]
+    hooks = [unit.register_forward_pre_hook(count) for unit in units]
     try:
         with torch.inference_mode():
             for document in documents:
@@ -121,15 +116,14 @@ def uniform_pairs(size: int, documents: int, length: int, seed: int = 0) -> Arra
     """A histogram of as many random pairs as are measured: every query of a document with every key."""
     draws, counts = torch.Generator().manual_seed(seed), np.zeros(len(CENTRES))
     for _ in range(documents):
-        query, key = (torch.nn.functional.normalize(torch.randn(length, size, generator=draws), dim=-1) for _ in range(2))
+        query, key = (normalize(torch.randn(length, size, generator=draws), dim=-1) for _ in range(2))
         counts += histogram(query @ key.T)
     return counts
 
 
 def run(options: Options) -> dict[str, Any]:
     exports = [file for file in sorted(options.out.glob("*/export/config.json")) if _is_base(file)]
-    if not exports:
-        raise BadInput(f"no model in {options.out} is trained with CosScale; train one with --cos-scale")
+    require(bool(exports), f"no model in {options.out} is trained with CosScale; train one with --cos-scale")
     documents = held_out(options.data, options.length)[: options.documents]
     histograms, models, size = {}, [], 0
     for file in exports:

@@ -27,16 +27,17 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 import lengthwise as lw
 from experiments._lib.chinese_novels import Chapter, Special, beginning, chapters, tokenizer_of
 from experiments._lib.command import main, option
-from experiments._lib.processes import Once, share_out, work_for
+from experiments._lib.processes import lines_once, share_out, work_for
 from experiments._lib.specs import filled
 from experiments.entropy_invariance import page
 from experiments.entropy_invariance.masked_tokens import MaskedTokenScore, hidden, places, score, together
 from experiments.entropy_invariance.page import LENGTHS, METHODS, ORDERED, ROWS, SCALE, TABLES, Row
-from experiments.entropy_invariance.train import LENGTH, LOSSES, Configuration, Loss
+from experiments.entropy_invariance.train import LOSSES, Configuration, Loss
 from lengthwise.common.files import write_whole
 from lengthwise.common.formats import Declared
 from lengthwise.errors import BadInput, require
@@ -52,38 +53,18 @@ CELLS, EXAM, MACHINE = "cells.jsonl", "exam.json", "made_with.json"
 CLUSTERS = 2
 TOKENS_AT_ONCE = 2**16
 LIMIT = 500.0  # of perplexities in the paper
-# The model that a method asks, and its spec while it is evaluated; {factor} is the length in training lengths
-MODELS: dict[tuple[str, bool], tuple[Configuration, str]] = {
-    ("pi", False): (Configuration(method="interpolation:factor=4"), "interpolation:factor=4"),
-    ("alibi", False): (Configuration(positions="alibi"), "none"),
-    ("pose", False): (Configuration(pose=4096), "none"),
-    ("streaming_llm", False): (Configuration(), "streaming_llm:sinks=4"),
-    ("yarn16", False): (Configuration(method="yarn:factor=16"), "yarn:factor=16"),
-    ("yarn32", False): (Configuration(method="yarn:factor=32"), "yarn:factor=32"),
-    ("window", False): (Configuration(), "window"),
-    ("lm_infinite", False): (Configuration(), "lm_infinite:sinks=5"),
-    ("rerope", False): (Configuration(), "rerope"),
-    ("gau", False): (Configuration(), "none"),
-    # With the faults of the code that the paper's numbers come from
-    ("pi", True): (
-        Configuration(method="interpolation:factor=4,as_released=true"),
-        "interpolation:factor={factor},as_released=true",
-    ),
-    ("alibi", True): (Configuration(positions="alibi", alibi_slope=3.5e-4), "none"),
-    ("streaming_llm", True): (Configuration(), "streaming_llm:sinks=4,reindex=false"),
-    ("yarn16", True): (Configuration(method="yarn:factor=16"), "yarn:factor={factor}"),
-    ("yarn32", True): (Configuration(method="yarn:factor=32"), "yarn:factor={factor}"),
-}
+# For rows as defined and as released: of each method the model it asks and the spec it is evaluated with
+ASKED = json.loads(Path(__file__).with_name("methods.json").read_text())
 
 
 def configuration_of(row: Row) -> Configuration:
     """The model that a row asks."""
-    return replace(MODELS[row.method, row.released][0], cos_scale=row.cos)
+    return Configuration(row.cos, **ASKED["released" if row.released else "defined"][row.method][0])
 
 
 def spec_of(row: Row, length: int, train_length: int) -> str:
     """What the model is extended with at one length."""
-    spec = filled(MODELS[row.method, row.released][1], {"factor": max(1.0, length / train_length)})
+    spec = filled(ASKED["released" if row.released else "defined"][row.method][1], {"factor": max(1.0, length / train_length)})
     if row.law is None:
         return spec
     return row.law if spec == "none" else f"{spec}+{row.law}"
@@ -102,12 +83,8 @@ class Options:
     documents: int = option(10, "test documents")
     count: int = option(100, "tokens hidden in each document")
     tokens_each: int = option(512, "tokens of an input for each hidden one; 0 hides one at a time, as the paper does")
-    window: int = option(LENGTH, "tokens that a document's feature is read in at a time")
     minutes: float = option(math.inf, "stop after so long; the next call goes on")
     device: str | None = option(None, "cuda where there is one")
-
-    def __post_init__(self) -> None:
-        require(min(self.lengths) >= 3, f"--length must be at least 3 tokens, not {min(self.lengths)}")
 
     @property
     def folder(self) -> Path:
@@ -168,8 +145,8 @@ def run(options: Options) -> dict[str, Any]:
 
 
 def _summary(cell: Cell) -> dict[str, Any]:
-    about = {**asdict(cell.key[0]), "length": cell.length, "spec": cell.spec, "model": cell.model, "weights": cell.weights}
-    return {**about, **asdict(cell.score)}
+    about = {name: getattr(cell, name) for name in ("length", "spec", "model", "weights")}
+    return {**asdict(cell.key[0]), **about, **asdict(cell.score)}
 
 
 def trained_models(out: Path) -> dict[str, dict[str, float]]:
@@ -187,51 +164,29 @@ def _measure(options: Options) -> None:
     exam, documents = examined(options, device)
     write_whole(options.folder / MACHINE, json.dumps(made_with(device), indent=1) + "\n")
     lines = AppendOnly(options.folder / CELLS, Cell)
-    groups: dict[tuple[str, str], list[tuple[Row, int]]] = {}
-    for row in options.rows:
-        name = configuration_of(row).name
-        if (options.out / name / "export" / "config.json").is_file():
-            groups.setdefault((name, row.method), []).extend((row, length) for length in options.lengths)
 
-    def missing(group: list[tuple[Row, int]]) -> list[tuple[Row, int]]:
-        lines.refresh()
-        return [key for key in group if key not in lines.lines]
-
-    def make(name: str, group: list[tuple[Row, int]]) -> None:
+    def make(name: str, missing: list[tuple[Row, int]]) -> None:
         model, tokenizer = load(str(options.out / name / "export"), device=device)
         # PyTorch's fused kernels are slow where values are twelve times as wide as keys
         model.set_attn_implementation("eager")
         weights = model_fingerprint(anatomy_of(model))["weights"]
         others = {cell.weights for cell in lines.lines.values() if cell.model == name} - {weights}
         require(not others, f"{name} was trained again since it was measured; give another --name for the new tables")
-        for row, length in missing(group):
+        for row, length in missing:
             begun, spec = time.perf_counter(), spec_of(row, length, anatomy_of(model).train_length)
             # Short inputs have fewer tokens to hide
             count = min(exam["count"], length - 2)
-            nll, right = answers(model, documents, length, count, Special.of(tokenizer), spec, exam["tokens_each"])
-            seconds = round(time.perf_counter() - begun, 2)
-            lines.append(
-                [
-                    Cell(
-                        **asdict(row),
-                        length=length,
-                        model=name,
-                        weights=weights,
-                        spec=spec,
-                        seconds=seconds,
-                        nll=nll,
-                        right=right,
-                    )
-                ]
-            )
+            told = answers(model, documents, length, count, Special.of(tokenizer), spec, exam["tokens_each"])
+            own = (row.method, row.cos, row.law, row.released, length, name, weights, spec)
+            lines.append([Cell(*own, round(time.perf_counter() - begun, 2), *told)])
             print(f"{row.label}, {length} tokens: perplexity {lines.lines[row, length].score.perplexity:.3g}", flush=True)
 
-    share_out(
-        [
-            Once(options.folder / f".claim-{name}-{method}", lambda group=group: not missing(group), partial(make, name, group))
-            for (name, method), group in groups.items()
-        ]
-    )
+    groups: dict[tuple[str, str], list[tuple[Row, int]]] = {}
+    for row in options.rows:
+        name = configuration_of(row).name
+        if (options.out / name / "export" / "config.json").is_file():
+            groups.setdefault((name, row.method), []).extend((row, length) for length in options.lengths)
+    share_out([lines_once(lines, group, partial(make, name)) for (name, _), group in groups.items()])
 
 
 def examined(options: Options, device: str) -> tuple[dict[str, Any], list[Chapter]]:
@@ -243,49 +198,45 @@ def examined(options: Options, device: str) -> tuple[dict[str, Any], list[Chapte
         base = options.out / Configuration().name / "export"
         require(base.is_dir(), f"the test documents are chosen by the plain model, which is not trained in {options.out}")
         model, _ = load(str(base), device=device)
-        chosen = chosen_documents(model, list(everything.values()), longest, options.documents, options.window)
+        chosen = chosen_documents(model, list(everything.values()), longest, options.documents)
         exam = {"documents": [chapter.name for chapter in chosen], "longest": longest, **asked}
         write_whole(file, json.dumps(exam, indent=1, ensure_ascii=False) + "\n")
     exam = json.loads(file.read_text())
     same = exam == {**exam, **asked} and len(exam["documents"]) == options.documents and longest <= exam["longest"]
     held = f"{len(exam['documents'])} documents of {exam['longest']} tokens with {exam['count']} hidden"
     require(same, f"{options.folder} holds tables of {held}; ask for the same, or give another --name")
-    if unknown := [name for name in exam["documents"] if name not in everything]:
-        raise BadInput(f"{options.folder} was measured on {unknown[0]}, which {options.data} does not have")
     return exam, [everything[name] for name in exam["documents"]]
 
 
-def chosen_documents(
-    model: Any, everything: Sequence[Chapter], longest: int, count: int, window: int, seed: int = 0
-) -> list[Chapter]:
+def chosen_documents(model: Any, everything: Sequence[Chapter], longest: int, count: int) -> list[Chapter]:
     """`count` held-out chapters of at least `longest` tokens, [CLS] and [SEP] included; in the order of their names."""
     fit = sorted((one for one in everything if one.held_out and len(one.tokens) >= longest - 2), key=lambda one: one.name)
     require(len(fit) >= count, f"only {len(fit)} held-out chapters have {longest} tokens; ask for fewer than {count} documents")
     if len(fit) == count:
         return fit
-    features = np.stack([feature(model, chapter, longest - 2, window) for chapter in fit])
-    return [fit[at] for at in stratified(clusters(features, seed), count, seed)]
+    features = np.stack([feature(model, chapter, longest - 2) for chapter in fit])
+    return [fit[at] for at in stratified(clusters(features), count)]
 
 
 @torch.inference_mode()
-def feature(model: Any, chapter: Chapter, tokens: int, window: int) -> NDArray[np.float64]:  # [hidden size]
+def feature(model: Any, chapter: Chapter, tokens: int) -> NDArray[np.float64]:  # [hidden size]
     """The mean state of the first tokens, read in windows of the training length."""
-    window = min(window, tokens)
+    window = min(model.config.max_position_embeddings, tokens)
     ids = torch.from_numpy(chapter.tokens[: tokens // window * window]).view(-1, window)
     return np.asarray(model.model(ids.to(model.device)).last_hidden_state.double().mean((0, 1)).cpu().numpy())
 
 
-def clusters(features: NDArray[np.float64], seed: int = 0) -> NDArray[np.int64]:  # [documents]
+def clusters(features: NDArray[np.float64]) -> NDArray[np.int64]:  # [documents]
     """Each document's part, 0 or 1, from its two principal components."""
     try:
         from sklearn.cluster import SpectralClustering
         from sklearn.decomposition import PCA
     except ImportError:
         raise BadInput("choosing documents needs scikit-learn: pip install 'lengthwise[experiments]'") from None
-    plane = PCA(2, random_state=seed).fit_transform(features)
+    plane = PCA(2, random_state=0).fit_transform(features)
     # Distances are told by the kernel in units of the plane's own spread
     plane = plane / plane.std()
-    return np.asarray(SpectralClustering(CLUSTERS, random_state=seed).fit_predict(plane), np.int64)
+    return np.asarray(SpectralClustering(CLUSTERS, random_state=0).fit_predict(plane), np.int64)
 
 
 def stratified(parts: NDArray[np.int64], count: int, seed: int = 0) -> list[int]:
@@ -300,14 +251,7 @@ def stratified(parts: NDArray[np.int64], count: int, seed: int = 0) -> list[int]
 
 
 def answers(
-    model: Any,
-    documents: Sequence[Chapter],
-    length: int,
-    count: int,
-    special: Special,
-    method: str,
-    tokens_each: int | None = None,
-    tokens_at_once: int = TOKENS_AT_ONCE,
+    model: Any, documents: Sequence[Chapter], length: int, count: int, special: Special, method: str, tokens_each: int | None
 ) -> tuple[list[list[float]], list[list[int]]]:
     """Losses of `count` hidden tokens of each document, and whether each is the likeliest; the same tokens for all models."""
     nll, right = [], []
@@ -315,16 +259,14 @@ def answers(
         for document in documents:
             ids = beginning(document, length, special)
             groups = together(places(length, count, f"{document.name} {length}", edge=1), length, tokens_each)
-            losses, likeliest = _asked(model, ids, groups, special.mask, max(1, tokens_at_once // length))
+            losses, likeliest = _asked(model, ids, groups, special.mask, max(1, TOKENS_AT_ONCE // length))
             nll.append([round(float(value), 6) for value in losses])
             right.append([int(value) for value in likeliest])
     return nll, right
 
 
 @torch.inference_mode()
-def _asked(
-    model: Any, ids: NDArray[np.int64], groups: list[list[int]], mask: int, at_once: int
-) -> tuple[torch.Tensor, torch.Tensor]:
+def _asked(model: Any, ids: NDArray[np.int64], groups: list[list[int]], mask: int, at_once: int) -> tuple[Tensor, Tensor]:
     copies, device = torch.from_numpy(hidden(ids, groups, mask)), model.device
     nll, right = [], []
     for first in range(0, len(groups), at_once):

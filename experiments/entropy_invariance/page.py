@@ -11,7 +11,7 @@ from typing import Any
 
 from experiments._lib import draw
 from experiments._lib.markdown import table, words_beside
-from experiments._lib.results import read
+from experiments._lib.page import read_all
 from lengthwise.common.files import write_whole
 
 FORMAT = "lengthwise.experiments.entropy_invariance/2"
@@ -79,12 +79,10 @@ ORDERED = (*TABLES["1"], *TABLES["10"])
 
 def write_pages(results: Path, out: Path) -> None:
     """A page and a figure for every result file of this experiment."""
-    for file in sorted(results.glob("*.json")):
-        document = read(file)
-        if document.get("format") == FORMAT:
-            models = json.loads((results / MODELS).read_text()) if (results / MODELS).exists() else {}
-            write_whole(out / f"{file.stem}.md", page(document, models, f"{file.stem}.svg"))
-            draw.save(chart(cells_of(document)), out / f"{file.stem}.svg")
+    models = json.loads((results / MODELS).read_text()) if (results / MODELS).exists() else {}
+    for name, document in read_all(results, FORMAT):
+        write_whole(out / f"{name}.md", page(document, models, f"{name}.svg"))
+        draw.save(chart(cells_of(document)), out / f"{name}.svg")
 
 
 def cells_of(document: Numbers) -> dict[tuple[Row, int], Numbers]:
@@ -164,15 +162,10 @@ def _standings(standings: Sequence[Numbers], at: Sequence[int]) -> str:
 
 
 def _best(best: Sequence[Numbers]) -> str:
-    lines = [
-        [
-            f"{one['length']:,}",
-            f"{one['ours']:g}",
-            "" if one["against_128"] is None else _ratio(one["against_128"]),
-            ", ".join(f"{scale:g}" for scale in one["paper"]),
-        ]
-        for one in best
-    ]
+    lines = []
+    for one in best:
+        over = "" if one["against_128"] is None else _ratio(one["against_128"])
+        lines.append([f"{one['length']:,}", f"{one['ours']:g}", over, ", ".join(f"{scale:g}" for scale in one["paper"])])
     return table(["tokens", "best S", "its perplexity over S = 128's", "paper's best S"], lines) if lines else ""
 
 

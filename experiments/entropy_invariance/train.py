@@ -1,9 +1,6 @@
 """Trains the models of Entropy Invariance: 6-layer GAU-alpha on Chinese prose, 64 tokens long.
 
     python -m experiments.entropy_invariance.train --data DATA --out OUT --cos-scale none 128 16 --minutes 9
-    ... --cos-scale none 128 --positions alibi
-    ... --cos-scale none 128 --steps 1000 --pose 4096
-    ... --cos-scale none 128 --steps 1000 --method yarn:factor=16
 
 Every --cos-scale is a model of its own, trained one after the other in OUT/<name>; the same command again goes on where the
 last one stopped. --pose and --method tune the finished base model of the same --cos-scale. OUT/<name>/losses.jsonl holds the
@@ -31,10 +28,11 @@ import lengthwise as lw
 from experiments._lib import checkpoint
 from experiments._lib.chinese_novels import Chapter, Special, chapters, tokenizer_of
 from experiments._lib.command import main, option
+from experiments._lib.rotary_methods import say
 from lengthwise.common.formats import Declared
-from lengthwise.errors import BadInput, require
+from lengthwise.errors import require
 from lengthwise.methods.positions import pose
-from lengthwise.models.gau_alpha import NORMALISATIONS, POSITIONS, GAUAlphaConfig, GAUAlphaForMaskedLM
+from lengthwise.models.gau_alpha import POSITIONS, GAUAlphaConfig, GAUAlphaForMaskedLM
 from lengthwise.records.append_only import AppendOnly
 
 LAYERS, LENGTH = 6, 64
@@ -49,33 +47,18 @@ class Configuration:
     """One run; a tuned one, by PoSE or under a method, starts from the weights of its base."""
 
     cos_scale: float | None = None
-    normalisation: str = "softmax"
     positions: str = "rope"
     pose: int | None = None  # PoSE's target length
     method: str | None = None  # a spec that is in place while the model is trained
     alibi_slope: float | None = None  # another one than ALiBi's own
 
-    def __post_init__(self) -> None:
-        turns = self.positions == "rope" or self.pose is None
-        require(turns, f"PoSE moves rotary positions, and a model with {self.positions} has none")
-        slopes = self.positions == "alibi" or self.alibi_slope is None
-        require(slopes, f"a slope of {self.alibi_slope} is for ALiBi, and this model has {self.positions}; ask for alibi")
-
     @property
     def name(self) -> str:
         """The name of its folder."""
-        parts = [self.positions]
-        if self.alibi_slope is not None:
-            parts.append(f"slope{self.alibi_slope:g}")
-        if self.cos_scale is not None:
-            parts.append(f"cos{self.cos_scale:g}")
-        if self.normalisation != "softmax":
-            parts.append(self.normalisation)
-        if self.pose is not None:
-            parts.append(f"pose{self.pose}")
-        if self.method is not None:
-            parts.append(self.method.replace(":", "-").replace("=", "").replace(",", "-"))
-        return "-".join(parts)
+        numbers = {"slope": self.alibi_slope, "cos": self.cos_scale, "pose": self.pose}
+        parts = [f"{name}{number:g}" for name, number in numbers.items() if number is not None]
+        method = [] if self.method is None else [self.method.replace(":", "-").replace("=", "").replace(",", "-")]
+        return "-".join([self.positions, *parts, *method])
 
     @property
     def base(self) -> Configuration | None:
@@ -84,7 +67,7 @@ class Configuration:
         return replace(self, pose=None, method=None) if tuned else None
 
     def model_config(self, length: int, **sizes: Any) -> GAUAlphaConfig:
-        given = {"cos_scale": self.cos_scale, "normalisation": self.normalisation, "positions": self.positions}
+        given: dict[str, Any] = {"cos_scale": self.cos_scale, "positions": self.positions}
         if self.alibi_slope is not None:
             given["alibi_slope"] = self.alibi_slope
         return GAUAlphaConfig(**{"num_hidden_layers": LAYERS, "max_position_embeddings": length, **given, **sizes})
@@ -110,7 +93,6 @@ class Options:
     data: Path = option(help="folder with zh/*.txt and gau_vocab/vocab.txt")
     out: Path = option(help="folder of the experiment")
     scales: tuple[str, ...] = option(("none",), "S of CosScale, or none; a model each", flag="--cos-scale")
-    normalisation: str = option("softmax", "of attention", choices=NORMALISATIONS)
     positions: str = option("rope", "of the model", choices=POSITIONS)
     pose: int | None = option(None, "tune the base model with PoSE up to this length")
     method: str | None = option(None, "tune the base model under this method")
@@ -119,23 +101,19 @@ class Options:
     length: int = option(LENGTH, "tokens of a window")
     batch: int = option(128, "windows of a step")
     peak: float = option(5e-4, "learning rate after a warm-up over the first tenth of the steps; then linearly down to 0")
-    decay: float = option(0.01, "of AdamW")
+    decay: float = 0.01  # of AdamW
     minutes: float = option(math.inf, "of this process, all models together")
     seed: int = option(0, "of weights and batches")
-    evaluate_every: int = option(1000, "steps")
-    save_every: int = option(2000, "steps")
-    log_every: int = option(50, "steps")
-    exam: int = option(4096, "held-out windows")
+    evaluate_every: int = 1000  # steps
+    save_every: int = 2000
+    log_every: int = 50
+    exam: int = 4096  # held-out windows
     device: str = option("cuda" if torch.cuda.is_available() else "cpu", "cpu or cuda")
-    compile: bool = option(False, "compile the model")
     sizes: dict[str, Any] = field(default_factory=dict)  # other sizes of the model
-
-    def __post_init__(self) -> None:
-        require(self.exam >= 1, f"--exam needs a window at least, not {self.exam}")
 
     @property
     def configurations(self) -> list[Configuration]:
-        tuned = (self.normalisation, self.positions, self.pose, self.method, self.alibi_slope)
+        tuned = (self.positions, self.pose, self.method, self.alibi_slope)
         return [Configuration(None if scale == "none" else float(scale), *tuned) for scale in self.scales]
 
     def settings(self, configuration: Configuration) -> dict[str, Any]:
@@ -180,9 +158,6 @@ class Run:
         self.done = checkpoint.restore(self.folder, self.model, self.optimizer, options.settings(configuration))
         self.losses = AppendOnly(self.folder / LOSSES, Loss)
         self.sum = torch.zeros((), device=options.device)
-        # A method's attention is not the model's own, and not made to be compiled
-        if options.compile and configuration.method is None:
-            self.model.model.compile(dynamic=False, mode="reduce-overhead")
 
     def go_on(self, seconds: float) -> bool:
         """Trains for so long at most; True when all steps are done and the model is exported."""
@@ -213,11 +188,9 @@ class Run:
         if base is None:
             sizes = {"vocab_size": len(self.tokenizer), **options.sizes}
             return GAUAlphaForMaskedLM(self.configuration.model_config(options.length, **sizes))
-        export = options.out / base.name / "export"
-        if not (export / "config.json").is_file():
-            raise BadInput(
-                f"{self.configuration.name} tunes {base.name}, which is not finished in {options.out}: train it first"
-            )
+        export, name = options.out / base.name / "export", self.configuration.name
+        finished = (export / "config.json").is_file()
+        require(finished, f"{name} tunes {base.name}, which is not finished in {options.out}: train it first")
         return GAUAlphaForMaskedLM.from_pretrained(export)
 
     def _step(self) -> None:
@@ -283,10 +256,6 @@ def learning_rate(options: Options, step: int) -> float:
     if step < warm_up:
         return options.peak * (step + 1) / warm_up
     return options.peak * (options.steps - step) / max(1, options.steps - warm_up)
-
-
-def say(text: str) -> None:
-    print(text, flush=True)
 
 
 class Windows:

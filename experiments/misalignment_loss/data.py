@@ -4,8 +4,7 @@ A seed draws the order of the books and the paragraph that each begins with; wha
 tokens are cut at other places for every seed.
 
 A small model's answers to BABILong are mostly beside the point. So besides what it writes, a label's log-likelihood after the
-prompt is compared with those of all labels that the question does not name. Prompts leave room for the answer within the
-length; every run is asked the same.
+prompt is compared with those of all labels that the question does not name.
 """
 
 from __future__ import annotations
@@ -75,10 +74,8 @@ def streams(tokenizer: Any, books: Sequence[Book], count: int, tokens: int) -> T
             # A token of running text has far fewer than 16 characters
             text = "\n\n".join(book[first:last])[: 16 * tokens]
             ids = tokenizer(text, add_special_tokens=False, verbose=False).input_ids[:tokens]
-            require(
-                len(ids) == tokens,
-                f"a part of a book has {len(ids):,} tokens, a stream takes {tokens:,}; give longer books or fewer --streams",
-            )
+            few = f"a part of a book has {len(ids):,} tokens, a stream takes {tokens:,}; give longer books or fewer --streams"
+            require(len(ids) == tokens, few)
             rows.append(ids)
     return torch.tensor(rows)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean, stdev
@@ -26,15 +26,20 @@ LENGTHS = (1, 2, 4, 8)  # at which perplexity is measured, in the model's own tr
 LONG = LENGTHS[1:]
 SAMPLING = "1..L/2"
 
-Perplexities = Sequence[float]  # after 50, 100 and 200 steps
+Perplexities = Sequence[float]  # after 50, 100 and 200 steps; the paper's by adjustment, corpus and alpha
 PAPER = json.loads(Path(__file__).with_name("paper.json").read_text())
-_RANGES = [(("longqlora", 2, sampling, "sce"), 0.1) for sampling in PAPER["5"]]
-_ALONE = [
-    ((name, 2, SAMPLING, "sce"), alpha) for name, alpha in (("none", 0.0), ("longqlora", 0.0), ("eabf", 0.0), ("none", 0.1))
-]
+# Settings and alphas of Tables 5 and 11, each of which is compared with its first
+ALONE = (("none", 0.0), ("longqlora", 0.0), ("eabf", 0.0), ("none", 0.1))
+COMPARED = {
+    "5": [(("longqlora", 2, sampling, "sce"), 0.1) for sampling in PAPER["5"]],
+    "11": [((name, 2, SAMPLING, "sce"), alpha) for name, alpha in ALONE],
+}
 WORDS = words_beside(__file__)
 CHANGES = ("change at 2 x", "change over 2 x to 8 x", "lower on", "paper")
 HEAD = ("adjustment", "alpha", "steps", *(f"{factor} x" for factor in LENGTHS), *CHANGES)
+# Tables of alphas against alpha 0: length trained at, what readings are compared by, whether steps cost the same in sum
+AGAINST_ALPHA_0 = {"2 and 4": (1, "sce", False), "3": (2, "sce", False), "9": (1, "sce", True), "10": (2, "sce", True)}
+AGAINST_ALPHA_0 |= {"kl steps": (1, "kl", False), "kl compute": (1, "kl", True)}
 ANSWERS = ("written, alpha 0", "0.1", "more", "likeliest, alpha 0", "0.1", "more", "chance", "paper")
 
 Numbers = Mapping[str, Any]
@@ -134,14 +139,24 @@ def _streams(result: Numbers, factor: int) -> list[float]:
     return list(result["nll"][LENGTHS.index(factor)])
 
 
+def marks(steps: int) -> tuple[int, int, int]:
+    """What 50, 100 and 200 steps are of the paper's 200."""
+    return steps // 4, steps // 2, steps
+
+
+def cheaper(mark: int) -> int:
+    """Steps with the misalignment loss for the cost of `mark` without: the paper's 47, 95 and 190."""
+    return max(1, mark * 95 // 100)
+
+
 def points(outcome: Outcome, last: int) -> list[dict[str, Any]]:
     """Every setting and alpha after all steps it was measured at, against alpha 0: what results keep."""
     entries = []
     for setting in outcome.settings:
         for alpha in setting.alphas:
             rows = []
-            for mark in (last // 4, last // 2, last):
-                for steps in dict.fromkeys((mark, max(1, mark * 95 // 100))):
+            for mark in marks(last):
+                for steps in dict.fromkeys((mark, cheaper(mark))):
                     point, other = Point(setting, alpha, steps), Point(setting, alpha, mark).without
                     if outcome.results(point):
                         about = {"steps": steps, "against_steps": mark, "perplexity": outcome.perplexity(point)}
@@ -165,12 +180,12 @@ def further(outcome: Outcome, last: int) -> dict[str, Any]:
                 own = {name: fmean(values) for name, values in means.items()}
                 misaligned.append({"trained": setting.label, "alpha": alpha, **own, **told})
     settings = {(one.adjustment, one.factor, one.sampling, one.compare): one for one in outcome.settings}
-    for wanted, base in ((_RANGES, _RANGES[0]), (_ALONE, _ALONE[0])):
+    for name, (base, *wanted) in COMPARED.items():
         for key, alpha in wanted:
-            for mark in (last // 4, last // 2, last):
-                if {key, base[0]} <= set(settings) and (key, alpha) != base:
+            for mark in marks(last):
+                if {key, base[0]} <= set(settings):
                     one, other = Point(settings[key], alpha, mark), Point(settings[base[0]], base[1], mark)
-                    about = {"setting": list(key), "alpha": alpha, "steps": mark, "table": "5" if wanted is _RANGES else "11"}
+                    about = {"setting": list(key), "alpha": alpha, "steps": mark, "table": name}
                     against.append({**about, "ratios": {k: outcome.ratios(one, other)[k] for k in ("2 x", "long")}})
     return {"before": before, "against": against, "misalignment": misaligned}
 
@@ -188,90 +203,56 @@ def page(document: Numbers, extra: Numbers) -> str:
     if document["cost"]:
         parts.append(WORDS["cost"].format(**document["cost"]))
     parts.append(f"![Perplexity by alpha]({FIGURE})")
-    rates = sorted({trial["rate"] for trial in document["trials"]})
-    lengths = [f"{factor} x" for factor in LENGTHS]
-    equal = _against_alpha_0(document, equal_compute=False)
-    cheaper = _against_alpha_0(document, equal_compute=True)
-    misaligned = ["trained", "alpha", "L_misalign", "KL", "L_misalign less alpha 0's", "KL less alpha 0's"]
     spread = [cell for cell in document["answers"] if cell["depth"] is None]
     deep = [cell for cell in document["answers"] if cell["depth"] is not None]
-    kl = "Not in the paper: compared by the symmetric KL, trained at 1 x, equal"
-    sections: list[tuple[str, Sequence[object], list[Line]]] = [
-        ("Before training", ["method", *lengths], [[k, *map(_number, row.values())] for k, row in extra["before"].items()]),
-        ("Learning rates: perplexity at 2 x on text held back, alpha 0", ["adjustment", *rates], _rates(document["trials"])),
-        ("Tables 2 and 4: trained at 1 x, equal steps", HEAD, equal(1, "sce", _clex(PAPER["2 and 4"]))),
-        ("Table 3: trained at 2 x, equal steps", HEAD, equal(2, "sce", _by_adjustment(PAPER["3"]))),
-        ("Table 5: ranges of e, trained at 2 x; changes against the first", ["e", *HEAD[1:]], _table_5(document, extra)),
-        ("Table 6: BABILong by length, clex, percent", ["length", *ANSWERS], _answers(spread, "factor", PAPER["6"])),
-        ("Table 7: BABILong's first kind at 4 x by depth, percent", ["depth", *ANSWERS], _answers(deep, "depth", PAPER["7"])),
-        ("Table 9: trained at 1 x, equal compute", HEAD, cheaper(1, "sce", _clex(PAPER["9"]))),
-        ("Table 10: trained at 2 x, equal compute", HEAD, cheaper(2, "sce", _by_adjustment(PAPER["10"]))),
-        ("Table 11: each technique alone, trained at 2 x; changes against the first", HEAD, _table_11(document, extra)),
-        (f"{kl} steps", HEAD, equal(1, "kl", lambda adjustment, alpha: {})),
-        (f"{kl} compute", HEAD, cheaper(1, "kl", lambda adjustment, alpha: {})),
-        ("Misalignment on novels held out, at the length trained at, nats", misaligned, _misaligned(extra["misalignment"])),
-    ]
-    parts += [part for title, head, lines in sections if lines for part in (f"## {title}", table(head, lines))]
+    bodies: dict[str, list[Line]] = {
+        "before": [[label, *map(_number, row.values())] for label, row in extra["before"].items()],
+        "rates": _rates(document["trials"]),
+        "5": _against_first(document, extra, "5"),
+        "6": _answers(spread, "factor", PAPER["6"]),
+        "7": _answers(deep, "depth", PAPER["7"]),
+        "11": _against_first(document, extra, "11"),
+        "misalignment": list(map(_misaligned, extra["misalignment"])),
+        **{name: _against_alpha_0(document, name, *how) for name, how in AGAINST_ALPHA_0.items()},
+    }
+    heads: dict[str, Sequence[object]] = {
+        "before": ["method", *(f"{factor} x" for factor in LENGTHS)],
+        "rates": ["adjustment", *sorted({trial["rate"] for trial in document["trials"]})],
+        "5": ["e", *HEAD[1:]],
+        "6": ["length", *ANSWERS],
+        "7": ["depth", *ANSWERS],
+        "misalignment": ["trained", "alpha", "L_misalign", "KL", "L_misalign less alpha 0's", "KL less alpha 0's"],
+    }
+    for name, title in WORDS["titles"].items():
+        parts += [f"## {title}", table(heads.get(name, HEAD), bodies[name])] if bodies[name] else []
     return "\n\n".join(parts) + "\n"
 
 
 def _about(noted: Numbers) -> str:
     made, machine = noted["made"], ", ".join(f"{key} {value}" for key, value in noted["made_with"].items())
-    tokens, steps = made["train_length"], made["steps"]
-    lines = [
-        f"{noted['name']} (weights {made['model']}), trained on {tokens:,} tokens; {machine}",
-        f"trained on {', '.join(noted['books'])}, measured on {', '.join(noted['held_out'])}: {made['streams']} streams each "
-        f"of {max(LENGTHS) * tokens:,} tokens, in float32",
-        f"{steps} steps of {made['batch']} rows at 1 x and half as many at 2 x, each row read twice; {made['dtype']}, AdamW, "
-        f"warm-up of {steps // 10} steps; {noted['seeds']} seeds",
-        f"longqlora is interpolation, LoRA and shifted sparse attention, on unquantised weights; BABILong has "
-        f"{made['samples']} questions a cell of {', '.join(made['kinds'])}, misalignment {made['pairs']} pairs of readings",
-        f"command: `{noted['command']}`",
-    ]
-    return "\n".join(f"- {line}" for line in lines)
+    named = {"books": ", ".join(noted["books"]), "held_out": ", ".join(noted["held_out"]), "kinds": ", ".join(made["kinds"])}
+    numbers = {"longest": max(LENGTHS) * made["train_length"], "warm_up": made["steps"] // 10}
+    return str(WORDS["made"].format(**{**noted, **named, **numbers, "machine": machine}))
 
 
-# The paper's perplexities of an adjustment and an alpha, by corpus, or nothing
-Printed = Callable[[str, float], Mapping[str, Perplexities]]
-
-
-def _clex(corpora: Mapping[str, Mapping[str, Perplexities]]) -> Printed:
-    def printed(adjustment: str, alpha: float) -> dict[str, Perplexities]:
-        return {name: own[f"{alpha:g}"] for name, own in corpora.items() if adjustment == "clex" and f"{alpha:g}" in own}
-
-    return printed
-
-
-def _by_adjustment(tables: Mapping[str, Mapping[str, Perplexities]]) -> Printed:
-    def printed(adjustment: str, alpha: float) -> dict[str, Perplexities]:
-        own = tables.get(adjustment, {})
-        return {"": own[f"{alpha:g}"]} if f"{alpha:g}" in own else {}
-
-    return printed
-
-
-def _against_alpha_0(document: Numbers, equal_compute: bool) -> Callable[[int, str, Printed], list[Line]]:
+def _against_alpha_0(document: Numbers, name: str, factor: int, compare: str, equal_compute: bool) -> list[Line]:
     """Lines of the settings at one length and comparison, each alpha against alpha 0 at equal steps or at equal compute."""
-    last = document["settings"]["made"]["steps"]
-    marks = (last // 4, last // 2, last)
-
-    def lines(factor: int, compare: str, printed: Printed) -> list[Line]:
-        rows: list[Line] = []
-        for setting in _settings(document):
-            if (setting[1], setting[2], setting[3]) != (factor, SAMPLING, compare):
-                continue
-            for point in _own(document, setting, compare):
-                alpha, paper = point["alpha"], printed(setting[0], point["alpha"])
-                for row in point["measured"]:
-                    cheaper = row["steps"] != row["against_steps"]
-                    if cheaper != equal_compute or (equal_compute and not alpha):
-                        continue
-                    ratios = row["ratio_to_alpha_0"] if alpha else {}
-                    beside = _paper(paper, printed(setting[0], 0.0), marks.index(row["against_steps"]))
-                    rows.append(_line([setting[0], f"{alpha:g}"], row["steps"], row["perplexity"], ratios, beside))
-        return rows
-
-    return lines
+    last, rows = document["settings"]["made"]["steps"], list[Line]()
+    for setting in _settings(document):
+        if setting[1:] != (factor, SAMPLING, compare):
+            continue
+        tables = PAPER.get(name, {}).get(setting[0], {})
+        base = {corpus: own["0"] for corpus, own in tables.items()}
+        for point in _own(document, setting, compare):
+            alpha = f"{point['alpha']:g}"
+            printed = {corpus: own[alpha] for corpus, own in tables.items() if alpha in own}
+            for row in point["measured"]:
+                cheaper = row["steps"] != row["against_steps"]
+                if cheaper == equal_compute and (point["alpha"] or not equal_compute):
+                    ratios = row["ratio_to_alpha_0"] if point["alpha"] else {}
+                    beside = _paper(printed, base, marks(last).index(row["against_steps"]))
+                    rows.append(_line([setting[0], alpha], row["steps"], row["perplexity"], ratios, beside))
+    return rows
 
 
 def _settings(document: Numbers) -> list[tuple[str, int, str, str]]:
@@ -287,30 +268,21 @@ def _own(document: Numbers, setting: tuple[str, int, str, str], compare: str) ->
     return [*plain, *(point for point in same if point["compare"] == compare and point["alpha"])]
 
 
-def _table_5(document: Numbers, extra: Numbers) -> list[Line]:
-    """Each range of e against the first."""
-    return _against_another(document, extra, "5", [(key, alpha, key[2], PAPER["5"][key[2]]) for key, alpha in _RANGES])
-
-
-def _table_11(document: Numbers, extra: Numbers) -> list[Line]:
-    """Each technique against plain fine-tuning."""
-    wanted = [(key, alpha, key[0], PAPER["11"][key[0]][f"{alpha:g}"]) for key, alpha in _ALONE]
-    return _against_another(document, extra, "11", wanted)
-
-
-def _against_another(document: Numbers, extra: Numbers, name: str, wanted: Sequence[tuple[Any, float, str, Any]]) -> list[Line]:
+def _against_first(document: Numbers, extra: Numbers, name: str) -> list[Line]:
+    """Table 5, each range of e against the first, or Table 11, each technique against plain fine-tuning."""
+    keys = ("setting", "alpha", "steps")
     compared = {
-        (tuple(entry["setting"]), entry["alpha"], entry["steps"]): entry["ratios"]
-        for entry in extra["against"]
-        if entry["table"] == name
+        json.dumps([entry[key] for key in keys]): entry["ratios"] for entry in extra["against"] if entry["table"] == name
     }
-    rows = []
-    for key, alpha, label, printed in wanted:
+    rows, first = list[Line](), None
+    for key, alpha in COMPARED[name]:
+        printed = PAPER["5"][key[2]] if name == "5" else PAPER["11"][key[0]][f"{alpha:g}"]
+        first = first or printed
         points_of = [point for point in _own(document, key, key[3]) if point["alpha"] == alpha] if document["points"] else []
         measured = [row for point in points_of for row in point["measured"] if row["steps"] == row["against_steps"]]
         for at, row in enumerate(measured):
-            ratios = compared.get((tuple(key), alpha, row["steps"]), {})
-            beside = _paper({"": printed}, {"": wanted[0][3]}, at)
+            ratios, label = compared.get(json.dumps([key, alpha, row["steps"]]), {}), key[2] if name == "5" else key[0]
+            beside = _paper({"": printed}, {"": first}, at)
             rows.append(_line([label, f"{alpha:g}"], row["steps"], row["perplexity"], ratios, beside))
     return rows
 
@@ -338,17 +310,16 @@ def _number(value: float | None, digits: int = 2) -> str:
 
 def _change(ratio: Numbers | None) -> str:
     """A ratio as a change in percent."""
-    if ratio is None:
-        return ""
-    ends = "" if ratio["low"] is None else f" [{100 * (ratio['low'] - 1):+.1f}, {100 * (ratio['high'] - 1):+.1f}]"
-    return f"{100 * (ratio['value'] - 1):+.1f} %{ends}"
+    ends = {key: ratio[key] for key in ("value", "low", "high")} if ratio else {}
+    percent = {key: None if end is None else 100 * (end - 1) for key, end in ends.items()}
+    return _signed(percent or None, 1, " %")
 
 
-def _signed(mean: Numbers | None, digits: int) -> str:
+def _signed(mean: Numbers | None, digits: int, unit: str = "") -> str:
     if mean is None:
         return ""
     ends = "" if mean["low"] is None else f" [{mean['low']:+.{digits}f}, {mean['high']:+.{digits}f}]"
-    return f"{mean['value']:+.{digits}f}{ends}"
+    return f"{mean['value']:+.{digits}f}{unit}{ends}"
 
 
 def _rates(trials: Sequence[Numbers]) -> list[Line]:
@@ -387,20 +358,16 @@ def share(cells: Sequence[Numbers], score: str, alpha: float = 0.1) -> tuple[flo
     return fmean(without), fmean(with_loss), Mean.of([b - a for a, b in zip(without, with_loss, strict=True)])
 
 
-def _misaligned(rows: Sequence[Numbers]) -> list[Line]:
-    return [
-        [row["trained"], f"{row['alpha']:g}", _number(row["sce"], 3), _number(row["kl"], 3)]
-        + [_signed(row[name], 3) for name in ("sce_less", "kl_less")]
-        for row in rows
-    ]
+def _misaligned(row: Numbers) -> Line:
+    less = [_signed(row[name], 3) for name in ("sce_less", "kl_less")]
+    return [row["trained"], f"{row['alpha']:g}", _number(row["sce"], 3), _number(row["kl"], 3), *less]
 
 
 def chart(document: Numbers) -> Any:
     """Perplexity after the last step in that with alpha 0: a panel a setting, alphas from left to right, a colour a length."""
     last = document["settings"]["made"]["steps"]
-    settings = sorted(
-        (one for one in _settings(document) if one[2] == SAMPLING), key=lambda one: (one[3] == "kl", one[1], one[0])
-    )
+    usual = [setting for setting in _settings(document) if setting[2] == SAMPLING]
+    settings = sorted(usual, key=lambda setting: (setting[3] == "kl", setting[1], setting[0]))
     titles = [f"{name} at {factor} x{', by KL' if compare == 'kl' else ''}" for name, factor, _, compare in settings]
     figure, panels = draw.panels(len(settings), columns=4, width=3.1, height=2.9, titles=titles, share_y=True)
     for axes, setting in zip(panels, settings, strict=True):

@@ -7,8 +7,7 @@ First each adjustment gets its learning rate (16 short runs), then come 132 runs
 Every run goes through `lengthwise.train`; its weights are not kept. OUT/results.jsonl gets a line for each of the steps after
 which a run is measured: the same command goes on where the last one stopped, and several at once share the work.
 
-The learning rate is constant after the warm-up, so that a run of 50 steps is the beginning of one of 200: one run gives all
-rows of a table. Runs of one seed see the same rows in the same order with the same e.
+A run of 50 steps is the beginning of one of 200. Runs of one seed see the same rows in the same order with the same e.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -31,11 +30,12 @@ from torch import Tensor
 from transformers import TrainerCallback
 
 import lengthwise as lw
-from experiments._lib.command import main, option
-from experiments._lib.processes import Once, share_out, work_for
+from experiments._lib.command import at_least, main, option
+from experiments._lib.processes import Once, lines_once, share_out, work_for
 from experiments._lib.rotary_methods import say
 from experiments._lib.settings import kept_settings
 from experiments.misalignment_loss import data, page
+from experiments.misalignment_loss.page import LENGTHS, SAMPLING, cheaper, marks
 from lengthwise.common.files import write_whole
 from lengthwise.common.formats import Declared
 from lengthwise.errors import require
@@ -54,10 +54,7 @@ from lengthwise.training.output_alignment.regulariser import Regulariser, regula
 FORMAT = "lengthwise.experiments.output_alignment.fine_tuning/1"
 ALPHAS = (0.0, 0.1, 0.3, 0.5, 1.0)  # Table 4
 KL_ALPHAS = (0.0, 0.1, 1.0, 10.0)  # of the symmetric KL, a far smaller number than L_SCE
-SAMPLING = "1..L/2"
-RANGES = (SAMPLING, "1..L/4", "L/4..L/2", "1..L")  # Table 5
-LENGTHS = (1, 2, 4, 8)  # at which perplexity is measured, in the model's own training lengths
-STAGES = 6
+RANGES = tuple(page.PAPER["5"])  # of e
 TRIAL_SEED = 100  # no run of the tables has it
 Weights = dict[str, Tensor]
 
@@ -119,16 +116,6 @@ def stages(seeds: int) -> list[list[Run]]:
     return [[Run(setting, alpha, seed) for setting, alpha in stage for seed in range(seeds)] for stage in wanted]
 
 
-def marks(steps: int) -> tuple[int, int, int]:
-    """What 50, 100 and 200 steps are of the paper's 200."""
-    return steps // 4, steps // 2, steps
-
-
-def cheaper(mark: int) -> int:
-    """Steps with the misalignment loss for the cost of `mark` without: the paper's 47, 95 and 190."""
-    return max(1, mark * 95 // 100)
-
-
 def measured_at(run: Run, steps: int) -> tuple[int, ...]:
     """The steps after which a run is measured; before the first step all alphas are the same."""
     own = marks(steps)
@@ -146,7 +133,7 @@ class Options:
     babi: Path = option(help="folder of bAbI's files qa1_*_test.txt ... qa5_*_test.txt")
     steps: int = option(200, "of every run")
     seeds: int = option(3, "runs of every kind")
-    stages: int = option(STAGES, "how many of the lists of runs, the most important first")
+    stages: int = option(6, "how many of the lists of runs, the most important first")
     batch: int = option(16, "rows of a step at the model's own length; fewer at longer ones, for as many tokens")
     rates: tuple[float, ...] = option((1e-4, 3e-4, 1e-3, 3e-3), "learning rates to choose from")
     streams: int = option(8, "of every novel held out")
@@ -161,11 +148,8 @@ class Options:
     def __post_init__(self) -> None:
         both = sorted({path.resolve() for path in self.books} & {path.resolve() for path in self.held_out})
         require(not both, f"{both[0] if both else ''} is trained on and held out; give it to one of --books and --held-out")
-        require(self.steps >= 4, f"--steps must be at least 4, to be measured after a quarter of them, not {self.steps}")
-        for name, least in (("seeds", 1), ("batch", 1), ("streams", 1), ("samples", 1), ("pairs", 2)):
-            require(getattr(self, name) >= least, f"--{name} must be at least {least}, not {getattr(self, name)}")
-        require(1 <= self.stages <= STAGES, f"--stages must be from 1 to {STAGES}, not {self.stages}")
-        require(min(self.rates) > 0, f"--rates must be above 0, not {list(self.rates)}")
+        # A run is measured after a quarter of its steps
+        at_least(self, steps=4, seeds=1, stages=1, batch=1, streams=1, samples=1, pairs=2)
 
     @property
     def runs(self) -> list[Run]:
@@ -270,24 +254,12 @@ class Experiment:
         self.train_length = anatomy_of(self.model).train_length
         self.books, self.held_out = data.read_books(options.books), data.read_books(options.held_out)
         self.own_weights = {name: weight.clone() for name, weight in self.model.state_dict().items()}
-
-    def begin(self) -> None:
-        options = self.options
         numbers = ("rates", "kinds", "steps", "batch", "streams", "pairs", "samples", "dtype")
-        made = {
-            "model": parameters_digest(self.model),
-            "tokenizer": tokenizer_digest(self.tokenizer),
-            "train_length": self.train_length,
-            "books": data.digest(self.books),
-            "held_out": data.digest(self.held_out),
-            **{name: getattr(options, name) for name in numbers},
-        }
-        facts = {
-            "name": Path(options.model).name,
-            "books": [path.stem for path in options.books],
-            "held_out": [path.stem for path in options.held_out],
-            "made_with": made_with(next(self.model.parameters()).device.type),
-        }
+        made = {"model": parameters_digest(self.model), "tokenizer": tokenizer_digest(self.tokenizer)}
+        made |= {"train_length": self.train_length, "books": data.digest(self.books), "held_out": data.digest(self.held_out)}
+        made |= {name: getattr(options, name) for name in numbers}
+        novels = {name: [path.stem for path in getattr(options, name)] for name in ("books", "held_out")}
+        facts = {"name": Path(options.model).name, **novels, "made_with": made_with(next(self.model.parameters()).device.type)}
         self.out.mkdir(parents=True, exist_ok=True)
         kept_settings(self.out, made, command=f"python -m experiments.misalignment_loss.run {options.command}", **facts)
         self.trials = AppendOnly(self.out / "trials.jsonl", Trial)
@@ -296,16 +268,15 @@ class Experiment:
 
     @cached_property
     def reader(self) -> Reader:
-        return self._reader(self.held_out, self.options.streams, [factor * self.train_length for factor in LENGTHS])
+        lengths = [factor * self.train_length for factor in LENGTHS]
+        rows = data.streams(self.tokenizer, self.held_out, self.options.streams, max(lengths) + 1)
+        return Reader(self.model, rows, lengths)
 
     @cached_property
     def chooser(self) -> Reader:
         """Reads what is held back of the novels trained on, at twice the model's own length, to choose learning rates."""
-        books = [data.held_back(book) for book in self.books]
-        return self._reader(books, max(1, self.options.streams // 2), [2 * self.train_length])
-
-    def _reader(self, books: list[data.Book], count: int, lengths: list[int]) -> Reader:
-        return Reader(self.model, data.streams(self.tokenizer, books, count, max(lengths) + 1), lengths)
+        books, length = [data.held_back(book) for book in self.books], 2 * self.train_length
+        return Reader(self.model, data.streams(self.tokenizer, books, max(1, self.options.streams // 2), length + 1), [length])
 
     def work(self) -> None:
         """Returns when all is done, here or elsewhere."""
@@ -314,30 +285,19 @@ class Experiment:
         self.trials.refresh()
         trials = list(self.trials.lines.values())
         rates = {run.setting.adjustment: chosen(run.setting.adjustment, trials) for run in runs}
-        share_out([self._once(run, rates[run.setting.adjustment]) for run in runs])
+        works = [(run, (run.name, self.options.steps), rates[run.setting.adjustment]) for run in runs]
+        share_out([lines_once(self.results, [key], partial(self._train, run, rate)) for run, key, rate in works])
 
     def _trials(self, runs: Sequence[Run]) -> list[Once]:
         """Each adjustment where it comes first, without the misalignment loss, for half of the steps."""
-        first: dict[str, Setting] = {}
-        for run in runs:
-            first.setdefault(run.setting.adjustment, run.setting)
-        works = []
-        for setting in first.values():
-            for rate in self.options.rates:
+        first = {run.setting.adjustment: run.setting for run in reversed(runs)}
+        settings = dict.fromkeys(first[run.setting.adjustment] for run in runs)
+        rated = [(setting, rate) for setting in settings for rate in self.options.rates]
+        return [lines_once(self.trials, [(one.adjustment, rate)], partial(self._try, one, rate)) for one, rate in rated]
 
-                def make(setting: Setting = setting, rate: float = rate) -> None:
-                    say(f"{setting.label}, trying a learning rate of {rate:g}")
-                    self._try(Run(setting, 0.0, TRIAL_SEED), rate)
-
-                def done(key: tuple[str, float] = (setting.adjustment, rate)) -> bool:
-                    self.trials.refresh()
-                    return key in self.trials.lines
-
-                works.append(Once(self.out / f".claim-trial-{setting.adjustment}-{rate:g}", done, make))
-        return works
-
-    def _try(self, run: Run, rate: float) -> None:
-        steps = max(1, self.options.steps // 2)
+    def _try(self, setting: Setting, rate: float, _: object) -> None:
+        say(f"{setting.label}, trying a learning rate of {rate:g}")
+        run, steps = Run(setting, 0.0, TRIAL_SEED), max(1, self.options.steps // 2)
 
         def use(snapshots: list[Snapshot]) -> None:
             self.model.load_state_dict(snapshots[0].weights)
@@ -346,7 +306,7 @@ class Experiment:
             self.trials.append([Trial(run.setting.adjustment, run.setting.factor, rate, steps, nll)])
 
         folder = self.out / "runs" / f"trial-{run.setting.adjustment}-{rate:g}"
-        trained(run, self.options, self.train_length, steps, rate, self._files(run), folder, [steps], use)
+        trained(self.options.model, self._files(run), folder, [steps], use, **self._how(run, steps, rate))
 
     def _cost(self) -> Once:
         file = self.out / "cost.json"
@@ -359,19 +319,9 @@ class Experiment:
 
         return Once(self.out / ".claim-cost.json", file.exists, make)
 
-    def _once(self, run: Run, rate: float) -> Once:
-        def make() -> None:
-            say(run.name)
-            self._train(run, rate)
-
-        def done() -> bool:
-            """A run's lines are written together, and answers before them."""
-            self.results.refresh()
-            return (run.name, self.options.steps) in self.results.lines
-
-        return Once(self.out / f".claim-{run.name}", done, make)
-
-    def _train(self, run: Run, rate: float) -> None:
+    def _train(self, run: Run, rate: float, _: object) -> None:
+        """A run's lines are written together, and answers before them."""
+        say(run.name)
         begun, last = time.perf_counter(), self.options.steps
 
         def use(snapshots: list[Snapshot]) -> None:
@@ -384,7 +334,7 @@ class Experiment:
             self.results.append([Result(**about, **measured) for measured in numbers])
 
         folder, steps = self.out / "runs" / run.name, measured_at(run, last)
-        trained(run, self.options, self.train_length, last, rate, self._files(run), folder, steps, use)
+        trained(self.options.model, self._files(run), folder, steps, use, **self._how(run, last, rate))
 
     def _measured(self, run: Run, snapshot: Snapshot) -> dict[str, Any]:
         self.model.load_state_dict(snapshot.weights)
@@ -398,10 +348,9 @@ class Experiment:
 
     @cached_property
     def cells(self) -> list[data.Cell]:
-        options = self.options
         filler = [sentence for book in self.held_out for sentence in sentences("\n\n".join(book))]
-        asked = options.samples, options.kinds, LENGTHS
-        return data.cells(self.tokenizer, self.train_length, options.babi, filler, *asked)
+        asked = self.options.babi, filler, self.options.samples, self.options.kinds, LENGTHS
+        return data.cells(self.tokenizer, self.train_length, *asked)
 
     def _asked(self, run: Run, method: str) -> list[Answers]:
         lines = []
@@ -413,6 +362,9 @@ class Experiment:
 
     def _files(self, run: Run) -> list[str]:
         return data.training_files(self.books, run.seed, self.out / "text")
+
+    def _how(self, run: Run, steps: int, rate: float) -> dict[str, Any]:
+        return how_trained(run, self.options, self.train_length, steps, rate)
 
 
 def chosen(adjustment: str, trials: Sequence[Trial]) -> float:
@@ -431,46 +383,25 @@ class Snapshot:
     method: str  # to use it with
 
 
+def how_trained(run: Run, options: Options, train_length: int, steps: int, rate: float) -> dict[str, Any]:
+    """Settings of `lengthwise.train` for one run."""
+    setting = run.setting
+    how = {"adjustment": setting.adjustment, "alpha": run.alpha, "sampling": setting.sampling, "compare": setting.compare}
+    how |= {"train_length": setting.factor * train_length, "batch": max(1, options.batch // setting.factor), "seed": run.seed}
+    how |= {"steps": steps, "learning_rate": rate, "warmup": steps // 10, "dtype": options.dtype, "device": options.device}
+    # Unquantised, to be the same on machines with and without bitsandbytes; a run takes less time than going on would save
+    return {**how, "quantise": False if setting.adjustment.startswith("longqlora") else None, "save_every": steps + 1}
+
+
 def trained(
-    run: Run,
-    options: Options,
-    train_length: int,
-    steps: int,
-    rate: float,
-    files: Sequence[str],
-    folder: Path,
-    at: Collection[int],
-    use: Callable[[list[Snapshot]], None],
+    model: str, files: Sequence[str], folder: Path, at: Collection[int], use: Callable[[list[Snapshot]], None], **how: Any
 ) -> None:
     """Trains one run and gives its snapshots to `use`; what is on the disk is removed after that, and before a killed run's."""
-    setting = run.setting
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     try:
         keeper = Keeper(at, folder)
-        finished = lw.train(
-            options.model,
-            folder / "trained",
-            data=list(files),
-            callbacks=[keeper],
-            show_progress=False,
-            adjustment=setting.adjustment,
-            alpha=run.alpha,
-            sampling=setting.sampling,
-            compare=setting.compare,
-            train_length=setting.factor * train_length,
-            steps=steps,
-            batch=max(1, options.batch // setting.factor),
-            learning_rate=rate,
-            warmup=steps // 10,
-            # The same on machines with and without bitsandbytes
-            quantise=False if setting.adjustment.startswith("longqlora") else None,
-            dtype=options.dtype,
-            device=options.device,
-            seed=run.seed,
-            # A run takes less time than going on with it would save
-            save_every=steps + 1,
-        )
+        finished = lw.train(model, folder / "trained", data=list(files), callbacks=[keeper], show_progress=False, **how)
         use([Snapshot(after, kept, keeper.method(after, finished.method)) for after, kept in keeper.kept.items()])
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -484,24 +415,20 @@ class Keeper(TrainerCallback):  # type: ignore[misc]
         self.kept: dict[int, Weights] = {}
         self.learnt: dict[int, Path] = {}
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any, **_: Any) -> None:
-        self._keep(state.global_step, model)
-
-    def on_step_end(self, args: Any, state: Any, control: Any, model: Any, **_: Any) -> None:
-        self._keep(state.global_step, model)
-
     def method(self, steps: int, last: str) -> str:
         """`last` is the spec of the trained model; what CLEX has learnt differs from step to step."""
         return spec_with(last, self.learnt[steps]) if steps in self.learnt else last
 
-    def _keep(self, steps: int, model: Any) -> None:
-        if steps not in self.at:
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any, **_: Any) -> None:
+        if (steps := state.global_step) not in self.at:
             return
         inner = unwrapped(model)
         self.kept[steps] = merged_weights(inner)
         if (learnt := getattr(inner, LEARNT, None)) is not None:
             self.learnt[steps] = self.folder / f"clex-{steps}.safetensors"
             weights.save(learnt, self.learnt[steps])
+
+    on_step_end = on_train_begin
 
 
 def merged_weights(model: Any) -> Weights:
@@ -526,16 +453,16 @@ def step_cost(model: Any, train_length: int, batch: int, dtype: str, pairs: int 
     drawn = torch.randint(model.config.vocab_size, (batch, train_length + extra), generator=torch.Generator().manual_seed(0))
     rows, on_gpu = drawn.to(device), device.type == "cuda"
 
-    def seconds(alpha: float) -> float:
-        now = time.perf_counter if on_gpu else time.process_time
+    def now() -> float:
         if on_gpu:
             torch.cuda.synchronize()
+        return time.perf_counter() if on_gpu else time.process_time()
+
+    def seconds(alpha: float) -> float:
         begun = now()
         with torch.autocast(device.type, torch.bfloat16, enabled=dtype == "bfloat16"):
             loss = regularised_loss(model, {"input_ids": rows}, Regulariser(train_length, alpha), extra)
         loss.backward()
-        if on_gpu:
-            torch.cuda.synchronize()
         return now() - begun
 
     try:
@@ -550,13 +477,7 @@ def step_cost(model: Any, train_length: int, batch: int, dtype: str, pairs: int 
 
 def run(options: Options) -> None:
     """Trains as much as there is time for; writes the results and the page of all that is measured, by any process."""
-
-    def work() -> None:
-        experiment = Experiment(options)
-        experiment.begin()
-        experiment.work()
-
-    work_for(options.minutes, work)
+    work_for(options.minutes, lambda: Experiment(options).work())
     results = read_lines(options.out / "results.jsonl", Result)
     if results:
         summarise(options, results)

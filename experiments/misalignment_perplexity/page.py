@@ -10,26 +10,11 @@ from typing import Any
 
 from experiments._lib import draw
 from experiments._lib.markdown import table, words_beside
-from experiments.misalignment_perplexity.strength import (
-    GROUPINGS,
-    MEASURES,
-    PRINTED,
-    SILENT,
-    Coefficient,
-    Group,
-    Row,
-    Strength,
-    groups,
-    of_the_paper,
-)
+from experiments.misalignment_perplexity import strength as strengths
+from experiments.misalignment_perplexity.strength import GROUPINGS, MEASURES, Coefficient, Group, Row, Strength, groups
 from lengthwise.common.files import write_whole
 
 RESULTS, PAGE, FIGURE = (f"misalignment_perplexity.{ending}" for ending in ("json", "md", "svg"))
-TITLES = (
-    "Spearman's coefficients with long perplexity",
-    "Pearson's coefficients with the log of long perplexity",
-    "Spearman's coefficients, only tokens beyond the training length",
-)
 WORDS = words_beside(__file__)
 
 
@@ -42,14 +27,12 @@ def write_pages(results: Path, out: Path) -> None:
 
 def page(document: dict[str, Any]) -> str:
     rows, coefficients = document["rows"], _coefficients(document)
-    parts = [
-        "# Does misalignment tell more of long perplexity than training loss? (Output Alignment, Table 1)",
-        "\n".join(line for model in document["models"] for line in _about(model)),
-    ]
+    parts = ["# Does misalignment tell more of long perplexity than training loss? (Output Alignment, Table 1)"]
+    parts.append("\n".join(line for model in document["models"] for line in _about(model)))
     if document["missing"]:
         parts.append(f"**Unfinished**: {document['missing']} rows are missing. The same command goes on.")
     parts += [WORDS["about"], f"![Long perplexity against each measure]({FIGURE})"]
-    for title, (kind, quality) in zip(TITLES, GROUPINGS, strict=True):
+    for title, (kind, quality) in zip(WORDS["titles"].split("\n"), GROUPINGS, strict=True):
         parts += [f"## {title}", _table(groups(rows), coefficients, kind, quality)]
     first = coefficients[groups(rows)[0].models, groups(rows)[0].lengths, False, "Spearman", "log_ppl"]
     if first is not None:
@@ -72,13 +55,8 @@ def _coefficients(document: dict[str, Any]) -> dict[tuple[str, str, bool, str, s
     for entry in document["coefficients"]:
         for kind, quality in GROUPINGS:
             values = entry.get(f"{kind} with {quality}")
-            read[entry["models"], entry["lengths"], entry["acting"], kind, quality] = values and Strength(
-                values["rows"],
-                values["owners"],
-                {name: Coefficient(**numbers) for name, numbers in values["of"].items()},
-                Coefficient(**values["more"]),
-                Coefficient(**values["between"]),
-            )
+            key = entry["models"], entry["lengths"], entry["acting"], kind, quality
+            read[key] = None if values is None else Strength.read(values)
     return read
 
 
@@ -93,10 +71,11 @@ def _table(sets: Sequence[Group], coefficients: dict[Any, Strength | None], kind
     head = ["rows", "n", "families", *MEASURES.values(), "L_misalign less L_train", "L_misalign correlates"]
     lines: list[list[object]] = []
     if quality == "log_ppl":
-        lines.append(_line("paper, 7 models, 16k tokens", of_the_paper(kind), 7))
+        lines.append(_line("paper, 7 models, 16k tokens", strengths.of_the_paper(kind), 7))
     if (kind, quality) == GROUPINGS[0]:
-        printed = [PRINTED.get(name, "") for name in MEASURES]
-        lines.append(["paper, as printed", 7, 7, *printed, f"{PRINTED['l_misalign'] - PRINTED['l_train']:.2f}", ""])
+        printed = strengths.PAPER["printed"]
+        more = f"{printed['l_misalign'] - printed['l_train']:.2f}"
+        lines.append(["paper, as printed", 7, 7, *(printed.get(name, "") for name in MEASURES), more, ""])
     for group in sets:
         label, acting = f"{group.models}, {group.lengths}", group.acting
         lines.append(_line(label, coefficients[group.models, group.lengths, False, kind, quality], len(group.rows)))
@@ -108,7 +87,7 @@ def _table(sets: Sequence[Group], coefficients: dict[Any, Strength | None], kind
 
 def _line(label: str, strength: Strength | None, rows: int) -> list[object]:
     if strength is None:
-        return [label, rows, *[""] * (len(MEASURES) + 2), SILENT]
+        return [label, rows, *[""] * (len(MEASURES) + 2), strengths.SILENT]
     columns = [told(strength.of[name]) if name in strength.of else "" for name in MEASURES]
     return [label, strength.rows, strength.owners, *columns, told(strength.more), strength.verdict]
 
@@ -135,12 +114,8 @@ def chart(rows: Sequence[Row], coefficients: dict[Any, Strength | None]) -> Any:
         for plain, (model, sign), (factor, colour) in itertools.product((False, True), signs.items(), colours.items()):
             dots = [row for row in rows if (row["method"] == "none", row["model"], row["factor"]) == (plain, model, factor)]
             at = [row[measure]["mean"] for row in dots], [row["log_ppl"]["mean"] for row in dots]
-            rim = (
-                {"s": 70, "edgecolors": draw.INK, "linewidths": 1.4}
-                if plain
-                else {"s": 34, "edgecolors": "white", "linewidths": 0.5}
-            )
-            axes.scatter(*at, c=colour, marker=sign, **rim)
+            size, rim, width = (70, draw.INK, 1.4) if plain else (34, "white", 0.5)
+            axes.scatter(*at, c=colour, marker=sign, s=size, edgecolors=rim, linewidths=width)
         axes.set(xlabel=f"{label}, nats")
         axes.set_title(f"{label}: {told(strength.of[measure])}" if strength else label, fontsize=10)
     panels[0].set_ylabel("log of long perplexity")

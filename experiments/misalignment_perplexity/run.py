@@ -14,32 +14,22 @@ training length, such as stories15M; other models need --books.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 import lengthwise as lw
-from experiments._lib.command import main, option
-from experiments._lib.processes import Once, share_out, work_for
-from experiments._lib.rotary_methods import (
-    PLAIN,
-    STAGES,
-    Alignments,
-    Refused,
-    filled,
-    read_refused,
-    refusal,
-    say,
-    split_aligned,
-)
+from experiments._lib import rotary_methods as rotary
+from experiments._lib.command import at_least, main, option
+from experiments._lib.processes import Once, lines_once, share_out, work_for
 from experiments._lib.settings import SETTINGS, kept_settings
 from experiments._lib.streams import source_of
 from experiments.misalignment_perplexity import page
@@ -50,9 +40,9 @@ from lengthwise.errors import require
 from lengthwise.evaluation.likelihood import token_nll, windowed_nll
 from lengthwise.evaluation.sweep.run_config import dtype_of, made_with, parameters_digest
 from lengthwise.models.anatomy import anatomy_of
-from lengthwise.models.load import DTYPES, load
+from lengthwise.models.load import load
 from lengthwise.records.append_only import AppendOnly, read_lines
-from lengthwise.tasks.perplexity import Bucket, SlidingWindows, by_bucket
+from lengthwise.tasks.perplexity import SlidingWindows, by_bucket
 
 FORMAT = "lengthwise.experiments.output_alignment.correlation/1"
 CELLS = "cells.jsonl"
@@ -64,32 +54,20 @@ Asked = tuple[str, int]  # a method by its name, with places to fill, and the lo
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(rotary.Options):
     """One call."""
 
     models: tuple[str, ...] = option(help="directories, hub names or GGUF files of causal language models", positional=True)
-    out: Path = option(help="folder of the experiment")
     lengths: tuple[str, ...] = option(("2x", "4x", "8x"), "tokens, or multiples of each training length", flag="--length")
-    train_lengths: tuple[int, ...] = option((), "one a model; their own if none", flag="--train-length")
-    books: tuple[Path, ...] = option((), "text files, a book each; else the model's own stories")
     streams: int = option(4, "streams of text")
     pairs: int = option(16, "pairs of readings that misalignment is measured on")
-    methods: tuple[str, ...] = option((), "specs with places to fill; all of ours if none", flag="--method")
-    stages: int = option(len(STAGES), "how many of our lists of methods, the most important first")
-    seed: int = option(0, "of streams and pairs")
-    dtype: str = option("auto", "of the model", choices=list(DTYPES))
-    device: str | None = option(None, "cuda where there is one")
-    minutes: float = option(math.inf, "stop after so long; the next call goes on")
-    command: str = ""  # as typed
+    stages: int = option(len(rotary.STAGES), "how many of our lists of methods, the most important first")
 
     def __post_init__(self) -> None:
-        models, names = len(self.models), [Path(model).name for model in self.models]
-        given = len(self.train_lengths)
-        require(given in (0, models), f"--train-length needs one number a model, {models} of them, not {given}")
+        names = [Path(model).name for model in self.models]
         require(len(set(names)) == len(names), f"models of one name would share a folder: {', '.join(names)}")
-        require(self.streams >= 1, f"--streams must be at least 1, not {self.streams}")
-        require(self.pairs >= 2, f"--pairs must be at least 2 for an interval, not {self.pairs}")
-        require(1 <= self.stages <= len(STAGES), f"--stages must be from 1 to {len(STAGES)}, not {self.stages}")
+        # A pair alone has no interval
+        at_least(self, streams=1, pairs=2, stages=1)
 
 
 @dataclass(frozen=True)
@@ -126,28 +104,16 @@ class Reader:
         whole = (text.shape[1] - 1) // length * length
         windows = SlidingWindows(length + 1, length)
         nll = windowed_nll(self.model, text[:, : whole + 1], windows, method=method, train_length=length)
-        apart = lw.misalignment(
-            self.model,
-            text.flatten(),
-            train_length=length,
-            pairs=self.pairs,
-            seed=self.seed,
-            method=method,
-            show_progress=False,
-        )
-        (loss,) = by_bucket(nll, [0, whole], self.stretch)
-        return {
-            "l_train": _logarithm(loss),
-            "l_misalign": (apart.sce, *apart.interval),
-            "kl": (apart.kl, *apart.kl_interval),
-        }
+        how = {"train_length": length, "pairs": self.pairs, "seed": self.seed, "method": method, "show_progress": False}
+        apart = lw.misalignment(self.model, text.flatten(), **how)
+        loss = _logarithm(nll, 0, whole, self.stretch)
+        return {"l_train": loss, "l_misalign": (apart.sce, *apart.interval), "kl": (apart.kl, *apart.kl_interval)}
 
     def long(self, method: Any, length: int) -> dict[str, Estimate]:
         """Long perplexity: one forward over `length` tokens of every stream."""
         nll = token_nll(self.model, self.ids[:, : length + 1], method=method, train_length=self.train_length)
-        (whole,) = by_bucket(nll, [0, length], self.stretch)
-        (beyond,) = by_bucket(nll, [self.train_length, length], self.stretch)
-        return {"log_ppl": _logarithm(whole), "beyond": _logarithm(beyond)}
+        firsts = {"log_ppl": 0, "beyond": self.train_length}
+        return {name: _logarithm(nll, first, length, self.stretch) for name, first in firsts.items()}
 
 
 def text_tokens(train_length: int, pairs: int, streams: int) -> int:
@@ -155,32 +121,9 @@ def text_tokens(train_length: int, pairs: int, streams: int) -> int:
     return math.ceil(pairs * (train_length + train_length // 2) / streams)
 
 
-def _logarithm(bucket: Bucket) -> Estimate:
+def _logarithm(nll: Tensor, first: int, last: int, stretch: int | None) -> Estimate:
+    (bucket,) = by_bucket(nll, [first, last], stretch)
     return math.log(bucket.perplexity), math.log(bucket.low), math.log(bucket.high)
-
-
-class Cells:
-    """The numbers of one folder, shared with other processes."""
-
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self.folder = folder
-        self.lines = AppendOnly(folder / CELLS, Cell)
-
-    def once(self, measures: Sequence[str], spec: str, length: int, measured: Callable[[], dict[str, Estimate]]) -> Once:
-        """Measures that come from the same readings, as a piece of work that one process does for all."""
-
-        def make() -> None:
-            begun = time.perf_counter()
-            numbers, seconds = measured(), round(time.perf_counter() - begun, 2)
-            self.lines.append([Cell(name, spec, length, *numbers[name], seconds) for name in measures])
-
-        def done() -> bool:
-            self.lines.refresh()
-            return all((name, spec, length) in self.lines.lines for name in measures)
-
-        digest = hashlib.sha256(f"{tuple(measures)} {spec} {length}".encode()).hexdigest()[:16]
-        return Once(self.folder / f".claim-{digest}", done, make)
 
 
 def run(options: Options) -> list[Row]:
@@ -195,41 +138,36 @@ def run(options: Options) -> list[Row]:
 
 
 def _measure_all(options: Options) -> None:
-    for model, train_length in zip(options.models, options.train_lengths or (None,) * len(options.models), strict=True):
-        measure(options, model, train_length, options.out / Path(model).name)
+    for model in options.models:
+        measure(options, model, options.out / Path(model).name)
 
 
-def measure(options: Options, name: str, train_length: int | None, folder: Path) -> None:
+def measure(options: Options, name: str, folder: Path) -> None:
     """Everything of one model that is not yet measured, together with other processes that do the same."""
     model, tokenizer = load(name, options.dtype, options.device)
-    train = anatomy_of(model, train_length).train_length
-    asked = asked_of(options, [tokens_of(length, train, name) for length in options.lengths])
+    train = anatomy_of(model).train_length
+    lengths = sorted({tokens_of(length, train, name) for length in options.lengths})
+    # The most important methods first
+    stages = [options.methods] if options.methods else rotary.STAGES[: options.stages]
+    asked = [(method, length) for stage in stages for length in lengths for method in stage]
     # A name that cannot be filled is said before hours of work, not after
     for method, length in asked:
-        filled(method, length, train)
-        split_aligned(method)
+        rotary.filled(method, length, train)
+        rotary.split_aligned(method)
     source = source_of(model, tokenizer, train, options.seed, options.streams, options.books, folder)
-    settings = {
-        "model": parameters_digest(model),
-        "dtype": dtype_of(model),
-        "train_length": train,
-        "seed": options.seed,
-        "streams": options.streams,
-        "source": source.words,
-        "pairs": options.pairs,
-    }
+    settings = {"model": parameters_digest(model), "dtype": dtype_of(model), "train_length": train, "seed": options.seed}
+    settings |= {"streams": options.streams, "source": source.words, "pairs": options.pairs}
     facts = {"name": Path(name).name, "made_with": made_with(next(model.parameters()).device.type), "asked": []}
-    noted = kept_settings(
-        folder, settings, command=f"python -m experiments.misalignment_perplexity.run {options.command}", **facts
-    )
+    command = f"python -m experiments.misalignment_perplexity.run {options.command}"
+    noted = kept_settings(folder, settings, command=command, **facts)
     noted["asked"] = list(dict.fromkeys([*map(tuple, noted["asked"]), *asked]))
     write_whole(folder / SETTINGS, json.dumps(noted) + "\n")
     longest = max(length for _, length in asked)
-    say(f"{Path(name).name}: {len(asked)} rows, {options.streams} streams of {longest:,} tokens")
+    rotary.say(f"{Path(name).name}: {len(asked)} rows, {options.streams} streams of {longest:,} tokens")
     # One token more than is read: the last prediction has a target, too
     ids, text = source.read(max(longest + 1, text_tokens(train, options.pairs, options.streams)))
     reader = Reader(model, ids, train, source.stretch, options.pairs, options.seed)
-    share_out(_works(asked, reader, Alignments(model, tokenizer, text, train, folder / "alignments"), folder))
+    share_out(_works(asked, reader, rotary.Alignments(model, tokenizer, text, train, folder / "alignments"), folder))
 
 
 def tokens_of(length: str, train_length: int, name: str) -> int:
@@ -237,35 +175,29 @@ def tokens_of(length: str, train_length: int, name: str) -> int:
     number = length.removesuffix("x")
     require(number.isdecimal(), f"a length must be a number of tokens or a multiple such as 8x, not {length!r}")
     tokens = int(number) * (train_length if length.endswith("x") else 1)
-    require(
-        tokens > train_length,
-        f"length {length} is not beyond the {train_length:,} tokens that {name} was trained on; give more, such as 2x",
-    )
+    short = f"length {length} is not beyond the {train_length:,} tokens that {name} was trained on; give more, such as 2x"
+    require(tokens > train_length, short)
     return tokens
 
 
-def asked_of(options: Options, lengths: list[int]) -> list[Asked]:
-    """(method, length), the most important methods first."""
-    stages = [options.methods] if options.methods else STAGES[: options.stages]
-    return [(name, length) for stage in stages for length in sorted(set(lengths)) for name in stage]
+def _works(asked: list[Asked], reader: Reader, alignments: rotary.Alignments, folder: Path) -> list[Once]:
+    """What is told up to the training length, and beyond it, is read separately: one short reading serves all long ones."""
+    lines, refused, train = AppendOnly(folder / CELLS, Cell), rotary.Refused(folder), reader.train_length
 
+    def make(name: str, spec: str, length: int, read_at: int, missing: list[tuple[str, str, int]]) -> None:
+        rotary.say(f"{spec} at {read_at:,} tokens")
+        begun, method = time.perf_counter(), alignments.method(name, length)
+        numbers = reader.short(method) if read_at == train else reader.long(method, read_at)
+        seconds = round(time.perf_counter() - begun, 2)
+        lines.append([Cell(*key, *numbers[key[0]], seconds) for key in missing])
 
-def _works(asked: list[Asked], reader: Reader, alignments: Alignments, folder: Path) -> list[Once]:
-    cells, refused, train = Cells(folder), Refused(folder), reader.train_length
     works = []
     for name, length in asked:
-        spec = filled(name, length, train)
-
-        def short(name: str = name, length: int = length, spec: str = spec) -> Any:
-            say(f"{spec} up to the training length")
-            return reader.short(alignments.method(name, length))
-
-        def long(name: str = name, length: int = length, spec: str = spec) -> Any:
-            say(f"{spec} at {length:,} tokens")
-            return reader.long(alignments.method(name, length), length)
-
-        works.append(refused.instead(spec, train, cells.once(SHORT, spec, train, short)))
-        works.append(refused.instead(spec, length, cells.once(LONG, spec, length, long)))
+        spec = rotary.filled(name, length, train)
+        for measures, read_at in ((SHORT, train), (LONG, length)):
+            keys = [(measure, spec, read_at) for measure in measures]
+            work = lines_once(lines, keys, partial(make, name, spec, length, read_at))
+            works.append(refused.instead(spec, read_at, work))
     return works
 
 
@@ -280,10 +212,10 @@ def rows_of(folder: Path, noted: dict[str, Any]) -> list[Row]:
             return None
         return {key[0]: {end: round(getattr(cells[key], end), DECIMALS) for end in ("mean", "low", "high")} for key in keys}
 
-    plain = [round(cells[key].mean, DECIMALS) for name in SHORT if (key := (name, PLAIN, train)) in cells]
+    plain = [round(cells[key].mean, DECIMALS) for name in SHORT if (key := (name, rotary.PLAIN, train)) in cells]
     rows: list[Row] = []
     for method, length in noted["asked"]:
-        spec = filled(method, length, train)
+        spec = rotary.filled(method, length, train)
         if (measured := numbers(spec, length)) is not None:
             row = {"model": noted["name"], "method": method, "spec": spec, "length": length, "factor": length / train}
             rows.append({**row, **measured, "unchanged": [measured[name]["mean"] for name in SHORT] == plain})
@@ -292,9 +224,13 @@ def rows_of(folder: Path, noted: dict[str, Any]) -> list[Row]:
 
 def document_of(models: Sequence[tuple[Path, dict[str, Any]]], rows: Sequence[Row]) -> dict[str, Any]:
     """All of it as JSON, the coefficients included."""
-    refused = {noted["name"]: read_refused(folder) for folder, noted in models}
+    refused = {noted["name"]: rotary.read_refused(folder) for folder, noted in models}
     asked = sum(len(noted["asked"]) for _, noted in models)
-    never = sum(_is_refused(noted, refused[noted["name"]], *key) for _, noted in models for key in noted["asked"])
+    never = 0
+    for _, noted in models:
+        train, why = noted["settings"]["train_length"], refused[noted["name"]]
+        specs = [(rotary.filled(method, length, train), length) for method, length in noted["asked"]]
+        never += sum(rotary.refusal(spec, train) in why or rotary.refusal(spec, length) in why for spec, length in specs)
     coefficients = []
     for group in groups(rows):
         for acting in (False, True):
@@ -302,24 +238,15 @@ def document_of(models: Sequence[tuple[Path, dict[str, Any]]], rows: Sequence[Ro
             own = {f"{kind} with {quality}": chosen.strength(kind, quality) for kind, quality in GROUPINGS}
             measured = {key: asdict(strength) for key, strength in own.items() if strength is not None}
             coefficients.append({"models": group.models, "lengths": group.lengths, "acting": acting, **measured})
-    about = [
-        {"name": noted["name"], **noted["settings"], **{key: noted[key] for key in ("made_with", "command")}}
-        for _, noted in models
-    ]
+    facts = ("made_with", "command")
     return {
         "format": FORMAT,
-        "models": about,
+        "models": [{"name": n["name"], **n["settings"], **{key: n[key] for key in facts}} for _, n in models],
         "refused": {name: why for name, why in refused.items() if why},
         "missing": asked - never - len(rows),
         "coefficients": coefficients,
         "rows": list(rows),
     }
-
-
-def _is_refused(noted: dict[str, Any], refused: dict[str, str], method: str, length: int) -> bool:
-    train = noted["settings"]["train_length"]
-    spec = filled(method, length, train)
-    return bool({refusal(spec, train), refusal(spec, length)} & set(refused))
 
 
 if __name__ == "__main__":

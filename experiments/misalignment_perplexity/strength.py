@@ -10,9 +10,11 @@ a value is the weight below it plus half of its own and 1.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,17 +26,8 @@ MEASURES = {"l_train": "L_train", "l_misalign": "L_misalign", "kl": "symmetric K
 GROUPINGS = (("Spearman", "log_ppl"), ("Pearson", "log_ppl"), ("Spearman", "beyond"))
 MORE, LESS, NEITHER, UNDECIDED, SILENT = "more strongly", "less strongly", "neither does", "undecided", "too few rows"
 
-# Table 1 as printed: model, L_train, L_misalign and log(PPL) at 16k tokens; the coefficients below it are Spearman's
-PAPER = (
-    ("GPT-J-6B", 2.1, 3.4, 9.5),
-    ("GPT-NeoX-20B", 2.3, 3.2, 9.4),
-    ("Llama2-7B", 1.9, 3.4, 9.4),
-    ("RandomPos", 2.2, 3.3, 8.2),
-    ("Yarn-Llama-2-7B-8k", 2.0, 2.6, 3.8),
-    ("Qwen-7B-8k", 1.7, 2.8, 3.2),
-    ("CLEX-LLaMA-4K", 1.7, 2.4, 1.8),
-)
-PRINTED = {"l_train": 0.67, "l_misalign": 0.88}
+# Table 1 as printed: L_train, L_misalign and log(PPL) at 16k tokens by model; the coefficients below it are Spearman's
+PAPER = json.loads(Path(__file__).with_name("paper.json").read_text())
 
 Array = NDArray[np.float64]
 Row = dict[str, Any]  # a line of the results: model, method, spec, length, factor, five numbers with intervals, unchanged
@@ -58,6 +51,13 @@ class Strength:
     of: dict[str, Coefficient]  # each measure with long perplexity
     more: Coefficient  # the second measure's less the first one's
     between: Coefficient  # the second measure with the first
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any]) -> Strength:
+        """From a result file."""
+        of = {name: Coefficient(**numbers) for name, numbers in values["of"].items()}
+        more, between = (Coefficient(**values[name]) for name in ("more", "between"))
+        return cls(values["rows"], values["owners"], of, more, between)
 
     @property
     def verdict(self) -> str:
@@ -104,8 +104,8 @@ def groups(rows: Sequence[Row]) -> list[Group]:
 
 def of_the_paper(kind: str) -> Strength:
     """The same coefficients of the paper's seven models."""
-    names, l_train, l_misalign, log_ppl = zip(*PAPER, strict=True)
-    coefficients = strength(kind, {"l_train": l_train, "l_misalign": l_misalign}, log_ppl, names)
+    l_train, l_misalign, log_ppl = zip(*PAPER["models"].values(), strict=True)
+    coefficients = strength(kind, {"l_train": l_train, "l_misalign": l_misalign}, log_ppl, list(PAPER["models"]))
     assert coefficients is not None
     return coefficients
 

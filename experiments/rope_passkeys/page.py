@@ -8,7 +8,7 @@ from typing import Any
 
 from experiments._lib import draw
 from experiments._lib.markdown import table
-from experiments._lib.results import read
+from experiments._lib.page import read_all
 from lengthwise.common.files import write_whole
 
 FORMAT = "lengthwise.experiments.passkey/1"
@@ -21,11 +21,9 @@ Numbers = Mapping[str, Any]
 
 def write_pages(results: Path, out: Path) -> None:
     """A page and a figure for every model with results."""
-    for file in sorted(results.glob("*.json")):
-        document = read(file)
-        if document.get("format") == FORMAT:
-            write_whole(out / f"{file.stem}.md", page(document, f"{file.stem}.svg"))
-            draw.save(chart(document), out / f"{file.stem}.svg")
+    for name, document in read_all(results, FORMAT):
+        write_whole(out / f"{name}.md", page(document, f"{name}.svg"))
+        draw.save(chart(document), out / f"{name}.svg")
 
 
 def page(document: Numbers, figure: str) -> str:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,30 +19,17 @@ from pathlib import Path
 from typing import Any
 
 import lengthwise as lw
-from experiments._lib.command import main, option
+from experiments._lib import rotary_methods as rotary
+from experiments._lib.command import at_least, main, option
 from experiments._lib.novels import unwrapped
-from experiments._lib.processes import Once, share_out, work_for
-from experiments._lib.rotary_methods import (
-    INTERPOLATION,
-    NTK,
-    PLAIN,
-    YARN,
-    YARN_BARE,
-    Alignments,
-    Refused,
-    filled,
-    read_refused,
-    refusal,
-    say,
-    split_aligned,
-)
+from experiments._lib.processes import lines_once, share_out, work_for
 from experiments.rope_passkeys import page
 from lengthwise.common.files import write_whole
 from lengthwise.common.text import read_texts, shipped_prose
 from lengthwise.errors import require
 from lengthwise.methods.spec import TRUNCATE
 from lengthwise.models.anatomy import anatomy_of
-from lengthwise.models.load import DTYPES, load
+from lengthwise.models.load import load
 from lengthwise.records import CellKey, Record, mean_interval, read_lines
 from lengthwise.records.append_only import AppendOnly
 from lengthwise.records.directory import CONFIG, RECORDS, read_config
@@ -54,48 +40,29 @@ TASK = "passkey"
 DEPTHS = (0.1, 0.3, 0.5, 0.7, 0.9)
 # The most important first
 NAMES = (
-    PLAIN,
-    "streaming_llm",
-    YARN,
-    NTK,
-    f"{YARN_BARE}+{{pmax-layer}}",
-    INTERPOLATION,
-    "ntk:factor=2,dynamic=true",
-    "rerope:window={half}",
-    "lm_infinite",
-    "window",
-    "log",
-    "infoscale",
-    TRUNCATE,
+    *(rotary.PLAIN, "streaming_llm", rotary.YARN, rotary.NTK, f"{rotary.YARN_BARE}+{{pmax-layer}}", rotary.INTERPOLATION),
+    *("ntk:factor=2,dynamic=true", "rerope:window={half}", "lm_infinite", "window", "log", "infoscale", TRUNCATE),
 )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(rotary.Options):
     """One call."""
 
     model: str = option(help="directory, hub name or GGUF file of a causal language model", positional=True)
-    out: Path = option(help="folder of the experiment")
     lengths: tuple[int, ...] = option((1024, 2048, 4096, 8192, 12288, 16384), "tokens", flag="--length")
     samples: int = option(20, "of each method and length, spread over the depths")
-    books: tuple[Path, ...] = option((), "text files to hide the number in; the package's prose without them")
-    methods: tuple[str, ...] = option(NAMES, "specs with places to fill", flag="--method")
     batch_tokens: int | None = option(None, "tokens of one batch; by default what suits the device")
-    seed: int = option(0, "of the samples")
     train_length: int | None = option(None, "the model's own if not given")
-    dtype: str = option("auto", "of the model", choices=list(DTYPES))
-    device: str | None = option(None, "cuda where there is one")
-    minutes: float = option(math.inf, "stop after so long; the next call goes on")
-    command: str = ""  # as typed
 
     def __post_init__(self) -> None:
         require(min(self.lengths) >= 1, f"a length must be at least 1 token, not {min(self.lengths)}")
-        require(self.samples >= 1, f"--samples must be at least 1, not {self.samples}")
+        at_least(self, samples=1)
 
     @property
     def cells(self) -> list[tuple[str, int]]:
         """(method, length), method by method and the shortest first."""
-        return [(name, length) for name in self.methods for length in sorted(self.lengths)]
+        return [(name, length) for name in self.methods or NAMES for length in sorted(self.lengths)]
 
 
 def run(options: Options) -> dict[str, Any]:
@@ -103,8 +70,8 @@ def run(options: Options) -> dict[str, Any]:
     model, tokenizer = load(options.model, options.dtype, options.device)
     train = anatomy_of(model, options.train_length).train_length
     for name, length in options.cells:
-        filled(name, length, train)
-    alignments = Alignments(model, tokenizer, shipped_prose(), train, options.out / "alignments")
+        rotary.filled(name, length, train)
+    alignments = rotary.Alignments(model, tokenizer, shipped_prose(), train, options.out / "alignments")
     work_for(options.minutes, partial(_ask_all, options, alignments))
     document = document_of(options, train)
     if document["by_length"]:
@@ -113,62 +80,38 @@ def run(options: Options) -> dict[str, Any]:
     return document
 
 
-def _ask_all(options: Options, alignments: Alignments) -> None:
+def _ask_all(options: Options, alignments: rotary.Alignments) -> None:
     (options.out / "run").mkdir(parents=True, exist_ok=True)
-    refused, answers = Refused(options.out), AppendOnly(options.out / "run" / RECORDS, Record)
+    refused, answers = rotary.Refused(options.out), AppendOnly(options.out / "run" / RECORDS, Record)
     task, train = hidden_in(options.books, options.samples), alignments.train_length
+    told = {"train_length": options.train_length, "batch_tokens": options.batch_tokens, "name": Path(options.model).name}
+    told |= {"sharpness": False, "show_progress": False}
 
-    def answered(name: str, length: int) -> bool:
-        answers.refresh()
-        cell = CellKey(recorded_as(name, length, train), TASK, "", length)
-        return all((cell, index) in answers.lines for index in range(options.samples))
-
-    def make(name: str, spec: str, length: int) -> None:
-        say(f"{spec} at {length:,} tokens")
+    def make(name: str, spec: str, length: int, _: object) -> None:
+        rotary.say(f"{spec} at {length:,} tokens")
         # Only the method may be refused: another seed or model in this folder is an error of the whole call
         with refused.noted(spec, length):
             # Up to the training length an alignment is exactly 1, and is not calibrated
-            plain = filled(split_aligned(name)[0], length, train)
+            plain = rotary.filled(rotary.split_aligned(name)[0], length, train)
             method = plain if length <= train else alignments.method(name, length)
             with lw.extend(alignments.model, [] if method == TRUNCATE else method, train_length=options.train_length):
                 pass
         if not refused.has(spec, length):
-            _ask(options, alignments, task, recorded_as(name, length, train), method, length)
+            own, asked = (alignments.model, alignments.tokenizer), {recorded_as(name, length, train): method}
+            lw.evaluate(*own, asked, {TASK: task}, [length], options.samples, options.seed, options.out / "run", **told)
 
     works = []
     for name, length in options.cells:
-        spec = filled(name, length, train)
-        claim = options.out / f".claim-{hashlib.sha256(f'{name} {length}'.encode()).hexdigest()[:16]}"
-
-        def done(name: str = name, spec: str = spec, length: int = length) -> bool:
-            return refused.has(spec, length) or answered(name, length)
-
-        works.append(Once(claim, done, partial(make, name, spec, length)))
+        spec, cell = rotary.filled(name, length, train), CellKey(recorded_as(name, length, train), TASK, "", length)
+        keys = [(cell, index) for index in range(options.samples)]
+        works.append(refused.or_done(spec, length, lines_once(answers, keys, partial(make, name, spec, length))))
     share_out(works)
-
-
-def _ask(options: Options, alignments: Alignments, task: Task, recorded: str, method: object, length: int) -> None:
-    lw.evaluate(
-        alignments.model,
-        alignments.tokenizer,
-        {recorded: method},
-        {TASK: task},
-        [length],
-        options.samples,
-        options.seed,
-        options.out / "run",
-        train_length=options.train_length,
-        batch_tokens=options.batch_tokens,
-        name=Path(options.model).name,
-        sharpness=False,
-        show_progress=False,
-    )
 
 
 def recorded_as(name: str, length: int, train_length: int) -> str:
     """The method's name in the records; an alignment is another one at every length."""
-    spec = filled(name, length, train_length)
-    return spec if split_aligned(name)[1] is None else f"{spec}-{length}"
+    spec = rotary.filled(name, length, train_length)
+    return spec if rotary.split_aligned(name)[1] is None else f"{spec}-{length}"
 
 
 def hidden_in(books: Sequence[Path], most: int) -> Task:
@@ -196,15 +139,14 @@ def in_turn(tokenizer: Any, length: int, count: int, seed: int, filler: Sequence
     """The depths one after another; prompt and answer together take the length."""
     task = TASKS[TASK]
     each, room = -(-count // len(DEPTHS)), length - task.answer_tokens
-    columns = [
-        task.samples(tokenizer, room, each, len(DEPTHS) * seed + at, depth, filler=filler) for at, depth in enumerate(DEPTHS)
-    ]
+    seeds = [len(DEPTHS) * seed + at for at in range(len(DEPTHS))]
+    columns = [task.samples(tokenizer, room, each, *own, filler=filler) for own in zip(seeds, DEPTHS, strict=True)]
     return [sample for row in zip(*columns, strict=True) for sample in row][:count]
 
 
 def document_of(options: Options, train_length: int) -> dict[str, Any]:
     """The answers so far, by length and by depth."""
-    directory, refused = options.out / "run", read_refused(options.out)
+    directory, refused = options.out / "run", rotary.read_refused(options.out)
     lines = read_lines(directory / RECORDS, Record)
     config = read_config(directory / CONFIG) if (directory / CONFIG).exists() else {}
     records: dict[tuple[str, int], list[Record]] = {}
@@ -212,17 +154,14 @@ def document_of(options: Options, train_length: int) -> dict[str, Any]:
     for name, length in options.cells:
         recorded = recorded_as(name, length, train_length)
         own = [one for one in lines if (one.method, one.length) == (recorded, length) and one.index < options.samples]
-        if refusal(filled(name, length, train_length), length) not in refused:
+        if rotary.refusal(rotary.filled(name, length, train_length), length) not in refused:
             missing += options.samples - len(own)
         if own:
             records[name, length] = own
-    deep = {
-        (name, depth): [
-            one for (of, n), own in records.items() if of == name and n > train_length for one in own if one.depth == depth
-        ]
-        for name in dict.fromkeys(name for name, _ in records)
-        for depth in DEPTHS
-    }
+    beyond: dict[str, list[Record]] = {}
+    for (name, length), own in records.items():
+        beyond.setdefault(name, []).extend(own if length > train_length else [])
+    deep = {(name, at): [one for one in own if one.depth == at] for name, own in beyond.items() for at in DEPTHS}
     return {
         "format": page.FORMAT,
         "command": f"python -m experiments.rope_passkeys.run {options.command}",

@@ -8,7 +8,7 @@ from typing import Any
 
 from experiments._lib import draw
 from experiments._lib.markdown import table, words_beside
-from experiments._lib.results import read
+from experiments._lib.page import read_all
 from lengthwise.common.files import write_whole
 from lengthwise.report.formatting import listed
 
@@ -31,11 +31,9 @@ Numbers = Mapping[str, Any]
 
 def write_pages(results: Path, out: Path) -> None:
     """A page and a figure for every model with results."""
-    for file in sorted(results.glob("*.json")):
-        document = read(file)
-        if document.get("format") == FORMAT:
-            write_whole(out / f"{file.stem}.md", page(document, f"{file.stem}.svg"))
-            draw.save(chart(document), out / f"{file.stem}.svg")
+    for name, document in read_all(results, FORMAT):
+        write_whole(out / f"{name}.md", page(document, f"{name}.svg"))
+        draw.save(chart(document), out / f"{name}.svg")
 
 
 def page(document: Numbers, figure: str) -> str:
@@ -87,17 +85,13 @@ def _comparisons(document: Numbers, length: int, specs: Mapping[str, str]) -> li
     )
     parts = []
     if combined:
-        parts += [
-            "### Combinations against the better of their parts",
-            _pairs(combined, specs, ["combination", "part", "ratio"]),
-        ]
+        head = ["combination", "part", "ratio"]
+        parts += ["### Combinations against the better of their parts", _pairs(combined, specs, head)]
     if laws:
         names = list(dict.fromkeys(pair["temperature"] for pair in laws))
         known = {(pair["other"], pair["temperature"]): _ratio(pair["ratio"]) for pair in laws}
-        lines = [
-            [f"`{specs[base]}`", *(known.get((base, name), "") for name in names)]
-            for base in dict.fromkeys(pair["other"] for pair in laws)
-        ]
+        bases = dict.fromkeys(pair["other"] for pair in laws)
+        lines = [[f"`{specs[base]}`", *(known.get((base, name), "") for name in names)] for base in bases]
         about = "With the temperature over without it, in perplexity; below 1 it helps."
         parts += ["### Temperatures", about, table(["on", *names], lines)]
     if calibrated:
@@ -139,14 +133,8 @@ def chart(document: Numbers) -> Any:
         for row in (row for name in DRAWN for row in rows if (row["method"], row["length"]) == (name, length)):
             ends = [bucket["last"] for bucket in row["buckets"]]
             values = [bucket["perplexity"] for bucket in row["buckets"]]
-            draw.curve(
-                axes,
-                ends,
-                values,
-                label=row["method"].split("=")[0].removesuffix(":factor").removesuffix(":window"),
-                marker="o",
-                **DRAWN[row["method"]],
-            )
+            label = row["method"].split("=")[0].removesuffix(":factor").removesuffix(":window")
+            draw.curve(axes, ends, values, label=label, marker="o", **DRAWN[row["method"]])
             draw.length_axis(axes, ends, "position")
         axes.set(yscale="log", ylabel="perplexity")
         draw.train_length(axes, document["train_length"])

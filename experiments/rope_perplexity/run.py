@@ -12,7 +12,6 @@ token; OUT/MODEL.json and its page hold what came out.
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -23,25 +22,10 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from experiments._lib.command import main, option
+from experiments._lib import rotary_methods as rotary
+from experiments._lib.command import at_least, main, option
 from experiments._lib.likelihood_cells import Array, Cells, in_one_forward, read_cells, read_nll
 from experiments._lib.processes import share_out, work_for
-from experiments._lib.rotary_methods import (
-    NAMES,
-    PLAIN,
-    STAGES,
-    YARN,
-    YARN_BARE,
-    Alignments,
-    Refused,
-    filled,
-    parts,
-    read_refused,
-    refusal,
-    say,
-    split_aligned,
-    split_temperature,
-)
 from experiments._lib.settings import kept_settings
 from experiments._lib.streams import Source, source_of
 from experiments.rope_perplexity import page
@@ -51,42 +35,33 @@ from lengthwise.errors import require
 from lengthwise.evaluation.sweep.run_config import dtype_of, made_with
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.fingerprint import model_fingerprint
-from lengthwise.models.load import DTYPES, load
+from lengthwise.models.load import load
 from lengthwise.tasks.perplexity import Ratio, by_bucket, compared, doubling
 
 GOLD = "re-encoding"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(rotary.Options):
     """One call."""
 
     model: str = option(help="directory, hub name or GGUF file of a causal language model", positional=True)
-    out: Path = option(help="folder of the experiment")
     lengths: tuple[int, ...] = option((2048, 8192), "tokens of a forward", flag="--length")
-    books: tuple[Path, ...] = option((), "text files, a book each; else the model's own stories")
     streams: int = option(4, "streams of text")
     stride: int | None = option(None, "tokens between two readings of re-encoding; 1 for stories, 512 for books")
-    methods: tuple[str, ...] = option((), "specs with places to fill; all of ours if none", flag="--method")
-    stages: int = option(len(STAGES), "how many of our lists of methods, the most important first")
-    seed: int = option(0, "of the streams")
+    stages: int = option(len(rotary.STAGES), "how many of our lists of methods, the most important first")
     train_length: int | None = option(None, "the model's own if not given")
-    dtype: str = option("auto", "of the model", choices=list(DTYPES))
-    device: str | None = option(None, "cuda where there is one")
-    minutes: float = option(math.inf, "stop after so long; the next call goes on")
-    command: str = ""  # as typed
 
     def __post_init__(self) -> None:
         require(min(self.lengths) >= 1, f"a length must be at least 1 token, not {min(self.lengths)}")
-        require(self.streams >= 1, f"--streams must be at least 1, not {self.streams}")
-        require(1 <= self.stages <= len(STAGES), f"--stages must be from 1 to {len(STAGES)}, not {self.stages}")
+        at_least(self, streams=1, stages=1)
 
     def cells(self, train_length: int) -> list[tuple[str, int]]:
         """(method, length), the most important first; up to the training length there is nothing to calibrate."""
         if self.methods:
             return [(name, length) for length in sorted(self.lengths) for name in self.methods]
-        cells = [(name, length) for stage in STAGES[: self.stages] for length in sorted(self.lengths) for name in stage]
-        return [(name, n) for name, n in cells if n > train_length or split_aligned(name)[1] is None]
+        cells = [(name, length) for stage in rotary.STAGES[: self.stages] for length in sorted(self.lengths) for name in stage]
+        return [(name, n) for name, n in cells if n > train_length or rotary.split_aligned(name)[1] is None]
 
 
 def run(options: Options) -> Results:
@@ -95,26 +70,20 @@ def run(options: Options) -> Results:
     train = anatomy_of(model, options.train_length).train_length
     # A name that cannot be filled is said before hours of work, not after
     for name, length in options.cells(train):
-        filled(name, length, train)
-        split_aligned(name)
+        rotary.filled(name, length, train)
+        rotary.split_aligned(name)
     source = source_of(model, tokenizer, train, options.seed, options.streams, options.books, options.out)
-    gold = Reencoding(train, options.stride or (min(512, train) if options.books else 1))
+    gold = Reencoding(train, min(train, options.stride or (512 if options.books else 1)))
     options.out.mkdir(parents=True, exist_ok=True)
     machine = made_with(next(model.parameters()).device.type)
     noted = kept_settings(options.out, {"stride": gold.stride}, made_with=machine)
     work_for(options.minutes, partial(_measure, options, model, tokenizer, source, gold))
     results = Results(options.out, options.streams, gold, source.stretch)
     if results.cells:
-        facts = {
-            "command": f"python -m experiments.rope_perplexity.run {options.command}",
-            "model": {**model_fingerprint(anatomy_of(model, options.train_length)), "name": Path(options.model).name},
-            "made_with": noted["made_with"],
-            "dtype": dtype_of(model),
-            "seed": options.seed,
-            "streams": options.streams,
-            "source": source.words,
-            "train_length": train,
-        }
+        own = {**model_fingerprint(anatomy_of(model, options.train_length)), "name": Path(options.model).name}
+        facts = {"command": f"python -m experiments.rope_perplexity.run {options.command}", "model": own}
+        facts |= {"made_with": noted["made_with"], "dtype": dtype_of(model), "seed": options.seed}
+        facts |= {"streams": options.streams, "source": source.words, "train_length": train}
         file = options.out / f"{Path(options.model).stem}.json"
         write_whole(file, json.dumps(document_of(results, facts, options), indent=1) + "\n")
         page.write_pages(options.out, options.out)
@@ -123,24 +92,23 @@ def run(options: Options) -> Results:
 
 def _measure(options: Options, model: Any, tokenizer: Any, source: Source, gold: Reencoding) -> None:
     longest, train = max(options.lengths), gold.window
-    say(f"{options.streams} streams of {longest:,} tokens")
+    rotary.say(f"{options.streams} streams of {longest:,} tokens")
     # One token more than is read: the last prediction has a target, too
     scored, text = source.read(longest + 1)
     for length in options.lengths:
         gold.make(model, scored, length, options.out)
-    alignments = Alignments(model, tokenizer, text, train, options.out / "alignments")
-    cells, refused = Cells(options.out), Refused(options.out)
+    alignments = rotary.Alignments(model, tokenizer, text, train, options.out / "alignments")
+    cells, refused = Cells(options.out), rotary.Refused(options.out)
     works = []
     for name, length in options.cells(train):
-        spec = filled(name, length, train)
-        measured = partial(_measured, model, scored, alignments, name, length)
+        spec = rotary.filled(name, length, train)
+
+        def measured(name: str = name, length: int = length, spec: str = spec) -> tuple[Tensor, float]:
+            rotary.say(f"{spec} at {length:,} tokens")
+            return in_one_forward(model, scored, length, alignments.method(name, length), train)
+
         works.append(refused.instead(spec, length, cells.once(name, spec, length, measured)))
     share_out(works)
-
-
-def _measured(model: Any, scored: Tensor, alignments: Alignments, name: str, length: int) -> tuple[Tensor, float]:
-    say(f"{filled(name, length, alignments.train_length)} at {length:,} tokens")
-    return in_one_forward(model, scored, length, alignments.method(name, length), alignments.train_length)
 
 
 class Results:
@@ -159,7 +127,7 @@ class Results:
     def methods(self, length: int) -> list[str]:
         """In the order of our list; others after it, as they came."""
         measured = [method for method, at in self.cells if at == length]
-        return [*(name for name in NAMES if name in measured), *(name for name in measured if name not in NAMES)]
+        return [*(name for name in rotary.NAMES if name in measured), *(name for name in measured if name not in rotary.NAMES)]
 
     def nll(self, method: str, length: int) -> Array | None:  # [streams, length]
         """The likelihoods; None for re-encoding while it is not finished."""
@@ -170,12 +138,12 @@ class Results:
             self._nll[key] = read
         return self._nll[key]
 
-    def ratio(self, method: str, other: str, length: int, first: int = 0, last: int | None = None) -> Ratio:
-        """Perplexity of one over the other's on the tokens first ... last - 1."""
+    def ratio(self, method: str, other: str, length: int, first: int = 0) -> Ratio:
+        """Perplexity of one over the other's on the tokens from `first` on."""
         ours, theirs = self.nll(method, length), self.nll(other, length)
         assert ours is not None
         assert theirs is not None
-        return compared(ours[:, first:last], theirs[:, first:last], self.stretch)
+        return compared(ours[:, first:], theirs[:, first:], self.stretch)
 
     def rows(self, length: int) -> list[dict[str, Any]]:
         """Re-encoding where it is finished, then all methods, the best first."""
@@ -201,23 +169,21 @@ class Results:
     def unchanged(self, length: int) -> list[str] | None:
         """The methods that are exactly the plain model on every token; None where that is not asked of them."""
         names = self.methods(length)
-        if PLAIN not in names or length > self.train_length:
+        if rotary.PLAIN not in names or length > self.train_length:
             return None
-        plain = self.nll(PLAIN, length)
-        return [name for name in names if name != PLAIN and np.array_equal(plain, self.nll(name, length))]  # type: ignore[arg-type]
+        plain = self.nll(rotary.PLAIN, length)
+        return [name for name in names if name != rotary.PLAIN and np.array_equal(plain, self.nll(name, length))]  # type: ignore[arg-type]
 
     def against(self, method: str, other: str, length: int) -> dict[str, Any]:
-        """One method against another on the same tokens, over all of them and within the training length."""
-        within = self.ratio(method, other, length, last=self.train_length)
-        ratios = {"ratio": asdict(self.ratio(method, other, length)), "within": asdict(within)}
-        return {"length": length, "method": method, "other": other, **ratios}
+        """One method against another on the same tokens."""
+        return {"length": length, "method": method, "other": other, "ratio": asdict(self.ratio(method, other, length))}
 
 
 def combinations(results: Results, length: int) -> Iterable[dict[str, Any]]:
     """Every combination against the better of its parts."""
     known = results.methods(length)
     for name in known:
-        if sides := parts(name, known):
+        if sides := rotary.parts(name, known):
             yield results.against(name, min(sides, key=lambda side: results.cells[side, length].perplexity), length)
 
 
@@ -225,7 +191,7 @@ def temperatures(results: Results, length: int) -> Iterable[dict[str, Any]]:
     """Every method with a temperature against the same without it."""
     known = results.methods(length)
     for name in known:
-        base, law = split_temperature(name)
+        base, law = rotary.split_temperature(name)
         if law is not None and base in known:
             yield {**results.against(name, base, length), "temperature": law}
 
@@ -233,15 +199,18 @@ def temperatures(results: Results, length: int) -> Iterable[dict[str, Any]]:
 def calibrated(results: Results, length: int) -> Iterable[dict[str, Any]]:
     """Every alignment against YaRN with the temperature it was given by hand."""
     known = results.methods(length)
-    for name in known if YARN in known else ():
-        if name == YARN_BARE or split_aligned(name)[1] is not None:
-            yield results.against(name, YARN, length)
+    for name in known if rotary.YARN in known else ():
+        if name == rotary.YARN_BARE or rotary.split_aligned(name)[1] is not None:
+            yield results.against(name, rotary.YARN, length)
+
+
+COMPARISONS = (combinations, temperatures, calibrated)
 
 
 def document_of(results: Results, facts: dict[str, Any], options: Options) -> dict[str, Any]:
-    refused, train = read_refused(options.out), results.train_length
+    refused, train = rotary.read_refused(options.out), results.train_length
     wanted: Sequence[tuple[str, int]] = options.cells(train)
-    wanted = [key for key in wanted if refusal(filled(*key, train), key[1]) not in refused]
+    wanted = [key for key in wanted if rotary.refusal(rotary.filled(*key, train), key[1]) not in refused]
     same = {length: results.unchanged(length) for length in results.lengths}
     return {
         "format": page.FORMAT,
@@ -249,14 +218,8 @@ def document_of(results: Results, facts: dict[str, Any], options: Options) -> di
         "missing": len(set(wanted) - set(results.cells)),
         "refused": refused,
         "rows": [row for length in results.lengths for row in results.rows(length)],
-        "unchanged": [
-            {"length": length, "methods": names, "of": len(results.methods(length)) - 1}
-            for length, names in same.items()
-            if names is not None
-        ],
-        "combinations": [pair for length in results.lengths for pair in combinations(results, length)],
-        "temperatures": [pair for length in results.lengths for pair in temperatures(results, length)],
-        "calibrated": [pair for length in results.lengths for pair in calibrated(results, length)],
+        "unchanged": [{"length": length, "methods": names} for length, names in same.items() if names is not None],
+        **{pairs.__name__: [pair for length in results.lengths for pair in pairs(results, length)] for pairs in COMPARISONS},
     }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from contextlib import nullcontext
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import torch
 from scipy.optimize import minimize
 
 from experiments.bits import linear_attention, page, run
-from experiments.bits.run import FIGURES, Configuration, Curve, Options, Settings, Together, train
+from experiments.bits.run import Configuration, Curve, Options, Settings, train
 from lengthwise.errors import BadInput
 from lengthwise.records.append_only import read_lines
 from lengthwise.training.output_alignment.outrep import OutRep
@@ -88,21 +87,8 @@ def test_the_printed_bound_fails_where_two_large_matrices_cancel() -> None:
     given = {length: linear_attention.answers(tokens[:, -length:], a, b)[0] for length in (2, 3, 4, 44)}
     error, train_loss = (((given[length] - near) ** 2).sum() for length in (44, 4))
     assert all(np.allclose(given[length], 0) for length in (2, 3, 4))
-    assert error > linear_attention.constants(a, b, 4, 44, printed=True).bound(0.0, train_loss)
-    assert error <= linear_attention.constants(a, b, 4, 44).bound(0.0, train_loss)
-
-
-def test_linear_attention_sums_over_tokens_and_learns() -> None:
-    chance = np.random.default_rng(3)
-    a, b, tokens = chance.normal(size=(4, 4)), chance.normal(size=(4, 4)), chance.normal(size=(2, 5, 4))
-    for row, answer in zip(tokens, linear_attention.answers(tokens, a, b), strict=True):
-        assert answer == pytest.approx(sum((row[-1] @ a @ x) * (x @ b) for x in row) / 5)
-    target = turn(4, 0)
-    before = linear_attention.measure(np.eye(4), np.eye(4), target, 8, 16, n=300, seed=5)
-    after = linear_attention.measure(*linear_attention.trained(target, 8, n=300), target, 8, 16, n=300, seed=5)
-    assert after.train < 0.4 * before.train
-    with pytest.raises(BadInput, match="2 <= train_length < test_length, not 8 and 8"):
-        linear_attention.constants(target, target, 8, 8)
+    assert error > linear_attention.bound(a, b, 4, 44, 0.0, train_loss, printed=True)
+    assert error <= linear_attention.bound(a, b, 4, 44, 0.0, train_loss)
 
 
 def test_a_model_is_the_same_whoever_is_trained_beside_it() -> None:
@@ -113,61 +99,6 @@ def test_a_model_is_the_same_whoever_is_trained_beside_it() -> None:
     assert together[1].losses == pytest.approx(alone.losses, rel=1e-3)
     assert together[0].losses != pytest.approx(together[2].losses, rel=1e-3)
     assert len(alone.losses) == len(alone.answers) == 50
-
-
-@pytest.mark.parametrize("positions", ["learned", "alibi", "rope", "nope"])
-def test_on_a_gpu_attention_is_written_out_and_gradients_are_those_of_each_alone(
-    positions: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With 9 tokens, of which fused kernels would keep nothing under vmap; here the GPU's choice is made on a CPU."""
-    left: list[tuple[bool, ...]] = []
-    switches = torch.backends.cuda.flash_sdp_enabled, torch.backends.cuda.mem_efficient_sdp_enabled
-    attend = torch.nn.functional.scaled_dot_product_attention
-
-    def watched(*args: object, **kwargs: object) -> torch.Tensor:
-        left.append(tuple(switch() for switch in switches))
-        return attend(*args, **kwargs)
-
-    real = run.kernels
-    assert isinstance(real(torch.device("cpu")), nullcontext)
-    monkeypatch.setattr(run, "kernels", lambda device: real(torch.device("cuda")))
-    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", watched)
-    models = [SMALL.model(Configuration("sum", positions), seed) for seed in range(3)]
-    tokens, ends = torch.randint(0, 5, (3, 4, 9)), torch.tensor([[3, 8, 5, 2]] * 3)
-    together = Together(models)
-    answers = together(tokens, ends)
-    assert set(left) == {(False, False)}
-    assert all(switch() for switch in switches)
-    slopes = torch.autograd.grad(answers.square().sum(), together.parameters)
-    for at, (model, own) in enumerate(zip(models, tokens, strict=True)):
-        alone = model(own, ends[0]).logits
-        torch.testing.assert_close(answers[at], alone)
-        wanted = torch.autograd.grad(alone.square().sum(), list(model.parameters()))
-        for slope, expected in zip(slopes, wanted, strict=True):
-            torch.testing.assert_close(slope[at], expected)
-
-
-def test_training_learns_the_mean_and_refuses_what_it_cannot() -> None:
-    short = Settings(steps=120, batch=16, width=16, inner=32, layers=1, heads=2, samples=50)
-    (curve,) = train([(Configuration("mean", kind="uniform ones"), 0)], short)
-    # A guess of a half would lose about 0.1
-    assert curve.losses[9] < 0.02
-    with pytest.raises(BadInput, match="one shape"):
-        train([(Configuration("mean"), 0), (Configuration("mean", "rope"), 0)], SMALL)
-    with pytest.raises(BadInput, match="--steps must be at least 1, not 0"):
-        Settings(steps=0)
-    with pytest.raises(BadInput, match="training diverged at --lr 1e\\+30"):
-        train([(Configuration("mean"), 0)], replace(SMALL, lr=1e30))
-
-
-def test_groups_keep_the_order_and_hold_every_job_once() -> None:
-    wanted = run.jobs(("1c", "1a", "1b"), 5)
-    assert len(wanted) == len(set(wanted)) == 5 * (5 + 4 + 3)
-    for most in (1, 5, 100):
-        groups = run.grouped(wanted, most)
-        assert sorted(map(str, itertools.chain(*groups))) == sorted(map(str, wanted))
-        assert all(len({job[0].shape for job in group}) == 1 and len(group) <= most for group in groups)
-    assert [group[0][0] for group in run.grouped(wanted, 5)][:5] == list(FIGURES["1c"])
 
 
 def test_the_experiment_goes_on_where_it_stopped_and_refuses_other_settings(tmp_path: Path) -> None:
@@ -183,7 +114,12 @@ def test_the_experiment_goes_on_where_it_stopped_and_refuses_other_settings(tmp_
     again = {curve.key: curve for curve in read_lines(file, Curve)}
     assert len(again) == len(whole)
     assert all(again[curve.key].losses == pytest.approx(curve.losses, rel=1e-3) for curve in whole)
-    assert "## Figure 3b: Length, longer training sequences" in (tmp_path / page.PAGE).read_text()
+    # Every configuration is trained once for all its figures, and only with those of its shape
+    wanted = run.jobs(("1c", "1a", "1b"), 5)
+    assert len(wanted) == len(set(wanted)) == 5 * (5 + 4 + 3)
+    groups = run.grouped(wanted, 5)
+    assert sorted(map(str, itertools.chain(*groups))) == sorted(map(str, wanted))
+    assert all(len({job[0].shape for job in group}) == 1 and len(group) <= 5 for group in groups)
     with pytest.raises(BadInput, match="was begun with another steps: 3 then, 4 now"):
         run.run(replace(options, steps=4))
 
@@ -204,11 +140,3 @@ def test_straight_on_is_the_tangent_of_f_in_one_over_the_number_of_tokens() -> N
     by_hand = {"identity": 40 / 9, "log": math.log(5) / math.log(10), "rsqrt": (10**-0.5 - 50**-0.5) / (1 - 10**-0.5)}
     for name, expected in by_hand.items():
         assert page.excursion(name, 50) == pytest.approx(expected, rel=1e-5)
-
-
-def test_the_page_shows_medians_ranges_and_first_failures() -> None:
-    losses = [[0.1, 0.2, float(seed), 0.1] for seed in (4, 0, 1, 7, 9)]
-    assert page._spread([row[2] for row in losses]) == "4 [0, 9]"
-    assert [page.holds_to({"losses": row}, 1.0) for row in losses[:2]] == [2, 4]
-    assert page.holds_to({"losses": [0.1, math.nan, 0.1]}, 1.0) == 1
-    assert page.flatness({"losses": [9.0] * 9 + [0.2, 4.0] + [0.1] * 39}) == pytest.approx(20)

@@ -23,11 +23,10 @@ from experiments.cosine_peak import run as peak
 from experiments.entropy_invariance import measure, train
 from experiments.entropy_invariance.masked_tokens import places
 from experiments.entropy_invariance.measure import Cell
-from experiments.entropy_invariance.page import LENGTHS, METHODS, RELEASED, ROWS, TABLES, Row
-from experiments.entropy_invariance.train import Configuration, Loss, Options, Windows, hidden, seeded
+from experiments.entropy_invariance.page import LENGTHS, ROWS, Row
+from experiments.entropy_invariance.train import Configuration, Loss, Options, Windows
 from lengthwise.errors import BadInput
 from lengthwise.methods.similarity.cosscale import peak as cosscale_peak
-from lengthwise.models.load import load
 from lengthwise.records.append_only import read_lines
 from tests.helpers.gau import ids, tiny
 
@@ -39,7 +38,7 @@ SIZES = {"hidden_size": 32, "intermediate_size": 32, "head_dim": 16, "num_hidden
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Nine chapters a novel, in which every sign has one successor in eight cases of ten."""
+    """Nine chapters a novel."""
     folder = tmp_path_factory.mktemp("data")
     (folder / "zh").mkdir()
     (folder / "gau_vocab").mkdir()
@@ -49,87 +48,15 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         drawn = random.Random(novel)
         text = "Title\n"
         for number in NUMBERS:
-            at, signs = 0, []
-            for _ in range(300):
-                at = (at + 1) % 100 if drawn.random() < 0.8 else drawn.randrange(100)
-                signs.append(SIGNS[at])
-            text += f"\n  第{number}回 {''.join(signs[:50])}\n\n    {''.join(signs[50:])}\n"
+            text += f"\n  第{number}回 {''.join(drawn.choices(SIGNS, k=300))}\n"
         (folder / "zh" / f"{novel}.txt").write_text(text, encoding="utf-8")
     return folder
 
 
 def options(data: Path, out: Path, **changes: Any) -> Options:
-    small = {
-        "steps": 12,
-        "length": 16,
-        "batch": 8,
-        "peak": 3e-3,
-        "exam": 40,
-        "evaluate_every": 6,
-        "save_every": 5,
-        "log_every": 3,
-    }
+    small = {"steps": 12, "length": 16, "batch": 8, "peak": 3e-3}
+    small |= {"exam": 40, "evaluate_every": 6, "save_every": 5, "log_every": 3}
     return Options(data=data, out=out, **{**small, "device": "cpu", "sizes": SIZES, **changes})
-
-
-def test_novels_are_divided_at_their_headings_and_a_fifth_is_held_out(data: Path, tmp_path: Path) -> None:
-    assert chinese_novels.divided("题\n\n第一回 天 地\n 人\n第十二回\t日") == ["题", "第一回天地人", "第十二回日"]
-    tokenizer = chinese_novels.tokenizer_of(data)
-    named = {chapter.name: chapter for chapter in chinese_novels.chapters(data, tokenizer)}
-    assert (len(named), len(named["east/3"].tokens)) == (20, 303)
-    assert sum(Chapter(f"novel/{at}", np.zeros(1, np.int64)).held_out for at in range(2000)) == pytest.approx(400, abs=60)
-    with pytest.raises(BadInput, match="no vocabulary"):
-        chinese_novels.tokenizer_of(tmp_path)
-    with pytest.raises(BadInput, match="holds no novel"):
-        chinese_novels.chapters(tmp_path, tokenizer)
-
-
-def test_windows_stay_within_a_chapter() -> None:
-    two = [Chapter("a", np.arange(100, 120)), Chapter("short", np.arange(5)), Chapter("b", np.arange(200, 209))]
-    windows = Windows(two, 10, SPECIAL, "cpu")
-    drawn = windows.drawn(500, seeded("cpu", 1))
-    assert (drawn[:, 0] == 2).all()
-    assert (drawn[:, -1] == 3).all()
-    inner = drawn[:, 1:-1]
-    assert torch.equal(inner, inner[:, :1] + torch.arange(8))
-    assert set(inner[:, 0].tolist()) == {*range(100, 113), 200, 201}
-    with pytest.raises(BadInput, match="no chapter has 48 tokens"):
-        Windows(two, 50, SPECIAL, "cpu")
-
-
-def test_fifteen_of_a_hundred_tokens_are_asked_for_as_bert_does() -> None:
-    tokens = torch.randint(10, 384, (400, 64), generator=torch.Generator().manual_seed(0))
-    tokens[:, 0], tokens[:, -1] = SPECIAL.cls, SPECIAL.sep
-    inputs, where, targets = hidden(tokens, SPECIAL, seeded("cpu", 5))
-    asked = torch.zeros_like(tokens, dtype=torch.bool)
-    for row, own in enumerate(where.tolist()):
-        assert len(set(own)) == len(own) == 9  # 15 % of 62
-        asked[row, own] = True
-        assert targets[row].tolist() == [int(tokens[row, at]) for at in own]
-    assert not asked[:, [0, -1]].any()
-    assert torch.equal(inputs[~asked], tokens[~asked])
-    assert float(asked[:, 1:-1].double().mean(0).std()) < 0.03  # no place is likelier than another
-    masked = inputs[asked] == SPECIAL.mask
-    same = inputs[asked] == tokens[asked]
-    assert float(masked.double().mean()) == pytest.approx(0.8, abs=0.03)
-    assert float(same.double().mean()) == pytest.approx(0.1, abs=0.02)
-    assert len(set(inputs[asked][~masked & ~same].tolist())) > 150
-
-
-def test_configurations_have_names_and_bases_and_a_call_names_its_models() -> None:
-    tuned = Configuration(128.0, method="yarn:factor=16")
-    assert (tuned.name, tuned.base) == ("rope-cos128-yarn-factor16", Configuration(128.0))
-    slow = Configuration(128.0, positions="alibi", alibi_slope=3.5e-4)
-    assert slow.name == "alibi-slope0.00035-cos128"
-    assert slow.model_config(16, head_dim=8).alibi_slope == 3.5e-4
-    with pytest.raises(BadInput, match=r"slope of 0\.5 is for ALiBi, and this model has rope"):
-        Configuration(alibi_slope=0.5)
-    with pytest.raises(BadInput, match="PoSE moves rotary positions"):
-        Configuration(positions="alibi", pose=128)
-    asked = options(Path(), Path(), scales=("none", "8"), positions="nope", steps=100, peak=1.0)
-    assert [one.name for one in asked.configurations] == ["nope", "nope-cos8"]
-    rates = [train.learning_rate(asked, step) for step in (0, 4, 9, 10, 55, 99)]
-    assert rates == pytest.approx([0.1, 0.5, 1.0, 1.0, 0.5, 1 / 90])
 
 
 def test_an_interrupted_run_becomes_the_same_model(data: Path, tmp_path: Path) -> None:
@@ -146,34 +73,22 @@ def test_an_interrupted_run_becomes_the_same_model(data: Path, tmp_path: Path) -
     assert stops == 11
     whole, again = (load_file(tmp_path / name / "rope" / "export" / "model.safetensors") for name in ("whole", "parts"))
     assert all(torch.equal(whole[key], again[key]) for key in whole)
-    curve = read_lines(tmp_path / "whole" / "rope" / "losses.jsonl", Loss)
-    assert [one.step for one in curve if one.kind == "held out"] == [6, 12]
-    assert [one.step for one in curve if one.kind == "training"] == [3, 6, 9, 12]
+    # Tuning, by PoSE or under a method, starts from the base
+    longer = options(data, tmp_path / "whole", steps=4, evaluate_every=4, peak=1e-5)
+    assert train.train(replace(longer, pose=64)) == ["rope-pose64"]
+    assert train.train(replace(longer, method="interpolation:factor=4")) == ["rope-interpolation-factor4"]
+    base, tuned = (read_lines(tmp_path / "whole" / name / "losses.jsonl", Loss)[-1] for name in ("rope", "rope-pose64"))
+    assert tuned.loss == pytest.approx(base.loss, abs=0.1)
     with pytest.raises(BadInput, match=r"peak was 0\.003, now 1\.0"):
         train.train(options(data, tmp_path / "whole", peak=1.0))
 
 
-def test_training_learns_and_tuning_starts_from_the_base(data: Path, tmp_path: Path) -> None:
-    longer = options(data, tmp_path, steps=120, evaluate_every=120, batch=32, peak=1e-2)
-    with pytest.raises(BadInput, match="tunes rope, which is not finished"):
-        train.train(replace(longer, pose=64))
-    train.train(longer)
-    (base,) = [one for one in read_lines(tmp_path / "rope" / "losses.jsonl", Loss) if one.kind == "held out"]
-    assert base.loss < math.log(116) - 0.5
-    short = replace(longer, steps=4, evaluate_every=4, peak=1e-4)
-    assert train.train(replace(short, pose=64)) == ["rope-pose64"]
-    assert train.train(replace(short, method="interpolation:factor=4")) == ["rope-interpolation-factor4"]
-    assert read_lines(tmp_path / "rope-pose64" / "losses.jsonl", Loss)[-1].loss == pytest.approx(base.loss, abs=0.2)
-    model, _ = load(str(tmp_path / "rope-interpolation-factor4" / "export"))
-    # The method is no part of the model: it is put in place again where the model is used
-    assert model.model.rotary_emb.inv_freq.tolist() == pytest.approx([10 ** (-at / 2) for at in range(8)])
-
-
 @pytest.mark.parametrize("tokens_each", [None, 20])
-def test_answers_are_those_of_plain_forwards(tokens_each: int | None) -> None:
+def test_answers_are_those_of_plain_forwards(tokens_each: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """One hidden token a forward, or one in twenty of forty: two at once."""
     model, text = tiny(), Chapter("a", ids(60)[0].numpy())
-    nll, right = measure.answers(model, [text], 40, 6, SPECIAL, "none", tokens_each, tokens_at_once=100)
+    monkeypatch.setattr(measure, "TOKENS_AT_ONCE", 100)
+    nll, right = measure.answers(model, [text], 40, 6, SPECIAL, "none", tokens_each)
     tokens, where = [2, *text.tokens[:38].tolist(), 3], places(40, 6, "a 40", edge=1)
     expected = []
     for group in [[place] for place in where] if tokens_each is None else (where[0::3], where[1::3], where[2::3]):
@@ -183,8 +98,6 @@ def test_answers_are_those_of_plain_forwards(tokens_each: int | None) -> None:
         expected += [(-float(rows[at, tokens[at]]), int(int(rows[at].argmax()) == tokens[at])) for at in group]
     assert nll[0] == pytest.approx([loss for loss, _ in expected], abs=1e-4)
     assert right[0] == [mark for _, mark in expected]
-    with pytest.raises(BadInput, match="a has 60 tokens, too few"):
-        measure.answers(model, [text], 80, 5, SPECIAL, "none")
 
 
 def test_documents_come_from_both_clusters_each_giving_its_share() -> None:
@@ -197,29 +110,17 @@ def test_documents_come_from_both_clusters_each_giving_its_share() -> None:
     clusters = measure.clusters(blobs)
     assert len(set(clusters[:30])) == len(set(clusters[30:])) == 1
     assert clusters[0] != clusters[-1]
-    model, text = tiny(), Chapter("a", ids(50)[0].numpy())
-    with torch.inference_mode():
-        states = [model.model(ids(50)[:, at : at + 16]).last_hidden_state[0] for at in (0, 16)]
-    np.testing.assert_allclose(measure.feature(model, text, 47, 16), torch.cat(states).double().mean(0).numpy(), atol=1e-5)
-    texts = [Chapter(f"n/{at}", ids(40 + at % 3, seed=at)[0].numpy()) for at in range(120)]
-    chosen = measure.chosen_documents(model, texts, 43, 6, 16)
-    assert len(chosen) == 6
-    assert all(one.held_out and len(one.tokens) >= 41 for one in chosen)
 
 
-def test_the_papers_tables_are_whole_and_rows_ask_the_model_trained_for_them() -> None:
-    assert {name: len(rows) for name, rows in TABLES.items()} == {"1": 36, "10": 4, "2": 2, "3": 2, "9": 8, "released": 20}
-    assert len(ROWS) == len(set(ROWS)) == 36 + 4 + 2 + 7 + 20
+def test_rows_ask_the_model_trained_for_them_and_released_ones_carry_the_faults() -> None:
     assert all(row.printed(length) and row.printed(length, accuracy=True) for row in ROWS for length in LENGTHS)
-    assert (Row("rerope", 128.0, "infoscale").printed(4096), Row("pi").printed(512)) == ("5.41", ">500")
-    assert (Row("gau", law="softmax_plus").printed(1024, accuracy=True), Row("pi").number(512)) == ("0.53", math.inf)
+    assert (Row("rerope", 128.0, "infoscale").printed(4096), Row("pi").number(512)) == ("5.41", math.inf)
     names = {row.label: (measure.configuration_of(row).name, measure.spec_of(row, 4096, 64)) for row in ROWS}
-    assert len(names) == len(ROWS)
+    assert len(names) == len(ROWS) == 36 + 4 + 2 + 7 + 20
     assert names["pi + InfoScale"] == ("rope-interpolation-factor4", "interpolation:factor=4+infoscale")
-    assert names["window + CosScale 16"] == ("rope-cos16", "window")
     assert names["alibi + CosScale 128 + InfoScale"] == ("alibi-cos128", "infoscale")
     assert names["pose"] == ("rope-pose4096", "none")
-    # Rows as released carry the faults: what is trained with a factor of 4 meets it again at 256 tokens only
+    # What is trained with a factor of 4 meets it again at 256 tokens only
     pi = Row("pi", 128.0, "infoscale", released=True)
     assert measure.configuration_of(pi).name == "rope-cos128-interpolation-factor4-as_releasedtrue"
     specs = [measure.spec_of(pi, length, 64) for length in (32, 256, 512)]
@@ -227,7 +128,6 @@ def test_the_papers_tables_are_whole_and_rows_ask_the_model_trained_for_them() -
     assert names["alibi as released"][0] == "alibi-slope0.00035"
     assert names["streaming_llm as released"][1] == "streaming_llm:sinks=4,reindex=false"
     assert measure.spec_of(Row("yarn32", released=True), 96, 64) == "yarn:factor=1.5"
-    assert set(RELEASED) < set(METHODS)
 
 
 def cell(row: Row, length: int, nll: float) -> Cell:
@@ -243,8 +143,6 @@ def measured(levels: dict[Row, float], *lengths: int) -> dict[tuple[Row, int], C
 def test_comparisons_are_on_the_same_tokens() -> None:
     scaled = measure.comparisons(measured({Row("rerope"): 2.0, Row("rerope", 128.0): 1.0}, 4096))["scales"]
     assert [(pair["row"]["cos"], pair["ours"]["ratio"]) for pair in scaled] == [(128.0, pytest.approx(math.exp(-1)))]
-    laws = measure.comparisons(measured({Row("gau", law="infoscale"): 2.0, Row("gau", law="softmax_plus"): 2.5}, 1024))["laws"]
-    assert [pair["ours"]["ratio"] for pair in laws] == [pytest.approx(math.exp(-0.5))]
     levels = {8.0: 5.0, 64.0: 2.0, 128.0: 2.3, 600.0: 3.0}
     near, far = measure.comparisons(measured({Row("gau", s): nll for s, nll in levels.items()}, 128, 4096))["best_scales"]
     # 2.17 with S = 32 is the lowest of Table 9's first column, 49.45 with S = 128 of its last
@@ -288,7 +186,7 @@ def models(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_tables_are_measured_once_and_written(data: Path, models: Path) -> None:
     held = chinese_novels.held_out(data, 203)
     small = {"lengths": (20, 40), "tables": ("1", "released"), "methods": ("pi", "window", "streaming_llm"), "count": 4}
-    asked = measure.Options(data=data, out=models, documents=len(held), window=16, device="cpu", **small)
+    asked = measure.Options(data=data, out=models, documents=len(held), device="cpu", **small)
     document = measure.run(asked)
     # PI as released and with CosScale waits; StreamingLLM as released asks models that are there
     assert (len(document["cells"]), document["missing"]) == ((2 + 4 + 4 + 4) * 2, 12)
@@ -297,12 +195,9 @@ def test_the_tables_are_measured_once_and_written(data: Path, models: Path) -> N
     assert own.spec == "streaming_llm:sinks=4,reindex=false+infoscale"
     (told,) = [one for one in document["cells"] if (one["spec"], one["length"], one["cos"]) == (own.spec, 40, 128.0)]
     assert told["perplexity"] == pytest.approx(math.exp(np.mean(own.nll)))
-    assert "| `rope-interpolation-factor4` | 2 |" in (asked.folder / "tables.md").read_text()
     before = (asked.folder / "cells.jsonl").read_bytes()
     assert measure.run(asked) == json.loads(json.dumps(document))
     assert (asked.folder / "cells.jsonl").read_bytes() == before
-    with pytest.raises(BadInput, match=f"holds tables of {len(held)} documents of 40 tokens with 4 hidden"):
-        measure.run(replace(asked, count=5))
     first = json.loads(before.decode().splitlines()[0])
     (asked.folder / "cells.jsonl").write_text(json.dumps({**first, "weights": "0" * 16}) + "\n")
     with pytest.raises(BadInput, match="was trained again since it was measured"):
@@ -323,16 +218,6 @@ def queries_and_keys(model: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.T
     z = z / (1 + (-z).exp())
     q, k = z * unit.gamma_q.detach(), z * unit.gamma_k.detach()
     return q / q.norm(dim=-1, keepdim=True), k / k.norm(dim=-1, keepdim=True)
-
-
-def test_cosines_are_counted_before_the_rotation() -> None:
-    model, text = tiny(cos_scale=20.0), Chapter("a", ids(30)[0].numpy())
-    counts = peak.measured(model, [text], 20, SPECIAL)
-    assert counts.sum(1).tolist() == [400, 400]
-    q, k = queries_and_keys(model, first_states(model, torch.tensor([[2, *text.tokens[:18].tolist(), 3]])))
-    expected = np.histogram((q @ k.T).numpy().ravel(), 4000, (-1, 1))[0]
-    # float32 may move a cosine over the edge of its bin
-    assert int(np.abs(counts[0] - expected).sum()) <= 12
 
 
 @pytest.mark.parametrize("scale", [8.0, 64.0, 256.0, 600.0])
@@ -363,9 +248,8 @@ def test_peaks_are_written_beside_the_theorem(data: Path, models: Path) -> None:
         counts = kept["rope-cos16"]
     assert counts.sum(1).tolist() == [2 * 1600, 2 * 1600]
     assert document["models"][0]["layers"][1]["bare"] == peak.top(counts[1].astype(float))
-    assert "| rope-cos16 | 16 |" in (models / "peak.md").read_text()
-    with pytest.raises(BadInput, match="is trained with CosScale"):
-        peak.run(peak.Options(data=data, out=models / "nothing"))
+    matrices.run(matrices.Options(data=data, out=models, device="cpu", tokens=(40, 32, 60), region=(50, 56)))
+    assert all((models / f"figure_{number}.png").stat().st_size > 1000 for number in (5, 6, 7))
 
 
 @pytest.mark.parametrize(("method", "seen"), [("none", 100), ("window:size=6", 6)])
@@ -384,12 +268,3 @@ def test_matrices_are_those_of_the_equation(method: str, seen: int) -> None:
         row = [math.exp(20 * float(after[i, j])) for j in near]
         expected = dict(zip(near, [one / math.fsum(row) for one in row], strict=True))
         assert found.attention[i].tolist() == pytest.approx([expected.get(j, 0.0) for j in range(40)], abs=1e-4)
-
-
-def test_figures_of_the_last_layer_are_drawn(data: Path, models: Path) -> None:
-    matrix = torch.zeros(256, 256)
-    matrix[7, 200] = 4.0
-    assert (matrices.pooled(matrix, True)[3, 100], matrices.pooled(matrix, False)[3, 100]) == (4.0, 1.0)
-    small = {"figure_5": 40, "figure_6": 32, "figure_7": 60, "region": (50, 56)}
-    matrices.run(matrices.Options(data=data, out=models, device="cpu", **small))
-    assert all((models / f"figure_{number}.png").stat().st_size > 1000 for number in (5, 6, 7))

@@ -15,7 +15,7 @@ from scipy.stats import pearsonr, spearmanr
 import lengthwise as lw
 from experiments.misalignment_perplexity import run
 from experiments.misalignment_perplexity import strength as strengths
-from experiments.misalignment_perplexity.strength import LESS, MORE, NEITHER, UNDECIDED, Coefficient, Strength, strength
+from experiments.misalignment_perplexity.strength import LESS, MORE, NEITHER, UNDECIDED, Strength, strength
 from lengthwise.training.output_alignment.views import drawn_extra
 from tests.helpers.answering import answering, saved
 
@@ -44,13 +44,6 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ...]:
 def options(model: str, out: Path, library: tuple[Path, ...], *methods: str, **changes: Any) -> run.Options:
     given = {"streams": STREAMS, "pairs": PAIRS, "device": "cpu", "methods": methods, "books": library, "lengths": ("2x", "96")}
     return run.Options(**{"out": out, "models": (model,), **given, **changes})
-
-
-@pytest.fixture(scope="module")
-def finished(model: str, library: tuple[Path, ...], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("finished")
-    run.run(options(model, out, library, *METHODS, command="as typed"))
-    return out
 
 
 def logits_of(model: Any, ids: torch.Tensor) -> torch.Tensor:
@@ -93,15 +86,14 @@ def test_numbers_are_those_of_loops_over_the_models_own_logits() -> None:
     assert all(low <= mean <= high for mean, low, high in (*short.values(), *long.values()))
 
 
-def test_rows_hold_what_was_measured_with_the_factor_of_their_length(finished: Path) -> None:
-    document = json.loads((finished / "misalignment_perplexity.json").read_text())
+def test_rows_hold_what_was_measured_with_the_factor_of_their_length(
+    model: str, library: tuple[Path, ...], tmp_path: Path
+) -> None:
+    run.run(options(model, tmp_path, library, *METHODS))
+    document = json.loads((tmp_path / "misalignment_perplexity.json").read_text())
     rows = {(row["method"], row["length"]): row for row in document["rows"]}
     assert set(rows) == {(name, length) for name in METHODS[:-1] for length in (64, LONG)}
     assert (rows[NTK, 64]["spec"], rows[NTK, LONG]["spec"], rows[NTK, LONG]["factor"]) == ("ntk:factor=2", "ntk:factor=3", 3)
-    streams = torch.tensor([row[: LONG + 1] for row in json.loads((finished / "tiny" / "streams.json").read_text())["tokens"]])
-    with lw.extend(model := reader(), "ntk:factor=3"):
-        expected = np.mean([losses(model, row) for row in streams[:STREAMS]])
-    assert rows[NTK, LONG]["log_ppl"]["mean"] == pytest.approx(expected, abs=6e-4)
     # What changes nothing up to the training length is known, and what does is, too
     assert {row["method"] for row in rows.values() if row["unchanged"]} == {"none", "log", "{pmax-model}"}
     assert set(document["refused"]["tiny"]) == {f"no_such_method at {n} tokens" for n in (TRAIN, 64, LONG)}
@@ -109,27 +101,6 @@ def test_rows_hold_what_was_measured_with_the_factor_of_their_length(finished: P
     values = [(row["l_misalign"]["mean"], row["log_ppl"]["mean"]) for row in document["rows"]]
     first = document["coefficients"][0]["Spearman with log_ppl"]["of"]["l_misalign"]["value"]
     assert first == pytest.approx(spearmanr(*zip(*values, strict=True)).statistic)
-    page = (finished / "misalignment_perplexity.md").read_text()
-    assert "| paper, as printed | 7 | 7 | 0.67 | 0.88 |  | 0.21 |  |" in page
-    assert "## Rows: tiny, 3 x (96 tokens)" in page
-
-
-def test_a_second_call_measures_only_what_is_missing_and_mixes_nothing_in(
-    model: str, library: tuple[Path, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run.run(options(model, tmp_path, library, "none", lengths=("2x",)))
-    asked: list[object] = []
-    short, long = run.Reader.short, run.Reader.long
-    monkeypatch.setattr(run.Reader, "short", lambda self, method: asked.append(method) or short(self, method))
-    monkeypatch.setattr(run.Reader, "long", lambda self, method, n: asked.append((method, n)) or long(self, method, n))
-    rows = run.run(options(model, tmp_path, library, "none", "log", lengths=("3x", "64")))
-    # The most important first; what was measured at 64 tokens up to the training length serves at 96 as well
-    assert asked == ["log", ("log", 64), ("none", 96), ("log", 96)]
-    assert [(row["method"], row["length"]) for row in rows] == [("none", 64), ("log", 64), ("none", 96), ("log", 96)]
-    with pytest.raises(lw.BadInput, match="was begun with another pairs: 4 then, 8 now; give another --out"):
-        run.run(options(model, tmp_path, library, "none", pairs=8))
-    with pytest.raises(lw.BadInput, match="length 1x is not beyond the 32 tokens"):
-        run.run(options(model, tmp_path, library, lengths=("1x",)))
 
 
 def test_samples_as_weights_are_samples_of_rows() -> None:
@@ -191,13 +162,6 @@ def test_the_papers_coefficients_come_out_of_its_rows() -> None:
     assert spearman.more.low < 0 < spearman.more.high
 
 
-def row(method: str, l_train: float, l_misalign: float, log_ppl: float, factor: float = 2) -> dict[str, Any]:
-    numbers = {"l_train": l_train, "l_misalign": l_misalign, "kl": l_misalign, "log_ppl": log_ppl, "beyond": log_ppl}
-    same = (l_train, l_misalign) == (1.0, 1.0)
-    about = {"model": "m", "method": method, "factor": factor, "unchanged": same}
-    return {**about, **{name: {"mean": value} for name, value in numbers.items()}}
-
-
 @pytest.mark.parametrize(
     ("misalign_noise", "train_noise", "sign", "expected"),
     [(0.3, 3, 1, MORE), (3, 0.3, 1, LESS), (1, 1, 1, UNDECIDED), (0.3, 0.3, -1, NEITHER), (1, 0.2, -1, NEITHER)],
@@ -205,24 +169,7 @@ def row(method: str, l_train: float, l_misalign: float, log_ppl: float, factor: 
 def test_the_verdict_follows_from_the_intervals(misalign_noise: float, train_noise: float, sign: int, expected: str) -> None:
     randomness = np.random.default_rng(0)
     quality, noise = randomness.normal(5, 1, 60), randomness.normal(size=(2, 60))
-    columns = zip(sign * quality + train_noise * noise[0], sign * quality + misalign_noise * noise[1], quality, strict=True)
-    (group,) = strengths.groups([row(f"method {k}", *numbers) for k, numbers in enumerate(columns)])
-    found = group.strength()
+    columns = {"l_train": sign * quality + train_noise * noise[0], "l_misalign": sign * quality + misalign_noise * noise[1]}
+    found = strength("Spearman", columns, quality, range(60))
     assert found is not None
     assert found.verdict == expected
-
-
-def test_groups_families_and_methods_that_act() -> None:
-    rows = [row(str(k), 0.1 * k, 0.2 * k, float(k)) for k in range(9)]
-    found = strengths.groups(rows)[0].strength()
-    assert found is not None
-    assert (found.more, found.verdict) == (Coefficient(0.0, 0.0, 0.0), UNDECIDED)
-    # Temperatures on top of a position method make no further family
-    names = [*"abcde", *(f"{name}+{law}" for name in "abcde" for law in ("log", "{pmax-layer}"))]
-    rows = [row(name, 1 + k % 5, 2 + k % 3, k % 7, factor=factor) for factor in (2, 4) for k, name in enumerate(names)]
-    assert [group.lengths for group in strengths.groups(rows)] == ["all lengths", "2 x", "4 x"]
-    found = strengths.groups(rows)[0].strength()
-    assert found is not None
-    assert (found.rows, found.owners) == (30, 5)
-    still = [row("none", 1, 1, 4), *(row(f"still {k}", 1, 1, k) for k in range(1, 4)), row("acts", 2, 3, 4)]
-    assert [line["method"] for line in strengths.groups(still)[0].acting.rows] == ["none", "acts"]

@@ -13,12 +13,10 @@ import torch
 
 import lengthwise as lw
 from experiments._lib import rotary_methods, streams
-from experiments._lib.likelihood_cells import Cell, Cells, read_cells, read_nll, save_array
+from experiments._lib.likelihood_cells import Cells, read_cells, read_nll, save_array
 from experiments.rope_perplexity import page, reencoding, run
 from experiments.rope_perplexity.reencoding import Reencoding
 from lengthwise.evaluation.likelihood import token_nll
-from lengthwise.methods.spec import methods_of
-from lengthwise.models.anatomy import anatomy_of
 from tests.helpers.answering import answering, saved
 
 TRAIN, LONG, STREAMS = 32, 80, 2
@@ -65,94 +63,6 @@ def finished(model: str, library: tuple[Path, ...], tmp_path_factory: pytest.Tem
     return out
 
 
-def test_a_story_is_cut_where_it_ends() -> None:
-    assert ENDS.story([1, 7, 8, 1, 9]) == [1, 7, 8]
-    assert ENDS.story([1, 7, 2, 1, 9]) == [1, 7, 2]
-    assert ENDS.story([1, 7, 8, 9]) == [1, 7, 8, 9]
-    assert ENDS.story([1, 1, 9]) == [1]
-
-
-def test_a_cache_changes_nothing_and_stories_keep_within_the_training_length() -> None:
-    """The same stories from whole forwards, the next token being the first whose probabilities add up to the draw."""
-    model, generator = teller(), torch.Generator().manual_seed(5)
-    texts: list[list[int]] = [[1] for _ in range(6)]
-    while len(texts[0]) < TRAIN:
-        with torch.no_grad():
-            probabilities = model(input_ids=torch.tensor(texts), use_cache=False).logits[:, -1].double().softmax(-1)
-        draws = torch.rand(6, 1, dtype=torch.float64, generator=generator)[:, 0].tolist()
-        for row, shares, draw in zip(texts, probabilities.tolist(), draws, strict=True):
-            token = 0
-            while (draw := draw - shares[token]) >= 0:
-                token += 1
-            row.append(token)
-    stories = streams.stories(model, ENDS, TRAIN, seed=5, count=6)
-    assert stories == [ENDS.story(row) for row in texts]
-    assert all(len(story) <= TRAIN and 1 not in story[1:] for story in stories)
-
-
-def read_streams(model: str, out: Path, tokens: int, books: tuple[Path, ...] = (), seed: int = 0) -> torch.Tensor:
-    loaded = lw.models.load.load(model, device="cpu")
-    return streams.source_of(*loaded, TRAIN, seed, STREAMS, books, out).read(tokens)[0]
-
-
-@pytest.mark.parametrize("with_books", [False, True])
-def test_streams_follow_from_the_seed_and_a_longer_one_begins_with_the_shorter_one(
-    with_books: bool, model: str, library: tuple[Path, ...], tmp_path: Path
-) -> None:
-    books = library if with_books else ()
-    short = read_streams(model, tmp_path / "one", 50, books)
-    assert short.shape == (STREAMS, 50)
-    assert torch.equal(read_streams(model, tmp_path / "one", 300, books)[:, :50], short)
-    assert torch.equal(read_streams(model, tmp_path / "two", 50, books), short)
-    with pytest.raises(lw.BadInput, match="was begun with another seed: 0 then, 1 now"):
-        read_streams(model, tmp_path / "one", 50, books, seed=1)
-    (tmp_path / "one" / "streams.json").write_text("{}")
-    with pytest.raises(lw.BadInput, match="not a file of streams"):
-        read_streams(model, tmp_path / "one", 50, books)
-    if with_books:
-        with pytest.raises(lw.BadInput, match=r"has [\d,]+ tokens from where a stream begins, and [\d,]+ are needed"):
-            read_streams(model, tmp_path / "three", 5000, books)
-
-
-def test_streams_of_books_begin_at_a_paragraph_each_in_another_book_or_part(finished: Path, library: tuple[Path, ...]) -> None:
-    rows = json.loads((finished / "streams.json").read_text())["tokens"]
-    texts = [bytes(token - 3 for token in row).decode() for row in rows]
-    assert {text.split()[0] for text in texts} == {"apple", "birch", "cedar"}
-    for text in texts:
-        name, first = text.split()[:2]
-        assert text.startswith(f"{name} {first} begins, and {name} {first} ends.\n\n{name} {int(first) + 1} begins, and")
-    passages = streams.passages_of([library[0].read_text()], 0, 3)
-    numbers = [{int(line.split()[1]) for line in text.split("\n\n")} for _, text in passages]
-    assert [max(some) for some in numbers] == [19, 39, 59]
-
-
-def test_names_are_filled_split_and_taken_apart() -> None:
-    filled, split, parts = rotary_methods.filled, rotary_methods.split_aligned, rotary_methods.parts
-    assert filled("yarn:factor={factor}+log", 2048, 256) == "yarn:factor=8+log"
-    # The furthest of 8192 keys then stands where the 256th stood: 128 + (8192 - 128) / 63 = 256
-    assert filled("rerope:window={half},leak={leak}", 8192, 256) == "rerope:window=128,leak=63"
-    with pytest.raises(lw.BadInput, match=r"unknown place \{fctor\}; known are factor, leak"):
-        filled("yarn:factor={fctor}", 2048, 256)
-    assert split("a+b+{entropy-head}") == ("a+b", "entropy-head")
-    assert split("{pmax-model}") == ("none", "pmax-model")
-    assert split(YARN) == (YARN, None)
-    with pytest.raises(lw.BadInput, match="an alignment must come last"):
-        split("{pmax-model}+log")
-    assert rotary_methods.split_temperature("window+log") == ("window", "log")
-    assert parts("a+b+c", ["a", "b", "c", "a+b"]) == ["a", "a+b", "c"]
-    assert parts(f"{BARE}+{{pmax-model}}", [YARN, BARE, "{pmax-model}"]) == [BARE, "{pmax-model}"]
-
-
-def test_all_names_are_methods_and_yarn_is_bare_without_its_temperature() -> None:
-    assert len(set(rotary_methods.NAMES)) == len(rotary_methods.NAMES)
-    facts = anatomy_of(teller()).facts
-    for name in rotary_methods.NAMES:
-        methods_of(rotary_methods.filled(rotary_methods.split_aligned(name)[0], 8 * TRAIN, TRAIN), facts)
-    bare: list[Any] = methods_of(rotary_methods.filled(BARE, 8 * TRAIN, TRAIN), facts)
-    product = math.prod(method.inverse_temperature(torch.tensor([[[1, 32, 256]]]), 0) for method in bare)
-    assert torch.allclose(product, torch.ones(1, 1, 3), atol=1e-6)  # type: ignore[arg-type]
-
-
 def windowed(model: Any, ids: torch.Tensor, window: int, stride: int) -> np.ndarray:
     """Token by token: the window that tells it begins at a multiple of the stride, the first from which it can be told."""
     rows = []
@@ -185,8 +95,6 @@ def test_reencoding_in_parts_tells_each_token_from_its_own_window(
         nll = gold.read(tmp_path, 2, length)
         assert nll is not None
         assert np.allclose(nll, expected[:, :length], atol=1e-4)
-    with pytest.raises(lw.BadInput, match="a stride must be from 1 to 32, the tokens of a window, not 33"):
-        Reencoding(TRAIN, 33)
 
 
 def test_cells_hold_the_likelihoods_of_one_forward_and_refusals_their_reason(finished: Path) -> None:
@@ -202,19 +110,6 @@ def test_cells_hold_the_likelihoods_of_one_forward_and_refusals_their_reason(fin
         assert cells[name, LONG].perplexity == pytest.approx(math.exp(float(nll.double().mean())), rel=1e-5)
     refused = json.loads((finished / "refused.json").read_text())
     assert set(refused) == {f"no_such_method at {n} tokens" for n in (TRAIN, LONG)} | {f"pmax-model at {TRAIN} tokens"}
-
-
-def test_the_results_and_the_page_tell_of_all_of_it(finished: Path) -> None:
-    document = json.loads((finished / "tiny.json").read_text())
-    same = ["window", "interpolation:factor={factor}", "log", "window+log"]
-    assert document["unchanged"] == [{"length": TRAIN, "methods": same, "of": 5}]
-    assert document["missing"] == 0
-    text = (finished / "tiny.md").read_text()
-    assert "| `none`, `window`, `interpolation:factor=1`, `log` and `window+log` | " in text
-    short, long = (text.split(f"\n## {n} tokens")[1].split("\n## ")[0] for n in (TRAIN, LONG))
-    assert "re-encoding" not in short
-    assert "| 0-32 | 32-64 | 64-80 | all | over re-encoding every 8 tokens |" in long
-    assert "no_such_method at 80 tokens" in text
 
 
 def test_a_second_call_measures_only_what_is_missing_and_time_can_be_up(
@@ -261,28 +156,3 @@ def test_comparisons_follow_from_the_numbers(tmp_path: Path) -> None:
         results, {**facts, "source": "stories", "train_length": 16}, options("m", tmp_path, *levels, lengths=(64,))
     )
     assert "| `yarn:factor=4+log` | `yarn:factor=4` | 0.60" in page.page(document, "figure.svg")
-
-
-def test_likelihoods_that_overflow_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(lw.BadInput, match="not finite"):
-        Cells(tmp_path).once("none", "none", 4, lambda: (torch.full((2, 4), math.nan), 0.5)).make()
-    assert read_cells(tmp_path) == []
-    (tmp_path / "nll").mkdir()
-    (tmp_path / "nll" / "x.npy").write_bytes(b"no array")
-    with pytest.raises(lw.BadInput, match=r"cannot read .*x\.npy"):
-        read_nll(tmp_path, Cell("none", 4, "none", 1.0, 0.0, "x.npy"))
-
-
-def test_bad_options_are_refused(model: str, tmp_path: Path) -> None:
-    for changes, message in (
-        ({"streams": 0}, "--streams must be at least 1, not 0"),
-        ({"lengths": (0,)}, "a length must be at least 1 token, not 0"),
-        ({"stages": 5}, "--stages must be from 1 to 4, not 5"),
-    ):
-        with pytest.raises(lw.BadInput, match=message):
-            options(model, tmp_path, **changes)
-    with pytest.raises(lw.BadInput, match=r"'\{nothing\}' has an unknown place"):
-        run.run(options(model, tmp_path, "{nothing}"))
-    aligned = {name for name in rotary_methods.NAMES if rotary_methods.split_aligned(name)[1] is not None}
-    cells = options(model, tmp_path).cells(TRAIN)
-    assert {name for name, n in cells if n == TRAIN} == set(rotary_methods.NAMES) - aligned
