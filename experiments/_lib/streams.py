@@ -1,8 +1,7 @@
 """Streams of tokens for language models: a model's own stories, or stretches of books; made once, kept in a file, only grown.
 
-A story is sampled at temperature 1 from the token that begins a text, by the plain model, within its training length: text
-that is as easy at token 8,000 as at token 100. A stretch of a book begins at a paragraph; there more context helps. One stream
-more than asked for is made: it is not scored, and alignments are calibrated on it.
+A story is sampled at temperature 1 by the plain model, within its training length. A stretch of a book begins at a paragraph.
+One stream more than asked for is made: it is not scored, and alignments are calibrated on it.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import torch
 import lengthwise as lw
 from experiments._lib import rotary_methods, streams
 from experiments._lib.likelihood_cells import Cells, read_cells, read_nll, save_array
-from experiments.rope_perplexity import page, reencoding, run
+from experiments.rope_perplexity import reencoding, run
 from experiments.rope_perplexity.reencoding import Reencoding
 from lengthwise.evaluation.likelihood import token_nll
 from tests.helpers.answering import answering, saved
@@ -151,8 +151,3 @@ def test_comparisons_follow_from_the_numbers(tmp_path: Path) -> None:
     laws = {(pair["other"], pair["temperature"]) for pair in run.temperatures(results, 64)}
     assert laws == {("none", "log"), ("none", "pmax-layer"), ("window", "log"), (YARN, "log")}
     assert [pair["method"] for pair in run.calibrated(results, 64)] == ["{pmax-layer}"]
-    facts = {"command": "", "model": {"name": "m", "weights": "w"}, "made_with": {}, "dtype": "", "seed": 0, "streams": 2}
-    document = run.document_of(
-        results, {**facts, "source": "stories", "train_length": 16}, options("m", tmp_path, *levels, lengths=(64,))
-    )
-    assert "| `yarn:factor=4+log` | `yarn:factor=4` | 0.60" in page.page(document, "figure.svg")
