@@ -347,8 +347,7 @@ def test_queries_that_are_clipped_are_refused() -> None:
 def test_a_model_that_does_not_do_as_extended_is_given_back_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     model = make("llama")
     before = weights_of(model)
-    scale = fold_module._scale
-    monkeypatch.setattr(fold_module, "_scale", lambda weight, factor, shift: scale(weight, 2 * factor, shift))
+    monkeypatch.setattr("lengthwise.calibration.bake.fold", lambda anatomy, g: fold_module.fold(anatomy, 2 * g))
     with pytest.raises(lw.BadInput, match="not baked"):
         lw.bake(model, f"constant:tau={TAU}", length=LONG, inplace=True)
     assert_untouched(model, before)
