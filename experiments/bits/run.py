@@ -27,7 +27,7 @@ from torch import Tensor
 from experiments._lib.command import at_least, main, option
 from experiments._lib.processes import lines_once, share_out, work_for
 from experiments._lib.settings import kept_settings
-from experiments.bits import bit_sequences, page
+from experiments.bits import page
 from experiments.bits.linear_attention import theorem_1
 from lengthwise.common.files import write_whole
 from lengthwise.common.formats import Declared
@@ -35,6 +35,7 @@ from lengthwise.errors import require
 from lengthwise.evaluation.sweep.run_config import made_with
 from lengthwise.models.small_decoder import POSITIONS, SmallDecoderConfig, SmallDecoderForRegression
 from lengthwise.records.append_only import AppendOnly, read_lines
+from lengthwise.tasks import synthetic
 from lengthwise.training.output_alignment.outrep import OutRep
 
 # The paper's three, and `reciprocal`, which leaves its training range even less
@@ -115,7 +116,7 @@ class Settings:
 
     def model(self, configuration: Configuration, seed: int) -> Any:
         config = SmallDecoderConfig(
-            vocab_size=bit_sequences.VOCABULARY,
+            vocab_size=synthetic.VOCABULARY,
             hidden_size=self.width,
             intermediate_size=self.inner,
             num_hidden_layers=self.layers,
@@ -248,7 +249,7 @@ def _batches(wanted: Sequence[Job], settings: Settings) -> Iterator[tuple[Tensor
         steps = min(CHUNK, settings.steps - first)
         drawn = []
         for (configuration, _), source in zip(wanted, sources, strict=True):
-            sequences = bit_sequences.training(steps * settings.batch, configuration.train_length, source, configuration.kind)
+            sequences = synthetic.training(steps * settings.batch, configuration.train_length, source, configuration.kind)
             aligned = configuration.outrep.aligned(torch.from_numpy(sequences.target(configuration.target))).float()
             drawn.append([torch.from_numpy(sequences.tokens), torch.from_numpy(sequences.ends), aligned])
         parts = (torch.stack(part).unflatten(1, (steps, -1)).unbind(1) for part in zip(*drawn, strict=True))
@@ -260,7 +261,7 @@ def _tested(together: Together, wanted: Sequence[Job], settings: Settings) -> li
     """Errors and mean answers of every model at lengths 1 ... page.TEST_LENGTH; all are asked for the same sequences."""
     tested: list[dict[str, list[float]]] = [{"losses": [], "answers": []} for _ in wanted]
     for length in range(1, page.TEST_LENGTH + 1):
-        asked = [bit_sequences.samples(length, settings.samples, TEST_SEED, configuration.kind) for configuration, _ in wanted]
+        asked = [synthetic.samples(length, settings.samples, TEST_SEED, configuration.kind) for configuration, _ in wanted]
         tokens = torch.stack([torch.from_numpy(sequences.tokens) for sequences in asked])
         ends = torch.stack([torch.from_numpy(sequences.ends) for sequences in asked])
         answers = together(tokens, ends).double()

@@ -35,7 +35,6 @@ from experiments._lib.command import main, option
 from experiments._lib.processes import lines_once, share_out, work_for
 from experiments._lib.specs import filled
 from experiments.entropy_invariance import page
-from experiments.entropy_invariance.masked_tokens import MaskedTokenScore, hidden, places, score, together
 from experiments.entropy_invariance.page import LENGTHS, METHODS, ORDERED, ROWS, SCALE, TABLES, Row
 from experiments.entropy_invariance.train import LOSSES, Configuration, Loss
 from lengthwise.common.files import write_whole
@@ -47,6 +46,7 @@ from lengthwise.models.fingerprint import model_fingerprint
 from lengthwise.models.load import load
 from lengthwise.records.append_only import AppendOnly, read_lines
 from lengthwise.records.intervals import mean_interval
+from lengthwise.tasks.masked_tokens import MaskedTokenScore, hidden, places, score, together
 from lengthwise.tasks.perplexity import Ratio, compared
 
 CELLS, EXAM, MACHINE = "cells.jsonl", "exam.json", "made_with.json"

@@ -21,13 +21,13 @@ from experiments.cosine_peak import matrices
 from experiments.cosine_peak import page as peak_page
 from experiments.cosine_peak import run as peak
 from experiments.entropy_invariance import measure, train
-from experiments.entropy_invariance.masked_tokens import places
 from experiments.entropy_invariance.measure import Cell
 from experiments.entropy_invariance.page import LENGTHS, ROWS, Row
 from experiments.entropy_invariance.train import Configuration, Loss, Options, Windows
 from lengthwise.errors import BadInput
 from lengthwise.methods.similarity.cosscale import peak as cosscale_peak
 from lengthwise.records.append_only import read_lines
+from lengthwise.tasks.masked_tokens import places
 from tests.helpers.gau import ids, tiny
 
 SIGNS = [chr(0x4E00 + at) for at in range(100)]

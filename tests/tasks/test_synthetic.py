@@ -5,8 +5,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from experiments.bits.bit_sequences import BOS, EOS, PAD, VOCABULARY, samples, training
 from lengthwise.errors import BadInput
+from lengthwise.tasks.synthetic import BOS, EOS, PAD, VOCABULARY, samples, training
 
 
 @pytest.mark.parametrize("kind", ["uniform", "uniform ones"])

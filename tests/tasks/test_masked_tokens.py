@@ -8,9 +8,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from experiments.entropy_invariance.masked_tokens import hidden, places, score, together
 from lengthwise.errors import BadInput
 from lengthwise.records.intervals import mean_interval
+from lengthwise.tasks.masked_tokens import hidden, places, score, together
 
 
 def test_places_are_different_in_order_and_away_from_the_edges() -> None:
