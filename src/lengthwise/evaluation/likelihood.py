@@ -1,7 +1,7 @@
 """How likely a model finds each token: of a stream (causal language models), or of a text's continuation (any that answers).
 
-    nll = lengthwise.likelihood.token_nll(model, ids, method="streaming_llm")        # [streams, tokens - 1]
-    nll = lengthwise.likelihood.language_modelling(model, tokenizer, text, [512, 8192], method="log")     # by length
+    nll = token_nll(model, ids, method="streaming_llm")                                        # [streams, tokens - 1]
+    nll = language_modelling(model, tokenizer, text, [512, 8192], method="log")                # by length
 
 Column t of the first is -ln p(token t + 1 | tokens 0 ... t), so row t predicted it. The stack runs once over a whole
 stream; the vocabulary is met a chunk of positions at a time, because length x vocabulary is what would not fit.
