@@ -62,17 +62,20 @@ format: $(VENV)/installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# torch first and alone, at the version the constraints name: a build that is there already, for CPUs or for CUDA, is kept
+# torch first and alone, at the version the constraints name: a build that is there already, for CPUs or for CUDA, is kept.
+# Modules are compiled when they are first imported: most of what is installed never is
+INSTALL := install --quiet --no-compile --constraint
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt torch
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/pip $(INSTALL) constraints.txt torch
+	$(BIN)/pip $(INSTALL) constraints.txt --editable '.[dev]'
 	touch $@
 
-# What transformers brings along must be of its own age, so those pins are left out
-$(VENV)-$(OLDEST)/installed: pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)-$(OLDEST)
+# The first environment seen through a second one, which has the oldest transformers, and what that brings along, in front
+$(VENV)-$(OLDEST)/installed: $(VENV)/installed
+	$(PYTHON) -m venv --without-pip $(VENV)-$(OLDEST)
+	echo "import site; site.addsitedir('$$($(BIN)/python -c 'import site; print(site.getsitepackages()[0])')')" \
+		> $$($(VENV)-$(OLDEST)/bin/python -c 'import site; print(site.getsitepackages()[0])')/newest.pth
 	grep -Ev '^(transformers|tokenizers|huggingface_hub|hf-xet)==' constraints.txt > $(VENV)-$(OLDEST)/constraints.txt
-	$(VENV)-$(OLDEST)/bin/pip install --quiet --constraint $(VENV)-$(OLDEST)/constraints.txt torch
-	$(VENV)-$(OLDEST)/bin/pip install --quiet --constraint $(VENV)-$(OLDEST)/constraints.txt --editable '.[dev]' transformers==$(OLDEST)
+	$(BIN)/pip --python $(VENV)-$(OLDEST)/bin/python $(INSTALL) $(VENV)-$(OLDEST)/constraints.txt transformers==$(OLDEST) --editable .
 	touch $@
