@@ -1,21 +1,18 @@
-"""Methods on tasks by length, measured by several processes: samples, alignments and answers are made once for all.
+"""Methods on tasks by length, measured by several processes: alignments and answers are made once for all.
 
-OUT/samples/     the samples, compressed: at 15,000 tokens making them takes longer than answering them
 OUT/*.json       alignments (alignments.py), solved once for all experiments with this OUT
 OUT/RUN/         run directories, as `lengthwise evaluate` writes them
 """
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import json
 import math
 import sys
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, lru_cache, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -23,14 +20,14 @@ from typing import Any
 import lengthwise as lw
 from experiments._lib import alignments
 from experiments._lib.command import option
-from experiments._lib.processes import Once, share_out, work_for
-from lengthwise.common.files import write_whole
+from experiments._lib.processes import lines_once, share_out, work_for
 from lengthwise.errors import require
-from lengthwise.evaluation.sweep.run_config import dtype_of, made_with, tokenizer_digest
+from lengthwise.evaluation.sweep.run_config import dtype_of, made_with
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.fingerprint import model_fingerprint
 from lengthwise.models.load import DTYPES, load
 from lengthwise.records import Cell, CellKey, Record, read_lines, summarise
+from lengthwise.records.append_only import AppendOnly
 from lengthwise.records.directory import CONFIG, RECORDS, read_config
 from lengthwise.tasks import TASKS, Sample, Task
 
@@ -57,7 +54,6 @@ class Options:
     device: str | None = option(None, "cuda where there is one")
     batch_tokens: int | None = option(None, "tokens of one batch; by default what suits the device")
     minutes: float = option(math.inf, "stop after so long; the same command goes on")
-    prepare: bool = option(False, "make the samples and stop")
     page: bool = option(False, "measure nothing, write the page of what there is")
     command: str = ""  # as typed
 
@@ -87,32 +83,10 @@ class Asked:
     make: Callable[..., list[Sample]]  # (tokenizer, length, n, seed)
     material: str
 
-    def file(self, folder: Path, tokenizer: Any, length: int, n: int, seed: int) -> Path:
-        """The file of these samples."""
-        return folder / f"{self.name}-{length}-{digest(f'{self.material} {tokenizer_digest(tokenizer)} {n} {seed}')}.jsonl.gz"
-
-    def once(self, folder: Path, tokenizer: Any, length: int, n: int, seed: int) -> Once:
-        """The making of these samples, by one process for all."""
-        path = self.file(folder, tokenizer, length, n, seed)
-        path.parent.mkdir(parents=True, exist_ok=True)
-
-        def make() -> None:
-            lines = [json.dumps(asdict(sample)) for sample in self.make(tokenizer, length, n, seed)]
-            write_whole(path, gzip.compress("\n".join(lines).encode(), mtime=0))
-
-        return Once(path.with_name(f".claim-{path.name}"), path.exists, make)
-
-    def in_files(self, folder: Path, made: int) -> Task:
-        """The catalogue's task with these samples: the first of `made` in a file, or made anew where there is none."""
-
-        def samples(tokenizer: Any, length: int, n: int, seed: int) -> list[Sample]:
-            path = self.file(folder, tokenizer, length, max(n, made), seed)
-            if not path.exists():
-                return self.make(tokenizer, length, n, seed)
-            rows = [json.loads(line) for line in gzip.decompress(path.read_bytes()).decode().split("\n")]
-            return [Sample(**{**row, "labels": tuple(row.get("labels", ()))}) for row in rows[:n]]
-
-        return replace(TASKS[self.task], samples=samples, material=self.material)
+    @cached_property
+    def with_samples(self) -> Task:
+        """The catalogue's task with these samples, made once a length: at 15,000 tokens that takes longer than answering."""
+        return replace(TASKS[self.task], samples=cache(self.make), material=self.material)
 
 
 @dataclass(frozen=True)
@@ -139,47 +113,37 @@ class Subject:
         return cls(options, model, tokenizer, anatomy_of(model, options.train_length).train_length)
 
     def contenders(self, names: Sequence[str]) -> dict[str, object]:
-        """What `lengthwise.evaluate` takes for these names; their alignments are calibrated once for all processes."""
-        out, lengths = self.options.out, self.options.solved_at
-        share_out(alignments.calibrated_once(self.model, self.tokenizer, names, lengths, self.train_length, out))
-        return alignments.contenders(names, lengths, self.train_length, out)
+        """What `lengthwise.evaluate` takes for these names."""
+        options = self.options
+        return alignments.contenders(self.model, self.tokenizer, names, options.solved_at, self.train_length, options.out)
 
     def measure(self, places: Sequence[Place], sharpness: bool = False) -> None:
-        """Samples, alignments, answers, as far as there is time; the methods that matter most come first."""
+        """Alignments and answers, as far as there is time; the methods that matter most come first."""
         work_for(self.options.minutes, partial(self._measure, places, sharpness))
 
     def _measure(self, places: Sequence[Place], sharpness: bool) -> None:
-        options, folder = self.options, self.options.out / "samples"
-        for run, config in configs(options.out, {place.asked.run: {} for place in places}).items():
+        out, runs = self.options.out, {place.asked.run: {} for place in places}
+        for run, config in configs(out, runs).items():
             begun = config["settings"]["train_length"]
             otherwise = f"was begun with another train_length: {begun} then, {self.train_length} now; give another --out"
-            require(begun == self.train_length, f"{options.out / run} {otherwise}")
-        longest_first = sorted(places, key=lambda place: -place.length)
-        share_out([p.asked.once(folder, self.tokenizer, p.length, options.samples, options.seed) for p in longest_first])
-        if options.prepare:
-            return
+            require(begun == self.train_length, f"{out / run} {otherwise}")
         methods = list(dict.fromkeys(name for place in places for name in place.methods))
         known = self.contenders(methods)
-        order = [
-            (place, name)
-            for stage in alignments.stages(methods)
-            for place in places
-            for name in stage
-            if name in place.methods and name in known
-        ]
-        share_out([self._cell(place, name, known[name], sharpness) for place, name in order])
+        for run in runs:
+            (out / run).mkdir(parents=True, exist_ok=True)
+        records = {run: AppendOnly(out / run / RECORDS, Record) for run in runs}
 
-    def _cell(self, place: Place, name: str, method: object, sharpness: bool) -> Once:
-        options, asked = self.options, place.asked
-        claim = f".claim-{asked.run}-{asked.task}-{place.length}-{name}".replace("/", "-")
-        key, file = CellKey(name, asked.task, "", place.length), options.out / asked.run / RECORDS
+        def answer(place: Place, name: str, _: object) -> None:
+            print(f"{place.asked.name} at {place.length:,} tokens, {name}", file=sys.stderr, flush=True)
+            how: dict[str, Any] = {"lengths": [place.length], "sharpness": sharpness, "show_progress": False}
+            self.evaluate({name: known[name]}, place.asked.run, {place.asked.task: place.asked.with_samples}, **how)
 
-        def answer() -> None:
-            print(f"{asked.name} at {place.length:,} tokens, {name}", file=sys.stderr, flush=True)
-            tasks = {asked.task: asked.in_files(options.out / "samples", options.samples)}
-            self.evaluate({name: method}, asked.run, tasks, lengths=[place.length], sharpness=sharpness, show_progress=False)
-
-        return Once(options.out / claim, lambda: _answered(file)[key] >= options.samples, answer)
+        works = []
+        for place, name in ((p, n) for stage in alignments.stages(methods) for p in places for n in stage if n in p.methods):
+            cell = CellKey(name, place.asked.task, "", place.length)
+            keys = [(cell, index) for index in range(self.options.samples)]
+            works.append(lines_once(records[place.asked.run], keys, partial(answer, place, name)))
+        share_out(works)
 
     def evaluate(self, methods: Mapping[str, object], run: str, tasks: Any, **more: Any) -> None:
         options = self.options
@@ -187,13 +151,7 @@ class Subject:
         common |= {"batch_tokens": options.batch_tokens, "name": options.model}
         lw.evaluate(self.model, self.tokenizer, methods, tasks, out=options.out / run, **common, **more)
 
-    def missing(self, places: Sequence[Place], answers: Answers) -> int:
-        """Answers that were asked for and are not there yet."""
-        left = alignments.left_out([name for place in places for name in place.methods], self.options.out)
-        keys = [CellKey(m, p.asked.name, "", p.length) for p in places for m in p.methods if m not in left]
-        return sum(max(0, self.options.samples - len(answers.groups.get(key, ()))) for key in keys)
-
-    def facts(self, module: str, methods: Sequence[str], materials: Mapping[str, str], runs: Runs = NO_RUNS) -> dict[str, Any]:
+    def facts(self, module: str, materials: Mapping[str, str], runs: Runs = NO_RUNS) -> dict[str, Any]:
         """How the numbers came about: what a result file says besides its numbers."""
         options = self.options
         here = made_with(next(self.model.parameters()).device.type)
@@ -207,7 +165,16 @@ class Subject:
             "samples": options.samples,
             "train_length": self.train_length,
             "materials": dict(materials),
-            "left_out": alignments.left_out(methods, options.out),
+        }
+
+    def document(self, module: str, places: Sequence[Place], answers: Answers, runs: Runs) -> dict[str, Any]:
+        """Facts, cells and temperatures of all answers so far, and how many that were asked for are missing."""
+        keys = [CellKey(name, place.asked.name, "", place.length) for place in places for name in place.methods]
+        return {
+            **self.facts(module, materials(self.options.out, runs), runs),
+            "missing": sum(max(0, self.options.samples - len(answers.groups.get(key, ()))) for key in keys),
+            "cells": [asdict(cell) for cell in answers.cells],
+            "temperatures": alignments.temperatures(answers.lengths, answers.train_length, self.options.out),
         }
 
 
@@ -279,14 +246,3 @@ def materials(folder: Path, runs: Runs) -> dict[str, str]:
 
 def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
-
-
-def _answered(file: Path) -> Counter[CellKey]:
-    """Records by cell."""
-    return _counted(file, file.stat().st_size) if file.exists() else Counter()
-
-
-@lru_cache(maxsize=64)
-def _counted(file: Path, size: int) -> Counter[CellKey]:
-    """`size` tells whether anything was added since."""
-    return Counter(record.cell for record in read_lines(file, Record))

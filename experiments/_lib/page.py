@@ -60,7 +60,6 @@ def obtained(document: Document) -> str:
     lines += [f"{key}: {value}" for key, value in document["made_with"].items()]
     lines += [f"{key}: {document[key]}" for key in ("dtype", "seed", "samples")]
     lines += [f"{task}: made of {material}" for task, material in document["materials"].items()]
-    lines += [f"left out: {name}: {why}" for name, why in document["left_out"].items()]
     lines += [f"command: `{document['command']}`"]
     return "\n".join(
         ["<details><summary>How this was obtained</summary>", "", *(f"- {line}" for line in lines), "", "</details>"]

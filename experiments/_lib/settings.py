@@ -12,13 +12,6 @@ from lengthwise.errors import BadInput
 SETTINGS = "settings.json"
 
 
-def refuse_others(place: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
-    """Refuses to go on at a place that was begun with other settings."""
-    for key, value in now.items():
-        if (was := before.get(key)) != value:
-            raise BadInput(f"{place} was begun with another {key}: {was} then, {value} now; give another --out")
-
-
 def kept_settings(folder: Path, settings: dict[str, Any], **facts: Any) -> dict[str, Any]:
     """Writes FOLDER/settings.json; refuses a call whose settings differ from those that the folder was begun with.
 
@@ -27,7 +20,9 @@ def kept_settings(folder: Path, settings: dict[str, Any], **facts: Any) -> dict[
     file, now, before = folder / SETTINGS, json.loads(json.dumps(settings)), {}
     if file.exists():
         before = json.loads(file.read_text())
-        refuse_others(folder, before["settings"], now)
+        for key, value in now.items():
+            if (was := before["settings"].get(key)) != value:
+                raise BadInput(f"{folder} was begun with another {key}: {was} then, {value} now; give another --out")
     document = {**facts, **{key: value for key, value in before.items() if key != "command"}, "settings": now}
     write_whole(file, json.dumps(document, indent=1) + "\n")
     return document

@@ -1,4 +1,4 @@
-"""Streams of tokens for language models: a model's own stories, or stretches of books; made once, kept in a file, only grown.
+"""Streams of tokens for language models: a model's own stories, or stretches of books; made once and kept in a file.
 
 A story is sampled at temperature 1 by the plain model, within its training length. A stretch of a book begins at a paragraph.
 One stream more than asked for is made: it is not scored, and alignments are calibrated on it.
@@ -19,15 +19,12 @@ from torch import Tensor
 
 from experiments._lib.novels import unwrapped
 from experiments._lib.processes import Once, share_out
-from experiments._lib.settings import refuse_others
 from lengthwise.common.files import write_whole
 from lengthwise.common.sequences import special_tokens
 from lengthwise.common.text import read_texts
-from lengthwise.errors import BadInput, require
+from lengthwise.errors import require
 from lengthwise.evaluation.sweep.run_config import dtype_of, parameters_digest, tokenizer_digest
 
-FORMAT = "lengthwise.experiments.streams/1"
-FILE = "streams.json"
 BATCH = 32  # stories sampled side by side
 
 
@@ -36,6 +33,7 @@ class Source:
     """Streams that a model reads, and what their intervals need to know."""
 
     words: str  # what they are streams of
+    made: dict[str, Any]  # what they depend on
     read: Callable[[int], tuple[Tensor, str]]  # tokens -> streams of so many, [streams, tokens]; a text to calibrate on
     stretch: int | None  # tokens of a stream that are independent of those after them; None where there is no such number
 
@@ -43,65 +41,43 @@ class Source:
 def source_of(
     model: Any, tokenizer: Any, train_length: int, seed: int, streams: int, books: Sequence[Path], folder: Path
 ) -> Source:
-    """Stretches of `books`, or the model's own stories where there are none; kept in FOLDER/streams.json."""
+    """Stretches of `books`, or the model's own stories where there are none; kept in a file of `folder`."""
     made = {"model": parameters_digest(model), "dtype": dtype_of(model), "train_length": train_length}
     made |= {"seed": seed, "streams": streams}
     before: list[int] = []
     if books:
         texts = [unwrapped(read_texts([path])) for path in books]
-        digest = hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
-        made |= {"books": digest, "tokenizer": tokenizer_digest(tokenizer)}
+        made |= {"books": _digest(texts), "tokenizer": tokenizer_digest(tokenizer)}
         before, _ = special_tokens(tokenizer)
 
     def read(tokens: int) -> tuple[Tensor, str]:
         # Decoded and read again, as calibration does, a text may have a few tokens less
         wanted = tokens + tokens // 8 + 64
+        file = folder / "streams" / f"{_digest([made, wanted])}.json"
 
-        def grown(kept: dict[str, Any]) -> dict[str, Any]:
-            if not books:
-                return _more_stories(model, seed, streams, train_length, wanted, kept)
-            passages = passages_of(texts, seed, streams + 1)
-            return {"tokens": [_tokens(tokenizer, before, books[book], text, wanted) for book, text in passages]}
+        def make() -> None:
+            if books:
+                passages = passages_of(texts, seed, streams + 1)
+                rows = [_tokens(tokenizer, before, books[book], text, wanted) for book, text in passages]
+            else:
+                rows = [_stories(model, f"stories {seed} {stream}", train_length, wanted) for stream in range(streams + 1)]
+            write_whole(file, json.dumps(rows) + "\n")
 
-        streams_kept = kept_streams(folder / FILE, made, wanted, grown)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        share_out([Once(file.with_name(f".claim-{file.name}"), file.exists, make)])
+        kept = torch.tensor(json.loads(file.read_text()))
         # Without what the tokenizer puts before a text by itself
         first = len(before) if books else 1
-        return streams_kept[:-1, :tokens], str(tokenizer.decode(streams_kept[-1, first:], skip_special_tokens=False))
+        return kept[:-1, :tokens], str(tokenizer.decode(kept[-1, first:], skip_special_tokens=False))
 
     if not books:
-        return Source("the model's own stories", read, train_length)
+        return Source("the model's own stories", made, read, train_length)
     # Chapters of a book hang together, so whole streams are drawn again for the intervals
-    return Source(f"books ({', '.join(path.stem for path in books)})", read, None)
+    return Source(f"books ({', '.join(path.stem for path in books)})", made, read, None)
 
 
-def kept_streams(
-    file: Path, made: dict[str, Any], tokens: int, grown: Callable[[dict[str, Any]], dict[str, Any]]
-) -> Tensor:  # [streams + 1, tokens]
-    """The streams in `file`, made or grown where they are missing or too short; never mixed with those of other settings."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    mine = {"format": FORMAT, **made}
-
-    def least() -> int:
-        return min(map(len, _read(file, mine).get("tokens", [])), default=0)
-
-    def make() -> None:
-        write_whole(file, json.dumps({**mine, **grown(_read(file, mine))}) + "\n")
-
-    share_out([Once(file.with_name(f".claim-{file.name}"), lambda: least() >= tokens, make)])
-    return torch.tensor([stream[:tokens] for stream in _read(file, mine)["tokens"]])
-
-
-def _read(file: Path, mine: dict[str, Any]) -> dict[str, Any]:
-    """The streams without what they were made with; empty where there is no file yet."""
-    if not file.exists():
-        return {}
-    try:
-        document = json.loads(file.read_text())
-        document["tokens"] = [list(map(int, stream)) for stream in document["tokens"]]
-    except (OSError, ValueError, KeyError, TypeError):
-        raise BadInput(f"{file} is not a file of streams; give another --out") from None
-    refuse_others(file, document, mine)
-    return {key: value for key, value in document.items() if key not in mine}
+def _digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
 
 
 def passages_of(texts: Sequence[str], seed: int, count: int) -> list[tuple[int, str]]:
@@ -129,16 +105,14 @@ def _tokens(tokenizer: Any, before: list[int], book: Path, text: str, wanted: in
     return tokens
 
 
-def _more_stories(model: Any, seed: int, streams: int, train_length: int, wanted: int, kept: dict[str, Any]) -> dict[str, Any]:
-    """Streams grow by whole batches of stories, so a longer one begins with the shorter one."""
-    ends, tokens = Ends.of(model.config), kept.get("tokens") or [[] for _ in range(streams + 1)]
-    batches = kept.get("batches") or [0] * len(tokens)
-    for index, stream in enumerate(tokens):
-        while len(stream) < wanted:
-            draw = random.Random(f"stories {seed} {index} {batches[index]}").getrandbits(63)
-            stream += [token for story in stories(model, ends, train_length, draw) for token in story]
-            batches[index] += 1
-    return {"batches": batches, "tokens": tokens}
+def _stories(model: Any, seed: str, train_length: int, wanted: int) -> list[int]:
+    """Batches of stories one after the other, so that a longer stream begins with the shorter one."""
+    ends, stream, batch = Ends.of(model.config), list[int](), 0
+    while len(stream) < wanted:
+        draw = random.Random(f"{seed} {batch}").getrandbits(63)
+        stream += [token for story in stories(model, ends, train_length, draw) for token in story]
+        batch += 1
+    return stream[:wanted]
 
 
 @dataclass(frozen=True)

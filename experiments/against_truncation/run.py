@@ -25,10 +25,10 @@ from experiments._lib.command import main, option
 from experiments._lib.continuations import FOLDER, Likelihoods
 from experiments._lib.measure import Answers, Runs, configs
 from experiments._lib.paired import Paired, compared, holm, paired_means
+from experiments._lib.settings import SETTINGS
 from experiments.against_truncation.page import FORMAT, write_pages
 from lengthwise.errors import require
 from lengthwise.methods.spec import TRUNCATE
-from lengthwise.records.directory import CONFIG
 from lengthwise.tasks.perplexity import compared as compared_nll
 
 LEVEL = 0.025  # of an error anywhere, one-sided
@@ -69,7 +69,7 @@ def against_truncation(options: Options) -> list[Verdict]:
 def all_verdicts(folder: Path, method: str) -> list[Verdict]:
     """Language modelling, retrieval and code, then every set of questions."""
     verdicts: list[Verdict] = []
-    if (folder / FOLDER / CONFIG).exists():
+    if (folder / FOLDER / SETTINGS).exists():
         verdicts += by_likelihood(Likelihoods.read(folder), method)
     for answers in _answers(folder, {"run": {}, "run-novels": {"passkey": "passkey-novels"}}):
         verdicts += by_scores(answers, method)

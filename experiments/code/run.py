@@ -10,14 +10,13 @@ standard library, or that of a folder.
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from experiments._lib import alignments, measure, page, results
 from experiments._lib.command import main, option
 from experiments._lib.measure import Answers, Asked, Place, Subject
 from experiments.code.page import BUCKET, COMPLETION, FORMAT, KEY, write_pages
-from lengthwise.errors import require
 from lengthwise.tasks import TASKS
 
 # A run directory each: completion has many records
@@ -31,10 +30,6 @@ class Options(measure.Options):
     files: Path | None = option(None, "folder of code; Python's standard library if not given")
     buckets: tuple[int, ...] = option(tuple(page.paper(__file__)["buckets"]), "thousands of tokens", flag="--bucket")
     key_lengths: tuple[int, ...] = option((4096, 8192, 16000), "tokens of key retrieval", flag="--key-length")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(min(self.buckets, default=0) >= 1, f"a bucket is 1 or more, 1 for 1000 to 2000 tokens, not {self.buckets[:1]}")
 
     @property
     def read_at(self) -> tuple[int, ...]:
@@ -54,14 +49,8 @@ def code(options: Options) -> Answers:
         subject.measure(places)
     answers = Answers.read(options.out, subject.train_length, RUNS)
     if answers.records:
-        facts = subject.facts("code", options.methods or alignments.NAMES, measure.materials(options.out, RUNS), RUNS)
-        content = {
-            **facts,
-            "missing": subject.missing(places, answers),
-            "cells": [asdict(cell) for cell in answers.cells],
-            "temperatures": alignments.temperatures(answers.lengths, answers.train_length, options.out),
-        }
-        results.write(options.out / "code.json", FORMAT, facts["command"], content)
+        document = subject.document("code", places, answers, RUNS)
+        results.write(options.out / "code.json", FORMAT, document["command"], document)
         write_pages(options.out, options.out)
     return answers
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +22,9 @@ import lengthwise as lw
 from experiments._lib import alignments, measure, results
 from experiments._lib.command import main, option
 from experiments._lib.measure import LENGTHS, Subject
-from experiments._lib.processes import Once, share_out, work_for
 from experiments._lib.retrieval_tasks import TASKS as RETRIEVAL
 from experiments._lib.retrieval_tasks import asked
 from experiments.dispersion.page import FORMAT, write_pages
-from lengthwise.analysis.records import ANALYSIS, read_analysis
 from lengthwise.errors import require
 from lengthwise.tasks import TASKS
 
@@ -35,7 +32,6 @@ METHODS = ("none", "log", *alignments.ALIGNED)
 PROSE = "prose"
 # The most important first
 TEXTS = (PROSE, "topic", "line", "passkey", "multi_document_qa", "code_completion")
-LAST = "analysis.md"  # what `analyse` writes when all is done
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,15 +41,12 @@ class Options(measure.Options):
     tasks: tuple[str, ...] = option((), f"{', '.join(RETRIEVAL)}; all there are if none", flag="--task")
     data: Path | None = option(None, "folder with gutenberg/*.txt, for the passkey in held-out novels")
     analyse: bool = option(False, "run `lengthwise analyse` on texts instead")
-    texts: tuple[str, ...] = option(TEXTS, "what --analyse reads", flag="--text")
+    texts: tuple[str, ...] = option(TEXTS, "what --analyse reads", flag="--text", choices=TEXTS)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in self.texts:
-            require(name in TEXTS, f"--text is one of {', '.join(TEXTS)}, not {name!r}")
-        require("truncate" not in self.methods, "truncate leaves attention as it is; leave it out here")
-        hedged = [name for name in self.methods if alignments.hedged(name)]
-        require(not hedged, f"{', '.join(hedged)} reads with the attention of the method behind it; name that here")
+        plain = [name for name in self.methods if name == "truncate" or alignments.hedged(name)]
+        require(not plain, f"{', '.join(plain)} leaves attention as it is; leave it out here")
 
     @property
     def read_at(self) -> tuple[int, ...]:
@@ -70,7 +63,8 @@ def dispersion(options: Options) -> list[dict[str, Any]]:
     subject = Subject.of(options)
     options.out.mkdir(parents=True, exist_ok=True)
     if options.analyse:
-        work_for(options.minutes, lambda: share_out([_analysis(subject, options, name) for name in options.texts]))
+        for name in options.texts:
+            _analyse(subject, options, name)
         return []
     names, tasks = options.methods or METHODS, asked(options.tasks, options.data)
     methods = subject.contenders(names)
@@ -82,7 +76,7 @@ def dispersion(options: Options) -> list[dict[str, Any]]:
             ids = [torch.tensor([subject.tokenizer(sample.prompt, verbose=False).input_ids]) for sample in samples]
             for name, method in methods.items():
                 cells.append({"task": task.name, "length": length, "method": name, **_means(subject, ids, method)})
-    facts = subject.facts("dispersion", names, {task.name: task.material for task in tasks})
+    facts = subject.facts("dispersion", {task.name: task.material for task in tasks})
     results.write(options.out / "dispersion.json", FORMAT, facts["command"], {**facts, "cells": cells})
     write_pages(options.out, options.out)
     return cells
@@ -96,25 +90,8 @@ def _means(subject: Subject, ids: Sequence[Tensor], method: Any) -> dict[str, An
     return {**means, "pmax_by_layer": p_max.tolist(), "entropy_by_layer": entropy.tolist()}
 
 
-def _analysis(subject: Subject, options: Options, name: str) -> Once:
-    """The analysis of one text, by one process for all."""
+def _analyse(subject: Subject, options: Options, name: str) -> None:
     folder = options.out / ("analysis" if name == PROSE else f"analysis-{name}")
-    return Once(
-        options.out / f".claim-{folder.name}",
-        partial(_analysed, folder, options.lengths),
-        partial(_analyse, subject, options, name, folder),
-    )
-
-
-def _analysed(folder: Path, lengths: Sequence[int]) -> bool:
-    """Whether all these lengths have been analysed, and the page written after the last of them."""
-    page, document = folder / LAST, folder / ANALYSIS
-    if not (page.exists() and document.exists()) or page.stat().st_mtime_ns < document.stat().st_mtime_ns:
-        return False
-    return {*lengths} <= {analysed.length for analysed in read_analysis(folder).lengths}
-
-
-def _analyse(subject: Subject, options: Options, name: str, folder: Path) -> None:
     print(f"analysing {name}", file=sys.stderr, flush=True)
     how: dict[str, Any] = {"train_length": options.train_length, "seed": options.seed, "name": options.model}
     if name != PROSE:

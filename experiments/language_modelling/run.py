@@ -21,17 +21,17 @@ from torch import Tensor
 
 from experiments._lib import alignments, measure, results
 from experiments._lib.command import main, option
-from experiments._lib.continuations import FOLDER, Likelihoods, begin, measured_as
+from experiments._lib.continuations import FOLDER, Likelihoods, measured_as
 from experiments._lib.likelihood_cells import Cells
 from experiments._lib.measure import LENGTHS, Subject
 from experiments._lib.processes import share_out, work_for
+from experiments._lib.settings import kept_settings
 from experiments.language_modelling.page import FORMAT, write_pages
 from lengthwise.common.text import text_or_prose
 from lengthwise.errors import require
 from lengthwise.evaluation.likelihood import continuation_nll
 from lengthwise.evaluation.sweep.run_config import dtype_of, made_with, parameters_digest, tokenizer_digest
-from lengthwise.models.anatomy import anatomy_of, unwrapped
-from lengthwise.models.fingerprint import model_fingerprint
+from lengthwise.models.anatomy import unwrapped
 from lengthwise.tasks.language_modelling import frame_of, framed, passages, scores
 from lengthwise.tasks.perplexity import compared
 
@@ -61,15 +61,17 @@ def language_modelling(options: Options) -> Likelihoods:
     lengths = sorted({subject.train_length, *options.lengths})
     source, text = text_or_prose(None, options.text)
     names = options.methods or alignments.NAMES
-    begin(options.out, _config(options, subject, text, lengths[-1]))
-    # Places in the text are found in seconds: nothing is to be prepared
-    if not (options.page or options.prepare):
+    device = next(subject.model.parameters()).device.type
+    kept_settings(options.out / FOLDER, _settings(options, subject, text, lengths[-1]), made_with=made_with(device))
+    if not options.page:
         work_for(options.minutes, partial(_measure, options, subject, text, lengths))
     likelihoods = Likelihoods.read(options.out)
     if likelihoods.cells:
-        facts = subject.facts("language_modelling", names, {})
+        facts = subject.facts("language_modelling", {})
         facts |= {"text": source, "cases": options.samples, "continuation": options.continuation, "sentinel": options.sentinel}
-        facts |= {"made_with": likelihoods.made_with, "missing": _missing(options, likelihoods, names, lengths)}
+        # Cells that were asked for and are not there yet
+        missing = sum(likelihoods.nll(name, length) is None for name in names for length in lengths)
+        facts |= {"made_with": likelihoods.made_with, "missing": missing}
         taus = alignments.temperatures(likelihoods.lengths, likelihoods.train_length, options.out)
         content = {**facts, "cells": cells(likelihoods, names), "temperatures": taus}
         results.write(options.out / "language_modelling.json", FORMAT, facts["command"], content)
@@ -91,15 +93,9 @@ def cells(likelihoods: Likelihoods, names: Sequence[str]) -> list[dict[str, Any]
     return rows
 
 
-def _missing(options: Options, likelihoods: Likelihoods, names: Sequence[str], lengths: Sequence[int]) -> int:
-    """Cells that were asked for and are not there yet."""
-    left = alignments.left_out(names, options.out)
-    return sum(likelihoods.nll(name, length) is None for name in names if name not in left for length in lengths)
-
-
-def _config(options: Options, subject: Subject, text: str, longest: int) -> dict[str, Any]:
+def _settings(options: Options, subject: Subject, text: str, longest: int) -> dict[str, Any]:
     """What likelihoods depend on; places in the text follow from the longest prefix."""
-    settings = {
+    return {
         "train_length": subject.train_length,
         "longest": longest,
         "cases": options.samples,
@@ -111,9 +107,6 @@ def _config(options: Options, subject: Subject, text: str, longest: int) -> dict
         "tokenizer": tokenizer_digest(subject.tokenizer),
         "parameters": parameters_digest(subject.model),
     }
-    fingerprint = model_fingerprint(anatomy_of(subject.model, options.train_length))
-    device = next(subject.model.parameters()).device.type
-    return {"model": {**fingerprint, "name": options.model}, "settings": settings, "made_with": made_with(device)}
 
 
 def _measure(options: Options, subject: Subject, text: str, lengths: Sequence[int]) -> None:
@@ -130,7 +123,7 @@ def _measure(options: Options, subject: Subject, text: str, lengths: Sequence[in
         how: Any = {"skipped": len(frame.lead), "method": known[name], "train_length": options.train_length}
         return continuation_nll(subject.model, *read, **how), time.perf_counter() - start
 
-    order = [(name, length) for stage in alignments.stages(names) for length in lengths for name in stage if name in known]
+    order = [(name, length) for stage in alignments.stages(names) for length in lengths for name in stage]
     share_out([done.once(name, name, length, partial(measured, name, length)) for name, length in order])
 
 

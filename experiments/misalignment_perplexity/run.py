@@ -38,7 +38,7 @@ from lengthwise.common.files import write_whole
 from lengthwise.common.formats import Declared
 from lengthwise.errors import require
 from lengthwise.evaluation.likelihood import token_nll, windowed_nll
-from lengthwise.evaluation.sweep.run_config import dtype_of, made_with, parameters_digest
+from lengthwise.evaluation.sweep.run_config import made_with
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.load import load
 from lengthwise.records.append_only import AppendOnly, read_lines
@@ -155,8 +155,7 @@ def measure(options: Options, name: str, folder: Path) -> None:
         rotary.filled(method, length, train)
         rotary.split_aligned(method)
     source = source_of(model, tokenizer, train, options.seed, options.streams, options.books, folder)
-    settings = {"model": parameters_digest(model), "dtype": dtype_of(model), "train_length": train, "seed": options.seed}
-    settings |= {"streams": options.streams, "source": source.words, "pairs": options.pairs}
+    settings = {**source.made, "source": source.words, "pairs": options.pairs}
     facts = {"name": Path(name).name, "made_with": made_with(next(model.parameters()).device.type), "asked": []}
     command = f"python -m experiments.misalignment_perplexity.run {options.command}"
     noted = kept_settings(folder, settings, command=command, **facts)

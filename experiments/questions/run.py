@@ -61,19 +61,12 @@ def questions(options: Options) -> Answers:
     runs = runs_of(options.name)
     answers = Answers.read(options.out, subject.train_length, runs)
     if answers.records:
-        methods = options.methods or alignments.NAMES
-        facts = subject.facts("questions", methods, {"questions": _material(options, given)}, runs)
-        content = {
-            **facts,
-            "missing": subject.missing(places, answers),
-            "cells": [asdict(cell) for cell in answers.cells],
-            "gains": gains(answers),
-            "temperatures": alignments.temperatures(answers.lengths, answers.train_length, options.out),
-        }
+        document = subject.document("questions", places, answers, runs)
+        document |= {"materials": {"questions": _material(options, given)}, "gains": gains(answers)}
         file = options.out / f"{options.name}.json"
-        results.write(file, FORMAT, facts["command"], content)
+        results.write(file, FORMAT, document["command"], document)
         over = f"{FORMAT.rpartition('/')[0]}_over_places/1"
-        results.write(file.with_name(options.name + OVER_PLACES), over, facts["command"], over_places(answers))
+        results.write(file.with_name(options.name + OVER_PLACES), over, document["command"], over_places(answers))
         write_pages(options.out, options.out)
     return answers
 

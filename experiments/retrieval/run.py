@@ -22,7 +22,6 @@ from experiments._lib.paired import compared, paired
 from experiments._lib.processes import work_for
 from experiments._lib.retrieval_tasks import RUNS, TASKS, asked
 from experiments.retrieval.page import FORMAT, write_pages
-from lengthwise.errors import BadInput
 from lengthwise.methods.temperature.aligned import SCOPES, STATISTICS
 
 COMPARED = (4096, 15000)  # lengths at which scopes are compared
@@ -54,39 +53,34 @@ def retrieval(options: Options) -> Answers:
     places = [Place(task, length, methods) for length in sorted(options.lengths) for task in tasks]
     if not options.page:
         subject.measure(places, sharpness=True)
-    if official and not (options.page or options.prepare):
+    if official and not options.page:
         work_for(options.minutes, partial(_answer_official, subject, methods, official))
     answers = Answers.read(options.out, subject.train_length, RUNS)
     if answers.records:
-        facts = subject.facts("retrieval", methods, measure.materials(options.out, RUNS), RUNS)
-        facts["missing"] = subject.missing(places, answers)
-        results.write(options.out / "retrieval.json", FORMAT, facts["command"], {**facts, **document(answers, options.out)})
+        document = subject.document("retrieval", places, answers, RUNS)
+        more = {"scopes": scopes(answers), "gains": gains(answers)}
+        results.write(options.out / "retrieval.json", FORMAT, document["command"], {**document, **more})
         write_pages(options.out, options.out)
     return answers
 
 
 def _answer_official(subject: Subject, methods: Sequence[str], official: dict[Path, str]) -> None:
     for stage in alignments.stages(methods):
-        if known := subject.contenders(stage):
-            for path, task in official.items():
-                subject.evaluate(known, "run", [task], data=path)
+        known = subject.contenders(stage)
+        for path, task in official.items():
+            subject.evaluate(known, "run", [task], data=path)
 
 
-def document(answers: Answers, folder: Path) -> dict[str, Any]:
-    """Cells, temperatures, every method against the plain model, and the scopes against one another."""
-    gains = []
+def gains(answers: Answers) -> list[dict[str, Any]]:
+    """Every method against the plain model."""
+    rows = []
     for method in (name for name in answers.methods if name != PLAIN):
         for task in answers.tasks:
             for length in answers.lengths:
                 pair = compared(*(answers.scores(name, [task], [length]) for name in (method, PLAIN)))
                 if pair is not None:
-                    gains.append({"method": method, "task": task, "length": length, **asdict(pair)})
-    return {
-        "cells": [asdict(cell) for cell in answers.cells],
-        "temperatures": alignments.temperatures(answers.lengths, answers.train_length, folder),
-        "scopes": scopes(answers),
-        "gains": gains,
-    }
+                    rows.append({"method": method, "task": task, "length": length, **asdict(pair)})
+    return rows
 
 
 def scopes(answers: Answers) -> list[dict[str, Any]]:
@@ -125,12 +119,8 @@ def _scopes(answers: Answers, statistic: str, tasks: Sequence[str], lengths: tup
 
 def _task_of(path: Path) -> str:
     """A file of LongEval says by its keys what it asks for."""
-    try:
-        with path.open(encoding="utf-8") as file:
-            first = json.loads(file.readline())
-    except (OSError, ValueError):
-        raise BadInput(f"{path} is not a file of LongEval cases; give one of its lines/*.jsonl or topics/*.jsonl") from None
-    return "topic" if "topics" in first else "line"
+    with path.open(encoding="utf-8") as file:
+        return "topic" if "topics" in json.loads(file.readline()) else "line"
 
 
 if __name__ == "__main__":

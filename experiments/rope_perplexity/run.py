@@ -76,7 +76,7 @@ def run(options: Options) -> Results:
     gold = Reencoding(train, min(train, options.stride or (512 if options.books else 1)))
     options.out.mkdir(parents=True, exist_ok=True)
     machine = made_with(next(model.parameters()).device.type)
-    noted = kept_settings(options.out, {"stride": gold.stride}, made_with=machine)
+    noted = kept_settings(options.out, {**source.made, "stride": gold.stride}, made_with=machine)
     work_for(options.minutes, partial(_measure, options, model, tokenizer, source, gold))
     results = Results(options.out, options.streams, gold, source.stretch)
     if results.cells:
@@ -95,8 +95,7 @@ def _measure(options: Options, model: Any, tokenizer: Any, source: Source, gold:
     rotary.say(f"{options.streams} streams of {longest:,} tokens")
     # One token more than is read: the last prediction has a target, too
     scored, text = source.read(longest + 1)
-    for length in options.lengths:
-        gold.make(model, scored, length, options.out)
+    gold.make(model, scored, longest, options.out)
     alignments = rotary.Alignments(model, tokenizer, text, train, options.out / "alignments")
     cells, refused = Cells(options.out), rotary.Refused(options.out)
     works = []
