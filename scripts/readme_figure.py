@@ -21,7 +21,7 @@ TASKS = {
 
 def main() -> None:
     cells = json.loads((ROOT / "experiments/retrieval/results/embedded.json").read_text())["cells"]
-    figure, panels = draw.panels(len(TASKS), width=3.1, height=2.3, titles=list(TASKS.values()), share_y=True)
+    figure, panels = draw.panels(len(TASKS), width=3.1, height=2.3, titles=list(TASKS.values()), share_y=True, key=0.3)
     for axes, task in zip(panels, TASKS, strict=True):
         for at, (method, name) in enumerate(METHODS.items()):
             some = sorted(

@@ -45,17 +45,18 @@ def panels(
     titles: Sequence[str] = (),
     share_y: bool = False,
     left: float = 0.7,
+    key: float = KEY,
 ) -> tuple[Any, list[Any]]:
     """A figure of equal panels in rows of at most `columns`, with a quiet frame and grid each, and room for a key below.
 
-    Sizes are in inches: `width` and `height` of a panel with its labels, `left` of the labels at its side. Places are computed
-    here because matplotlib's own arranging takes longer than drawing.
+    Sizes are in inches: `width` and `height` of a panel with its labels, `left` of the labels at its side, `key` of the room
+    below. Places are computed here because matplotlib's own arranging takes longer than drawing.
     """
     columns = min(columns, count)
     rows = -(-count // columns)
-    across, down = width * columns, height * rows + KEY
+    across, down = width * columns, height * rows + key
     figure = blank(across, down, arranged=False)
-    place = {"left": left / across, "right": 1 - 0.15 / across, "top": 1 - 0.3 / down, "bottom": (KEY + 0.5) / down}
+    place = {"left": left / across, "right": 1 - 0.15 / across, "top": 1 - 0.3 / down, "bottom": (key + 0.5) / down}
     place |= {"wspace": (left + 0.05) / (width - left - 0.05), "hspace": 0.85 / (height - 0.85)}
     every = figure.subplots(rows, columns, squeeze=False, sharey=share_y, gridspec_kw=place).flatten().tolist()
     for axes in every[count:]:
