@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 import torch
 
@@ -198,15 +195,3 @@ def test_an_extend_may_be_entered_again_and_within_itself() -> None:
     for found, method in ((once, half), (twice, whole)):
         with lw.extend(model, method):
             assert all(torch.allclose(one, logits(model, ids), atol=TOLERANCE) for one in found)
-
-
-def test_importing_lengthwise_changes_nothing() -> None:
-    code = """
-import torch, transformers
-from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS as masks
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS as functions
-before = dict(masks), dict(functions), torch.nn.functional.scaled_dot_product_attention
-import lengthwise, lengthwise.cli
-assert before == (dict(masks), dict(functions), torch.nn.functional.scaled_dot_product_attention)
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)
