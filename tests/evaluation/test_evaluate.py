@@ -7,8 +7,6 @@ import json
 import os
 import random
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -26,7 +24,7 @@ from lengthwise.models.fingerprint import model_fingerprint
 from lengthwise.records import Record, Sharpness, read_lines
 from lengthwise.tasks import TASKS, Task
 from lengthwise.tasks.line import samples as line_samples
-from tests.helpers.answering import TRAIN_LENGTH, answering, saved
+from tests.helpers.answering import TRAIN_LENGTH, answering
 
 TOKENIZER = ByT5Tokenizer()
 SHORT, LONG = 240, 300
@@ -471,25 +469,3 @@ def test_progress_names_the_cells_and_counts_down_to_nothing(
     # One more sample of two cells, three and the sharpness of a new one
     assert totals == [pytest.approx(5 * LONG**1.3 + TRAIN_LENGTH**1.3)]
     assert sum(done) == pytest.approx(totals[0])
-
-
-def test_kills_and_company_change_nothing(tmp_path: Path) -> None:
-    """Ten kills at random moments; two processes at once; two of which one is killed."""
-    model = saved(answering("t5"), tmp_path / "model")
-    command = [sys.executable, "-m", "tests.helpers.killing", model, tmp_path]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=Path(__file__).parents[2])
-    assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout.splitlines()[-1])
-    assert said["kills"] == 10
-    assert min(said["shares"]) > 0
-    whole = on_disk(tmp_path / "whole")
-    assert len(whole) == len({record.key for record in whole}) == 3 * 3 * 5
-    sharpness = sorted((tmp_path / "whole" / "sharpness.jsonl").read_text().splitlines())
-    assert len(sharpness) == 2 * 3
-    for name in ("killed", "shared", "orphaned"):
-        out = tmp_path / name
-        assert on_disk(out) == whole
-        assert sorted((out / "sharpness.jsonl").read_text().splitlines()) == sharpness
-        assert (out / "summary.csv").read_text() == (tmp_path / "whole" / "summary.csv").read_text()
-        assert (out / "config.json").read_text() == (tmp_path / "whole" / "config.json").read_text()

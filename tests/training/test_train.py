@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,10 +16,12 @@ import transformers as tf
 from transformers import ByT5Tokenizer
 
 import lengthwise as lw
+from lengthwise.cli import run
 from lengthwise.common.text import shipped_prose
 from lengthwise.models.load import load
 from lengthwise.training.callbacks import LossesCallback
 from tests.conftest import TRAIN_LENGTH, Said, logits, make, tokens
+from tests.training.output_alignment.training import in_two_processes
 
 # Rows of 64 + 32 tokens, and as many as the steps need
 SMALL: dict[str, Any] = {"train_length": 2 * TRAIN_LENGTH, "steps": 5, "batch": 2, "save_every": 2, "warmup": 1}
@@ -282,15 +283,17 @@ def test_alpha_0_and_bfloat16(whole: Callable[[str], lw.Trained], model: Path, t
 
 
 def test_two_processes_learn_what_one_does(whole: Callable[[str], lw.Trained], model: Path, text: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.training.two_processes", str(tmp_path), str(model), str(text)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=Path(__file__).parents[2])
-    assert done.returncode == 0, done.stderr[-2000:]
+    command = f"train {model} --data {text} --out {tmp_path}/run --adjustment clex --lora-rank 4 --batch 1 --save-every 2"
+    command += " --train-length 64 --steps 5 --warmup 1 --learning-rate 0.01 --device cpu"
+    # First, so that what training imports is there when the processes fork
+    straight = whole("clex with lora")
+    printed = in_two_processes(lambda rank: run(command.split()), tmp_path)
     found = json.loads((tmp_path / "run" / "config.json").read_text())
     assert found["settings"]["processes"] == 2
     # Only the first process prints
-    assert len(done.stdout.splitlines()) == 4
+    assert [len(text.splitlines()) for text in printed] == [4, 0]
     losses = [json.loads(line) for line in (tmp_path / "run" / "losses.jsonl").read_text().splitlines()]
-    for line, expected in zip(losses, whole("clex with lora").losses, strict=True):
+    for line, expected in zip(losses, straight.losses, strict=True):
         assert line == pytest.approx(expected, rel=1e-4)
 
 

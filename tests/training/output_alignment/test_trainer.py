@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import lengthwise as lw
 from lengthwise.training.output_alignment.regulariser import Regulariser, regularised_loss
 from lengthwise.training.output_alignment.views import drawn_extra
 from tests.conftest import make, tokens
-from tests.training.output_alignment.training import LENGTH, STEPS, decided, found, rows, trainer_of
+from tests.training.output_alignment.training import LENGTH, STEPS, decided, found, in_two_processes, rows, trainer_of
 
 
 @pytest.fixture(scope="module")
@@ -81,14 +80,18 @@ def test_compared_by_kl_parts_give_the_loss_of_the_whole_too(whole: dict[str, An
 
 
 def test_two_processes_give_the_loss_of_one(whole: dict[str, Any], tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.training.output_alignment.training", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=Path(__file__).parents[3])
-    assert done.returncode == 0, done.stderr[-2000:]
-    both = json.loads((tmp_path / "found.json").read_text())
-    assert both.pop("processes") == 2
-    # Who does not train imports nothing of it
-    assert both.pop("early") == []
-    assert_same(both, whole)
+    def train(rank: int) -> None:
+        trainer = trainer_of(tmp_path, per_device_train_batch_size=4)
+        trainer.train()
+        result = {**found(trainer), "processes": trainer.accelerator.num_processes}
+        trainer.accelerator.end_training()
+        (tmp_path / f"found-{rank}.json").write_text(json.dumps(result))
+
+    in_two_processes(train, tmp_path)
+    for rank in range(2):
+        result = json.loads((tmp_path / f"found-{rank}.json").read_text())
+        assert result.pop("processes") == 2
+        assert_same(result, whole)
 
 
 class Killed(tf.TrainerCallback):

@@ -1,26 +1,19 @@
-"""Trains a tiny model for a few steps; used by test_trainer.py in its own process, and run by it as two processes.
-
-    python -m tests.training.output_alignment.training FOLDER
-
-Leaves FOLDER/found.json with the logged losses, how far the weights moved, and whether the trainer was imported before it was
-asked for. The second process is a fork of the first, because each start of torch costs seconds; they are told of each other as
-`accelerate launch` and `torchrun` tell the processes they start.
-"""
+"""Trains a tiny model for a few steps, in one process or in two."""
 
 from __future__ import annotations
 
-import json
 import os
 import socket
-import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 import transformers as tf
 
 import lengthwise as lw
 from tests.conftest import make, tokens
+from tests.helpers.forking import finished, forked
 
 LENGTH, STEPS, ROWS = 16, 3, 24
 OWN = ("train_length", "alpha", "sampling", "overlap", "compare", "eval_dataset")
@@ -79,23 +72,16 @@ def free_port() -> int:
         return int(listening.getsockname()[1])
 
 
-def main() -> None:
-    torch.set_num_threads(1)
-    folder, early = Path(sys.argv[1]), [name for name in ("transformers.trainer", "peft", "datasets") if name in sys.modules]
-    os.environ |= {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    child = os.fork()
-    rank = "0" if child else "1"
-    os.environ |= {"RANK": rank, "LOCAL_RANK": rank}
-    trainer = trainer_of(folder, per_device_train_batch_size=4)
-    trainer.train()
-    result = {**found(trainer), "processes": trainer.accelerator.num_processes, "early": early}
-    trainer.accelerator.end_training()
-    if not child:
-        # A fork has not the threads it was forked from, and to end in order would wait for them now and then
-        os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
-    (folder / "found.json").write_text(json.dumps(result))
+def in_two_processes(work: Callable[[int], object], folder: Path) -> list[str]:
+    """Do the work, which is given its rank, in two forks that are told of each other as `accelerate launch` and `torchrun` tell
+    the processes they start; what each of them printed."""
+    meeting = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
 
+    def ranked(rank: int) -> object:
+        os.environ |= {**meeting, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+        return work(rank)
 
-if __name__ == "__main__":
-    main()
+    printed = [folder / f"printed-{rank}" for rank in range(2)]
+    both = [forked(partial(ranked, rank), output=printed[rank]) for rank in range(2)]
+    assert [finished(pid) for pid in both] == [True, True]
+    return [path.read_text() for path in printed]
