@@ -87,7 +87,7 @@ def _measure(given: argparse.Namespace, start: float, helpers: list[compile_ahea
 
 def _work(items: Sequence[Item], given: argparse.Namespace, start: float, helpers: list[compile_ahead.Begun]) -> None:
     """Measure one item after the other while there is time; stop the one that would outlast it."""
-    from experiments._lib.processes import TimeIsUp, at_most
+    from experiments._lib.minutes import TimeIsUp, at_most
 
     def left() -> float:
         return max(0.0, start + given.seconds - LAST - time.monotonic())

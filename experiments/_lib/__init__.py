@@ -1,1 +1,1 @@
-"""What the experiments share: command line, result files, tables, figures, work shared among processes, training of T5."""
+"""What the experiments share: command line, result files, tables, figures, training of T5."""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import lengthwise as lw
-from experiments._lib.processes import Once, share_out
 from lengthwise.methods.spec import HEDGE
 from lengthwise.methods.temperature.aligned import SCOPES, STATISTICS
 from lengthwise.methods.temperature.log import Log
@@ -40,17 +38,14 @@ def contenders(
 ) -> dict[str, object]:
     """What `lengthwise.evaluate` takes for these names; alignments are solved once for all, on the package's prose."""
     beyond = sorted(length for length in lengths if length > train_length)
-    wanted = [name for name in dict.fromkeys(map(behind, names)) if name in ALIGNED]
-    files = {name: alignment_file(folder, name) for name in wanted}
-    folder.mkdir(parents=True, exist_ok=True)
-
-    def calibrate(name: str) -> None:
-        statistic, scope = ALIGNED[name]
-        alignment = lw.calibrate(model, tokenizer, beyond, statistic=statistic, scope=scope, train_length=train_length)
-        alignment.save(files[name])
-
-    share_out([Once(folder / f".claim-{name}", file.exists, partial(calibrate, name)) for name, file in files.items()])
-    solved = {name: lw.Alignment.load(file) for name, file in files.items()}
+    solved = {}
+    for name in dict.fromkeys(map(behind, names)):
+        if name in ALIGNED:
+            file, (statistic, scope) = alignment_file(folder, name), ALIGNED[name]
+            if not file.exists():
+                how: Any = {"statistic": statistic, "scope": scope, "train_length": train_length}
+                lw.calibrate(model, tokenizer, beyond, **how).save(file)
+            solved[name] = lw.Alignment.load(file)
     methods: dict[str, object] = {name: solved.get(behind(name), name) for name in names}
     return {name: [HEDGE, method] if hedged(name) and behind(name) in ALIGNED else method for name, method in methods.items()}
 

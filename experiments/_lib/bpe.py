@@ -33,18 +33,12 @@ def learn(texts: Iterable[str], size: int, split: list[Any]) -> Tokenizer:
 def kept(file: Path, learnt: Any) -> Tokenizer:
     """The tokenizer in the file; where there is none yet, what `learnt()` gives, kept there."""
     if not file.exists():
-        fresh = file.with_suffix(".unfinished")
-        learnt().save(str(fresh))
-        fresh.rename(file)
+        learnt().save(str(file))
     return Tokenizer.from_file(str(file))
 
 
-def save(tokenizer: Tokenizer, folder: Path) -> None:
-    """As files that plain AutoTokenizer loads."""
-    for_transformers(tokenizer).save_pretrained(folder)
-
-
 def for_transformers(tokenizer: Tokenizer) -> Any:
+    """As plain AutoTokenizer loads it once it is saved."""
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, pad_token=PAD, eos_token=EOS, unk_token=UNKNOWN, clean_up_tokenization_spaces=False
     )

@@ -20,7 +20,7 @@ import typing
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from lengthwise.errors import BadInput, require
+from lengthwise.errors import BadInput
 
 Options = TypeVar("Options")
 
@@ -30,18 +30,11 @@ def option(
     help: str = "",  # noqa: A002
     flag: str | None = None,
     positional: bool = False,
-    choices: Sequence[str] | None = None,
+    choices: Sequence[Any] | None = None,
 ) -> Any:
     """A field of an options dataclass; its flag is the field's name unless given, and a field without a default is required."""
     metadata = {"help": help, "flag": flag, "positional": positional, "choices": choices}
     return dataclasses.field(default=default, metadata=metadata)
-
-
-def at_least(options: object, **least: float) -> None:
-    """Refuses options below the least that they can be."""
-    for name, low in least.items():
-        value = getattr(options, name)
-        require(value >= low, f"--{name.replace('_', '-')} must be at least {low}, not {value}")
 
 
 def main(
@@ -62,52 +55,36 @@ def exit_status(work: Callable[[], object]) -> int:
 
 
 def parse(options: type[Options], doc: str | None, arguments: Sequence[str] | None = None) -> Options:
-    """The options as typed; a field `command` holds the words that measured, which --page is not among."""
+    """The options as typed; a field `command` holds the words themselves."""
     typed = sys.argv[1:] if arguments is None else list(arguments)
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     hints = typing.get_type_hints(options)
     fields = [field for field in dataclasses.fields(options) if field.init and "help" in field.metadata]  # type: ignore[arg-type]
     for field in fields:
         _add(parser, field, hints[field.name])
-    values = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in vars(parser.parse_args(typed)).items()
-    }
+    given = {name: value for name, value in vars(parser.parse_args(typed)).items() if value is not None}
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
     if "command" in hints:
-        values["command"] = shlex.join(word for word in typed if word != "--page")
+        values["command"] = shlex.join(typed)
     return options(**values)
 
 
 def _add(parser: argparse.ArgumentParser, field: dataclasses.Field[Any], hint: Any) -> None:
     """One argument; a tuple takes several words, and a flag that is True by default becomes --no-FLAG."""
     meta, required = field.metadata, field.default is dataclasses.MISSING
-    default = None if required else field.default
     many = typing.get_origin(hint) is tuple
-    kind = typing.get_args(hint)[0] if many else _plain(hint)
-    how: dict[str, Any] = {"help": meta["help"], "default": default}
+    # The type without `| None`
+    kind = typing.get_args(hint)[0] if many or typing.get_origin(hint) is types.UnionType else hint
+    how: dict[str, Any] = {"help": meta["help"], "default": None}
     if meta["positional"]:
         count = "+" if many else None if required else "?"
         parser.add_argument(field.name, nargs=count, type=kind, metavar=field.name.upper(), **how)
         return
     flag = meta["flag"] or "--" + field.name.replace("_", "-")
     if kind is bool:
-        flag = flag.replace("--", "--no-", 1) if default else flag
-        parser.add_argument(flag, dest=field.name, action="store_false" if default else "store_true", **how)
+        flag = flag.replace("--", "--no-", 1) if field.default else flag
+        parser.add_argument(flag, dest=field.name, action="store_const", const=not field.default, **how)
         return
     if many:
-        how["nargs"], how["action"] = "+", _Several
+        how |= {"nargs": "+", "action": "extend"}
     parser.add_argument(flag, dest=field.name, type=kind, required=required, choices=meta["choices"], **how)
-
-
-class _Several(argparse.Action):
-    """Words of a repeated flag in a row; the default goes when the first is given."""
-
-    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
-        before = getattr(namespace, self.dest)
-        setattr(namespace, self.dest, [*(before if isinstance(before, list) else []), *values])
-
-
-def _plain(hint: Any) -> Any:
-    """The type without `| None`."""
-    if typing.get_origin(hint) in (types.UnionType, typing.Union):
-        return next(kind for kind in typing.get_args(hint) if kind is not type(None))
-    return hint

@@ -6,7 +6,6 @@ hedge-X, hedge+X at a length beyond = X there, mixed by Bayes with that (lengthw
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -17,7 +16,7 @@ from torch import Tensor
 
 from experiments._lib.alignments import behind, hedged
 from experiments._lib.likelihood_cells import Cell, read_cells, read_nll
-from experiments._lib.settings import SETTINGS
+from experiments._lib.results import SETTINGS, read
 from lengthwise.evaluation.hedge import mixed_nll
 from lengthwise.methods.spec import TRUNCATE
 
@@ -42,7 +41,7 @@ class Likelihoods:
 
     @classmethod
     def read(cls, out: Path) -> Likelihoods:
-        noted = json.loads((out / FOLDER / SETTINGS).read_text())
+        noted = read(out / FOLDER / SETTINGS)
         cells = {cell.key: cell for cell in read_cells(out / FOLDER)}
         return cls(out, cells, noted["settings"]["train_length"], noted["made_with"])
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from lengthwise.common.files import write_whole
-from lengthwise.errors import BadInput
 
 DOTS = 110  # per inch
 # Okabe and Ito's, which colour-blind readers can tell apart
@@ -28,11 +27,9 @@ SETTINGS = {"svg.hashsalt": "lengthwise", "svg.fonttype": "none", "font.size": 9
 
 def blank(width: float, height: float, arranged: bool = True) -> Any:
     """An empty figure of so many inches, which arranges what is put on it unless told otherwise."""
-    try:
-        import matplotlib
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise BadInput("drawing needs matplotlib: pip install 'lengthwise[experiments]'") from None
+    import matplotlib
+    from matplotlib.figure import Figure
+
     with matplotlib.rc_context(SETTINGS):
         return Figure((width, height), layout="constrained" if arranged else None)
 
@@ -62,18 +59,13 @@ def panels(
     for axes in every[count:]:
         axes.remove()
     for at, axes in enumerate(every[:count]):
-        quiet(axes)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(axis="y", color=FAINT, linewidth=0.6)
+        axes.set_axisbelow(True)
+        axes.tick_params(labelsize=SMALL)
         if at < len(titles):
             axes.set_title(titles[at])
     return figure, every[:count]
-
-
-def quiet(axes: Any) -> None:
-    """No frame above and to the right, a faint grid behind."""
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(axis="y", color=FAINT, linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.tick_params(labelsize=SMALL)
 
 
 def colour(at: int) -> str:

@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from experiments._lib.processes import Once, lines_once
+from experiments._lib.results import unfinished
 from lengthwise.common.files import write_whole
 from lengthwise.common.formats import Declared
-from lengthwise.errors import BadInput, require
+from lengthwise.errors import require
 from lengthwise.evaluation.likelihood import token_nll
 from lengthwise.records.append_only import AppendOnly, read_lines
 
@@ -47,26 +47,22 @@ class Cell(Declared):
 
 
 class Cells:
-    """The finished cells of one folder, shared with other processes."""
+    """The finished cells of one folder."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.lines = AppendOnly(folder / CELLS, Cell)
 
-    def once(self, name: str, spec: str, length: int, measured: Callable[[], tuple[Tensor, float]]) -> Once:
-        """The cell as a piece of work that one process does for all; it is measured as likelihoods and seconds."""
-        digest = hashlib.sha256(f"{name} {length}".encode()).hexdigest()[:16]
-
-        def make(_: object) -> None:
+    def once(self, name: str, spec: str, length: int, measured: Callable[[], tuple[Tensor, float]]) -> None:
+        """Adds the cell where it is missing; it is measured as likelihoods and seconds."""
+        for _ in unfinished(self.lines, [[(name, length)]]):
             nll, seconds = measured()
             mean = float(nll.double().mean())
             require(math.isfinite(mean), "some of its likelihoods are not finite numbers")
-            file = self.folder / "nll" / f"{digest}.npy"
+            file = self.folder / "nll" / f"{hashlib.sha256(f'{name} {length}'.encode()).hexdigest()[:16]}.npy"
             save_array(file, nll)
             self.lines.append([Cell(name, length, spec, math.exp(mean), round(seconds, 2), file.name)])
-
-        return lines_once(self.lines, [(name, length)], make)
 
 
 def read_cells(folder: Path) -> list[Cell]:
@@ -91,9 +87,4 @@ def save_array(file: Path, values: Tensor) -> None:
 
 
 def load_array(file: Path) -> Array:
-    try:
-        return np.asarray(np.load(file, allow_pickle=False), dtype=np.float32)
-    except (OSError, ValueError, EOFError) as error:
-        raise BadInput(
-            f"cannot read {file}: {error}; remove it, and its line of cells.jsonl, to have it measured again"
-        ) from None
+    return np.asarray(np.load(file, allow_pickle=False), dtype=np.float32)

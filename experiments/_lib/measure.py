@@ -1,4 +1,4 @@
-"""Methods on tasks by length, measured by several processes: alignments and answers are made once for all.
+"""Methods on tasks by length: alignments and answers, each made once and kept.
 
 OUT/*.json       alignments (alignments.py), solved once for all experiments with this OUT
 OUT/RUN/         run directories, as `lengthwise evaluate` writes them
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -20,14 +19,13 @@ from typing import Any
 import lengthwise as lw
 from experiments._lib import alignments
 from experiments._lib.command import option
-from experiments._lib.processes import lines_once, share_out, work_for
+from experiments._lib.minutes import say, work_for
 from lengthwise.errors import require
 from lengthwise.evaluation.sweep.run_config import dtype_of, made_with
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.fingerprint import model_fingerprint
 from lengthwise.models.load import DTYPES, load
 from lengthwise.records import Cell, CellKey, Record, read_lines, summarise
-from lengthwise.records.append_only import AppendOnly
 from lengthwise.records.directory import CONFIG, RECORDS, read_config
 from lengthwise.tasks import TASKS, Sample, Task
 
@@ -54,13 +52,7 @@ class Options:
     device: str | None = option(None, "cuda where there is one")
     batch_tokens: int | None = option(None, "tokens of one batch; by default what suits the device")
     minutes: float = option(math.inf, "stop after so long; the same command goes on")
-    page: bool = option(False, "measure nothing, write the page of what there is")
     command: str = ""  # as typed
-
-    def __post_init__(self) -> None:
-        require(self.samples >= 1, f"--samples must be at least 1, not {self.samples}")
-        for length in self.read_at:
-            require(length >= 1, f"a length must be at least 1 token, not {length}")
 
     @property
     def read_at(self) -> tuple[int, ...]:
@@ -100,7 +92,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Subject:
-    """The loaded model, and what it is asked as work that processes share."""
+    """The loaded model, and what it is asked."""
 
     options: Options
     model: Any
@@ -129,21 +121,13 @@ class Subject:
             require(begun == self.train_length, f"{out / run} {otherwise}")
         methods = list(dict.fromkeys(name for place in places for name in place.methods))
         known = self.contenders(methods)
-        for run in runs:
-            (out / run).mkdir(parents=True, exist_ok=True)
-        records = {run: AppendOnly(out / run / RECORDS, Record) for run in runs}
-
-        def answer(place: Place, name: str, _: object) -> None:
-            print(f"{place.asked.name} at {place.length:,} tokens, {name}", file=sys.stderr, flush=True)
-            how: dict[str, Any] = {"lengths": [place.length], "sharpness": sharpness, "show_progress": False}
-            self.evaluate({name: known[name]}, place.asked.run, {place.asked.task: place.asked.with_samples}, **how)
-
-        works = []
+        answered = {run: {record.key for record in read_lines(out / run / RECORDS, Record)} for run in runs}
         for place, name in ((p, n) for stage in alignments.stages(methods) for p in places for n in stage if n in p.methods):
-            cell = CellKey(name, place.asked.task, "", place.length)
-            keys = [(cell, index) for index in range(self.options.samples)]
-            works.append(lines_once(records[place.asked.run], keys, partial(answer, place, name)))
-        share_out(works)
+            asked, cell = place.asked, CellKey(name, place.asked.task, "", place.length)
+            if not {(cell, index) for index in range(self.options.samples)} <= answered[asked.run]:
+                say(f"{asked.name} at {place.length:,} tokens, {name}")
+                how: dict[str, Any] = {"lengths": [place.length], "sharpness": sharpness, "show_progress": False}
+                self.evaluate({name: known[name]}, asked.run, {asked.task: asked.with_samples}, **how)
 
     def evaluate(self, methods: Mapping[str, object], run: str, tasks: Any, **more: Any) -> None:
         options = self.options

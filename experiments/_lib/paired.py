@@ -16,7 +16,6 @@ from typing import Any
 
 from scipy.stats import binomtest, t
 
-from lengthwise.errors import require
 from lengthwise.records.intervals import Z
 
 
@@ -39,11 +38,10 @@ class Paired:
 
 
 def paired(one: Mapping[Any, float], other: Mapping[Any, float]) -> Paired | None:
-    """None where they have no sample in common; scores by sample."""
+    """For scores of 0 and 1, by sample; None where they have no sample in common."""
     both = [(score, other[key]) for key, score in one.items() if key in other]
     if not both:
         return None
-    require({score for pair in both for score in pair} <= {0.0, 1.0}, "paired differences are for scores of 0 and 1")
     n = len(both)
     better, worse = (sum(pair == want for pair in both) for want in ((1.0, 0.0), (0.0, 1.0)))
     # Half a sample is added to each cell of the table of two by two

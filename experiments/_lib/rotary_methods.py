@@ -9,23 +9,19 @@ A name is a spec with places to fill, because what suits 2,048 tokens does not s
 
 from __future__ import annotations
 
-import json
 import math
 import re
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import lengthwise as lw
-from experiments._lib import specs
+from experiments._lib.alignments import ALIGNED
 from experiments._lib.command import option
-from experiments._lib.processes import Once, share_out
-from lengthwise.common.files import write_whole
+from experiments._lib.minutes import say
+from experiments._lib.results import read, write_json
 from lengthwise.errors import BadInput, require
-from lengthwise.methods.temperature.aligned import SCOPES, STATISTICS
 from lengthwise.models.load import DTYPES
 from lengthwise.tasks.perplexity import doubling
 
@@ -38,7 +34,6 @@ WIDE = ("rerope:window={half}", "rerope:window={half},leak={leak}", INTERPOLATIO
 ALONE = ("window:size={half}", "streaming_llm:window={half}", "eabf", "clex", "alibi", "nope")
 # Rows that see no more keys than in training keep the first two at 1, so a narrow method needs no others
 TEMPERATURES = ("log", "infoscale", "softmax_plus", "ssmax", "yarn_factor")
-ALIGNED = {f"{statistic}-{scope}": (statistic, scope) for scope in SCOPES for statistic in STATISTICS}
 BASES = (INTERPOLATION, NTK, YARN_BARE)
 
 # The most important first
@@ -72,7 +67,11 @@ def filled(name: str, length: int, train_length: int) -> str:
     """The spec at one length; an alignment stays by its name, without braces."""
     factor = max(1.0, length / train_length)
     values = {"factor": factor, "leak": 2 * factor - 1, "train": train_length, "half": train_length // 2}
-    return specs.filled(name, {**values, **{aligned: aligned for aligned in ALIGNED}})
+    places = {**{place: f"{value:.10g}" for place, value in values.items()}, **{aligned: aligned for aligned in ALIGNED}}
+    try:
+        return name.format_map(places)
+    except KeyError as unknown:
+        raise BadInput(f"{name!r} has an unknown place {{{unknown.args[0]}}}; known are {', '.join(places)}") from None
 
 
 def split_aligned(name: str) -> tuple[str, str | None]:
@@ -118,8 +117,8 @@ class Alignments:
         if aligned is None:
             return spec
         file = self.folder / f"{re.sub(r'[^a-z0-9.]+', '-', spec.lower())}-{aligned}-{length}.json"
-        self.folder.mkdir(parents=True, exist_ok=True)
-        share_out([Once(file.with_name(f".claim-{file.name}"), file.exists, lambda: self._make(spec, aligned, length, file))])
+        if not file.exists():
+            self._make(spec, aligned, length, file)
         return [spec, lw.Alignment.load(file)]
 
     def _make(self, base: str, aligned: str, length: int, file: Path) -> None:
@@ -137,52 +136,20 @@ def refusal(spec: str, length: int) -> str:
 def read_refused(folder: Path) -> dict[str, str]:
     """Refused methods, and why, as of the last try."""
     file = folder / REFUSED
-    return dict(json.loads(file.read_text())) if file.exists() else {}
+    return dict(read(file)) if file.exists() else {}
 
 
-class Refused:
-    """Methods that do not go with a model, as far as this process has met them: one must not cost the others.
+def accepted(folder: Path, spec: str, length: int, work: Callable[[], None]) -> bool:
+    """Does the work, or notes in FOLDER/refused.json why the method does not go with the model: one must not cost the others.
 
-    They are tried again by the next call, because a newer version may have what this one lacks.
+    It is tried again by the next call, because a newer version may have what this one lacks; success takes a refusal back.
     """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.met: set[str] = set()
-
-    def or_done(self, spec: str, length: int, work: Once) -> Once:
-        """The same work, done also when the method is refused."""
-        return replace(work, done=lambda: self.has(spec, length) or work.done())
-
-    def instead(self, spec: str, length: int, work: Once) -> Once:
-        """The same work, done also when it is refused itself."""
-
-        def make() -> None:
-            with self.noted(spec, length):
-                work.make()
-
-        return self.or_done(spec, length, replace(work, make=make))
-
-    def has(self, spec: str, length: int) -> bool:
-        return refusal(spec, length) in self.met
-
-    @contextmanager
-    def noted(self, spec: str, length: int) -> Iterator[None]:
-        """A refusal ends what is done inside, and is noted; success takes back an earlier one."""
-        key = refusal(spec, length)
-        try:
-            yield
-        except BadInput as error:
-            say(f"refused: {error}")
-            self.met.add(key)
-            self._write(key, str(error))
-        else:
-            self._write(key, None)
-
-    def _write(self, key: str, why: str | None) -> None:
-        kept = {other: reason for other, reason in read_refused(self.folder).items() if other != key}
-        write_whole(self.folder / REFUSED, json.dumps(kept if why is None else {**kept, key: why}, indent=1) + "\n")
-
-
-def say(words: str) -> None:
-    print(words, file=sys.stderr, flush=True)
+    refused = read_refused(folder)
+    refused.pop(refusal(spec, length), None)
+    try:
+        work()
+    except BadInput as error:
+        say(f"refused: {error}")
+        refused[refusal(spec, length)] = str(error)
+    write_json(folder / REFUSED, refused)
+    return refusal(spec, length) not in refused

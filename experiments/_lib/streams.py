@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from experiments._lib.novels import unwrapped
-from experiments._lib.processes import Once, share_out
 from lengthwise.common.files import write_whole
 from lengthwise.common.sequences import special_tokens
 from lengthwise.common.text import read_texts
@@ -55,16 +54,13 @@ def source_of(
         wanted = tokens + tokens // 8 + 64
         file = folder / "streams" / f"{_digest([made, wanted])}.json"
 
-        def make() -> None:
+        if not file.exists():
             if books:
                 passages = passages_of(texts, seed, streams + 1)
                 rows = [_tokens(tokenizer, before, books[book], text, wanted) for book, text in passages]
             else:
                 rows = [_stories(model, f"stories {seed} {stream}", train_length, wanted) for stream in range(streams + 1)]
-            write_whole(file, json.dumps(rows) + "\n")
-
-        file.parent.mkdir(parents=True, exist_ok=True)
-        share_out([Once(file.with_name(f".claim-{file.name}"), file.exists, make)])
+            write_whole(file, json.dumps(rows))
         kept = torch.tensor(json.loads(file.read_text()))
         # Without what the tokenizer puts before a text by itself
         first = len(before) if books else 1

@@ -25,7 +25,7 @@ from experiments._lib.command import main, option
 from experiments._lib.continuations import FOLDER, Likelihoods
 from experiments._lib.measure import Answers, Runs, configs
 from experiments._lib.paired import Paired, compared, holm, paired_means
-from experiments._lib.settings import SETTINGS
+from experiments._lib.results import SETTINGS
 from experiments.against_truncation.page import FORMAT, write_pages
 from lengthwise.errors import require
 from lengthwise.methods.spec import TRUNCATE

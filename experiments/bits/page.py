@@ -11,7 +11,6 @@ tangent of f at the training length n, and has no free number:
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections.abc import Callable, Sequence
@@ -20,6 +19,7 @@ from typing import Any
 
 from experiments._lib import draw
 from experiments._lib.markdown import table, words_beside
+from experiments._lib.results import read
 from experiments.bits.linear_attention import length_error, mean_error, sum_error
 from lengthwise.common.files import write_whole
 
@@ -47,7 +47,7 @@ Lines = dict[str, list[Curve]]  # by what tells a figure's curves apart; a curve
 
 def write_pages(results: Path, out: Path) -> None:
     """The page and its charts, from RESULTS/bits.json."""
-    document = json.loads((results / RESULTS).read_text())
+    document = read(results / RESULTS)
     figures = {name: lines for name in FIGURES if (lines := lines_of(name, document["curves"]))}
     draw.save(chart(figures), out / FIGURE)
     write_whole(out / PAGE, page(document, figures))

@@ -9,7 +9,6 @@ share the work. A model of the default size takes about 30 seconds of one core. 
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 import time
@@ -24,12 +23,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from experiments._lib.command import at_least, main, option
-from experiments._lib.processes import lines_once, share_out, work_for
-from experiments._lib.settings import kept_settings
+from experiments._lib.command import main, option
+from experiments._lib.minutes import say, work_for
+from experiments._lib.results import kept_settings, unfinished, write_json
 from experiments.bits import page
 from experiments.bits.linear_attention import theorem_1
-from lengthwise.common.files import write_whole
 from lengthwise.common.formats import Declared
 from lengthwise.errors import require
 from lengthwise.evaluation.sweep.run_config import made_with
@@ -143,9 +141,6 @@ class Options(Settings):
     minutes: float = option(math.inf, "stop after so long; the next call goes on")
     command: str = ""  # as typed
 
-    def __post_init__(self) -> None:
-        at_least(self, steps=1, batch=1, samples=1, seeds=1, together=1)
-
 
 def run(options: Options) -> None:
     """Trains as much as there is time for; writes the results and the page of all that is trained."""
@@ -155,19 +150,18 @@ def run(options: Options) -> None:
     facts = kept_settings(options.out, settings, command=command, made_with=made_with("cpu"))
     curves = AppendOnly(options.out / "curves.jsonl", Curve)
 
-    def make(missing: list[Job]) -> None:
-        trained = train(missing, options)
-        curves.append(trained)
-        for curve in trained:
-            print(f"{curve.key}: {curve.losses[-1]:.4g} at the end", flush=True)
+    def work() -> None:
+        for missing in unfinished(curves, grouped(jobs(options.figures, options.seeds), options.together)):
+            curves.append(train(missing, options))
+            for job in missing:
+                say(f"{job}: {curves.lines[job].losses[-1]:.4g} at the end")
 
-    groups = grouped(jobs(options.figures, options.seeds), options.together)
-    work_for(options.minutes, lambda: share_out([lines_once(curves, group, make) for group in groups]))
+    work_for(options.minutes, work)
     trained = read_lines(options.out / "curves.jsonl", Curve)
     if trained:
         rows = [{**asdict(curve), "losses": _short(curve.losses), "answers": _short(curve.answers)} for curve in trained]
         document = {"format": FORMAT, **facts, "theorem_1": [asdict(sides) for sides in theorem_1()], "curves": rows}
-        write_whole(options.out / page.RESULTS, json.dumps(document) + "\n")
+        write_json(options.out / page.RESULTS, document)
         page.write_pages(options.out, options.out)
 
 

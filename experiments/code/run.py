@@ -42,11 +42,10 @@ def length_of(bucket: int) -> int:
 
 
 def code(options: Options) -> Answers:
-    """Measures as much as there is time for, and writes the page of what has been measured so far, by any process."""
+    """Measures as much as there is time for, and writes the page of what has been measured so far."""
     subject = Subject.of(options)
     places = _places(options)
-    if not options.page:
-        subject.measure(places)
+    subject.measure(places)
     answers = Answers.read(options.out, subject.train_length, RUNS)
     if answers.records:
         document = subject.document("code", places, answers, RUNS)

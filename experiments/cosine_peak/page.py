@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from experiments._lib import draw
 from experiments._lib.markdown import table, words_beside
+from experiments._lib.results import read
 from lengthwise.common.files import write_whole
 
 RESULTS, PAGE, FIGURE = (f"peak.{ending}" for ending in ("json", "md", "svg"))
@@ -20,7 +20,7 @@ Numbers = Mapping[str, Any]
 
 def write_pages(results: Path, out: Path) -> None:
     """The page and Figure 4, from RESULTS/peak.json."""
-    document = json.loads((results / RESULTS).read_text())
+    document = read(results / RESULTS)
     draw.save(chart(document), out / FIGURE)
     write_whole(out / PAGE, page(document))
 

@@ -28,8 +28,8 @@ from torch.nn.functional import normalize, silu
 
 from experiments._lib.chinese_novels import Chapter, Special, beginning, held_out
 from experiments._lib.command import main, option
+from experiments._lib.results import write_json
 from experiments.cosine_peak import page
-from lengthwise.common.files import write_whole
 from lengthwise.errors import require
 from lengthwise.methods.similarity.cosscale import peak
 from lengthwise.models.load import load
@@ -143,7 +143,7 @@ def run(options: Options) -> dict[str, Any]:
         spheres.append({"scale": scale, "theory": peak(scale, size), "exact": exact, "drawn": peaks_of(drawn, scale)})
     facts = {"length": options.length, "key_size": size, "pairs": int(drawn.sum())}
     document = {**facts, "models": models, "spheres": spheres}
-    write_whole(options.out / page.RESULTS, json.dumps(document, indent=1) + "\n")
+    write_json(options.out / page.RESULTS, document)
     page.write_pages(options.out, options.out)
     return document
 

@@ -22,6 +22,7 @@ import lengthwise as lw
 from experiments._lib import alignments, measure, results
 from experiments._lib.command import main, option
 from experiments._lib.measure import LENGTHS, Subject
+from experiments._lib.minutes import say
 from experiments._lib.retrieval_tasks import TASKS as RETRIEVAL
 from experiments._lib.retrieval_tasks import asked
 from experiments.dispersion.page import FORMAT, write_pages
@@ -44,18 +45,12 @@ class Options(measure.Options):
     texts: tuple[str, ...] = option(TEXTS, "what --analyse reads", flag="--text", choices=TEXTS)
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         plain = [name for name in self.methods if name == "truncate" or alignments.hedged(name)]
         require(not plain, f"{', '.join(plain)} leaves attention as it is; leave it out here")
 
     @property
     def read_at(self) -> tuple[int, ...]:
         return self.lengths
-
-    @property
-    def solved_at(self) -> tuple[int, ...]:
-        """Lengths of one's own are solved for themselves."""
-        return super().solved_at if self.lengths == LENGTHS else self.calibrate or self.lengths
 
 
 def dispersion(options: Options) -> list[dict[str, Any]]:
@@ -71,7 +66,7 @@ def dispersion(options: Options) -> list[dict[str, Any]]:
     cells = []
     for task in tasks:
         for length in options.lengths:
-            print(f"{task.name} at {length:,} tokens", file=sys.stderr, flush=True)
+            say(f"{task.name} at {length:,} tokens")
             samples = task.make(subject.tokenizer, length, options.samples, options.seed)
             ids = [torch.tensor([subject.tokenizer(sample.prompt, verbose=False).input_ids]) for sample in samples]
             for name, method in methods.items():
@@ -92,7 +87,7 @@ def _means(subject: Subject, ids: Sequence[Tensor], method: Any) -> dict[str, An
 
 def _analyse(subject: Subject, options: Options, name: str) -> None:
     folder = options.out / ("analysis" if name == PROSE else f"analysis-{name}")
-    print(f"analysing {name}", file=sys.stderr, flush=True)
+    say(f"analysing {name}")
     how: dict[str, Any] = {"train_length": options.train_length, "seed": options.seed, "name": options.model}
     if name != PROSE:
         # The same text whatever the lengths, so that shorter ones can be added; stretches are cut out of it

@@ -38,7 +38,6 @@ RECIPE = Recipe(
     },
     peak=1e-3,
     warm_up=500,
-    most_bytes=16_000_000,
     sources=SOURCES,
     continued=("text",),
 )

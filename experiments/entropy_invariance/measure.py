@@ -12,7 +12,6 @@ principal components bring it down to two numbers; spectral clustering parts the
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 import time
@@ -32,12 +31,12 @@ from torch import Tensor
 import lengthwise as lw
 from experiments._lib.chinese_novels import Chapter, Special, beginning, chapters, tokenizer_of
 from experiments._lib.command import main, option
-from experiments._lib.processes import lines_once, share_out, work_for
-from experiments._lib.specs import filled
+from experiments._lib.minutes import work_for
+from experiments._lib.results import SETTINGS, kept_settings, read, unfinished, write_json
+from experiments._lib.rotary_methods import filled
 from experiments.entropy_invariance import page
 from experiments.entropy_invariance.page import LENGTHS, METHODS, ORDERED, ROWS, SCALE, TABLES, Row
 from experiments.entropy_invariance.train import LOSSES, Configuration, Loss
-from lengthwise.common.files import write_whole
 from lengthwise.common.formats import Declared
 from lengthwise.errors import BadInput, require
 from lengthwise.evaluation.sweep.run_config import made_with
@@ -49,12 +48,12 @@ from lengthwise.records.intervals import mean_interval
 from lengthwise.tasks.masked_tokens import MaskedTokenScore, hidden, places, score, together
 from lengthwise.tasks.perplexity import Ratio, compared
 
-CELLS, EXAM, MACHINE = "cells.jsonl", "exam.json", "made_with.json"
+CELLS, EXAM = "cells.jsonl", "exam.json"
 CLUSTERS = 2
 TOKENS_AT_ONCE = 2**16
 LIMIT = 500.0  # of perplexities in the paper
 # For rows as defined and as released: of each method the model it asks and the spec it is evaluated with
-ASKED = json.loads(Path(__file__).with_name("methods.json").read_text())
+ASKED = read(Path(__file__).with_name("methods.json"))
 
 
 def configuration_of(row: Row) -> Configuration:
@@ -64,7 +63,7 @@ def configuration_of(row: Row) -> Configuration:
 
 def spec_of(row: Row, length: int, train_length: int) -> str:
     """What the model is extended with at one length."""
-    spec = filled(ASKED["released" if row.released else "defined"][row.method][1], {"factor": max(1.0, length / train_length)})
+    spec = filled(ASKED["released" if row.released else "defined"][row.method][1], length, train_length)
     if row.law is None:
         return spec
     return row.law if spec == "none" else f"{spec}+{row.law}"
@@ -132,14 +131,14 @@ def run(options: Options) -> dict[str, Any]:
     require(bool(cells), f"nothing is measured in {options.folder} yet")
     document = {
         "format": page.FORMAT,
-        "exam": json.loads((options.folder / EXAM).read_text()),
-        "made_with": json.loads((options.folder / MACHINE).read_text()),
+        "exam": read(options.folder / EXAM),
+        "made_with": read(options.folder / SETTINGS)["made_with"],
         "missing": sum((row, length) not in cells for row in options.rows for length in options.lengths),
         "cells": [_summary(cell) for cell in cells.values()],
         **comparisons(cells),
     }
-    write_whole(options.folder / "tables.json", json.dumps(document, indent=1, ensure_ascii=False) + "\n")
-    write_whole(options.folder / page.MODELS, json.dumps(trained_models(options.out), indent=1) + "\n")
+    write_json(options.folder / "tables.json", document)
+    write_json(options.folder / page.MODELS, trained_models(options.out))
     page.write_pages(options.folder, options.folder)
     return document
 
@@ -162,7 +161,6 @@ def trained_models(out: Path) -> dict[str, dict[str, float]]:
 def _measure(options: Options) -> None:
     device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
     exam, documents = examined(options, device)
-    write_whole(options.folder / MACHINE, json.dumps(made_with(device), indent=1) + "\n")
     lines = AppendOnly(options.folder / CELLS, Cell)
 
     def make(name: str, missing: list[tuple[Row, int]]) -> None:
@@ -186,25 +184,23 @@ def _measure(options: Options) -> None:
         name = configuration_of(row).name
         if (options.out / name / "export" / "config.json").is_file():
             groups.setdefault((name, row.method), []).extend((row, length) for length in options.lengths)
-    share_out([lines_once(lines, group, partial(make, name)) for (name, _), group in groups.items()])
+    for (name, _), group in groups.items():
+        for missing in unfinished(lines, [group]):
+            make(name, missing)
 
 
 def examined(options: Options, device: str) -> tuple[dict[str, Any], list[Chapter]]:
     """The test documents, chosen at the first call and kept with the tables, and how many tokens are hidden in them."""
     everything = {chapter.name: chapter for chapter in chapters(options.data, tokenizer_of(options.data))}
-    file, longest = options.folder / EXAM, max(options.lengths)
     asked = {"count": options.count, "tokens_each": options.tokens_each or None}
-    if not file.is_file():
+    kept_settings(options.folder, {**asked, "documents": options.documents}, made_with=made_with(device))
+    if not (file := options.folder / EXAM).is_file():
         base = options.out / Configuration().name / "export"
         require(base.is_dir(), f"the test documents are chosen by the plain model, which is not trained in {options.out}")
-        model, _ = load(str(base), device=device)
+        model, longest = load(str(base), device=device)[0], max(options.lengths)
         chosen = chosen_documents(model, list(everything.values()), longest, options.documents)
-        exam = {"documents": [chapter.name for chapter in chosen], "longest": longest, **asked}
-        write_whole(file, json.dumps(exam, indent=1, ensure_ascii=False) + "\n")
-    exam = json.loads(file.read_text())
-    same = exam == {**exam, **asked} and len(exam["documents"]) == options.documents and longest <= exam["longest"]
-    held = f"{len(exam['documents'])} documents of {exam['longest']} tokens with {exam['count']} hidden"
-    require(same, f"{options.folder} holds tables of {held}; ask for the same, or give another --name")
+        write_json(file, {"documents": [chapter.name for chapter in chosen], "longest": longest, **asked})
+    exam = read(file)
     return exam, [everything[name] for name in exam["documents"]]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from typing import Any
 from experiments._lib import draw
 from experiments._lib.markdown import table, words_beside
 from experiments._lib.page import read_all
+from experiments._lib.results import read
 from lengthwise.common.files import write_whole
 
 FORMAT = "lengthwise.experiments.entropy_invariance/2"
@@ -24,7 +24,7 @@ METHODS = ("pi", "alibi", "pose", "streaming_llm", "yarn16", "yarn32", "window",
 RELEASED = ("pi", "alibi", "streaming_llm", "yarn16", "yarn32")
 LAWS = {"infoscale": "InfoScale", "softmax_plus": "softmax plus"}
 SHORT = {"infoscale": "info", "softmax_plus": "plus"}
-PAPER = json.loads(Path(__file__).with_name("paper.json").read_text())["rows"]
+PAPER = read(Path(__file__).with_name("paper.json"))["rows"]
 WORDS = words_beside(__file__)
 Numbers = Mapping[str, Any]
 
@@ -79,7 +79,7 @@ ORDERED = (*TABLES["1"], *TABLES["10"])
 
 def write_pages(results: Path, out: Path) -> None:
     """A page and a figure for every result file of this experiment."""
-    models = json.loads((results / MODELS).read_text()) if (results / MODELS).exists() else {}
+    models = read(results / MODELS) if (results / MODELS).exists() else {}
     for name, document in read_all(results, FORMAT):
         write_whole(out / f"{name}.md", page(document, models, f"{name}.svg"))
         draw.save(chart(cells_of(document)), out / f"{name}.svg")

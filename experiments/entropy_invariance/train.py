@@ -28,7 +28,7 @@ import lengthwise as lw
 from experiments._lib import checkpoint
 from experiments._lib.chinese_novels import Chapter, Special, chapters, tokenizer_of
 from experiments._lib.command import main, option
-from experiments._lib.rotary_methods import say
+from experiments._lib.minutes import say
 from lengthwise.common.formats import Declared
 from lengthwise.errors import require
 from lengthwise.methods.positions import pose

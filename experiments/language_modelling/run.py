@@ -24,11 +24,10 @@ from experiments._lib.command import main, option
 from experiments._lib.continuations import FOLDER, Likelihoods, measured_as
 from experiments._lib.likelihood_cells import Cells
 from experiments._lib.measure import LENGTHS, Subject
-from experiments._lib.processes import share_out, work_for
-from experiments._lib.settings import kept_settings
+from experiments._lib.minutes import say, work_for
+from experiments._lib.results import kept_settings
 from experiments.language_modelling.page import FORMAT, write_pages
 from lengthwise.common.text import text_or_prose
-from lengthwise.errors import require
 from lengthwise.evaluation.likelihood import continuation_nll
 from lengthwise.evaluation.sweep.run_config import dtype_of, made_with, parameters_digest, tokenizer_digest
 from lengthwise.models.anatomy import unwrapped
@@ -46,25 +45,20 @@ class Options(measure.Options):
     continuation: int = option(64, "tokens told at each place")
     sentinel: bool = option(True, "for models trained to go on with a prefix")
 
-    def __post_init__(self) -> None:
-        require(self.samples >= 2, f"--cases must be at least 2, for intervals, not {self.samples}")
-        super().__post_init__()
-
     @property
     def read_at(self) -> tuple[int, ...]:
         return self.lengths
 
 
 def language_modelling(options: Options) -> Likelihoods:
-    """Measures as much as there is time for, and writes the page of what has been measured so far, by any process."""
+    """Measures as much as there is time for, and writes the page of what has been measured so far."""
     subject = Subject.of(options)
     lengths = sorted({subject.train_length, *options.lengths})
     source, text = text_or_prose(None, options.text)
     names = options.methods or alignments.NAMES
     device = next(subject.model.parameters()).device.type
     kept_settings(options.out / FOLDER, _settings(options, subject, text, lengths[-1]), made_with=made_with(device))
-    if not options.page:
-        work_for(options.minutes, partial(_measure, options, subject, text, lengths))
+    work_for(options.minutes, partial(_measure, options, subject, text, lengths))
     likelihoods = Likelihoods.read(options.out)
     if likelihoods.cells:
         facts = subject.facts("language_modelling", {})
@@ -117,14 +111,14 @@ def _measure(options: Options, subject: Subject, text: str, lengths: Sequence[in
     known, done = subject.contenders(names), Cells(options.out / FOLDER)
 
     def measured(name: str, length: int) -> tuple[Tensor, float]:
-        print(f"{name} at {length:,} tokens", file=sys.stderr, flush=True)
+        say(f"{name} at {length:,} tokens")
         start = time.perf_counter()
         read = framed(frame, places, length, options.continuation)
         how: Any = {"skipped": len(frame.lead), "method": known[name], "train_length": options.train_length}
         return continuation_nll(subject.model, *read, **how), time.perf_counter() - start
 
-    order = [(name, length) for stage in alignments.stages(names) for length in lengths for name in stage]
-    share_out([done.once(name, name, length, partial(measured, name, length)) for name, length in order])
+    for name, length in ((name, length) for stage in alignments.stages(names) for length in lengths for name in stage):
+        done.once(name, name, length, partial(measured, name, length))
 
 
 if __name__ == "__main__":

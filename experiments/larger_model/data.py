@@ -4,8 +4,8 @@
 
 writes the questions that training never sees, those on a third of the pages: a page is held out by a hash of its title.
 
-Code is Python files of folders, never the standard library, which evaluation asks about: a folder that holds it is refused, and
-a file of which much stands in it, such as a vendored copy, is dropped. Code becomes one row of tokens, file after file, so
+Code is Python files of folders, never the standard library, which evaluation asks about: a file of which much stands in it,
+such as a vendored copy, is dropped. Code becomes one row of tokens, file after file, so
 that a prompt of code is a slice: in this vocabulary every newline, digit and run of spaces is a token of its own, so a
 line's tokens do not depend on its neighbours.
 """
@@ -18,7 +18,6 @@ import json
 import random
 import re
 import sys
-import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +36,7 @@ from lengthwise.tasks import code_key_retrieval
 from lengthwise.tasks.code_completion import BEFORE, CODE, COMMENT, LONGEST, SHORTEST
 from lengthwise.tasks.material.case_files import cases
 from lengthwise.tasks.material.code_files import LEFT_OUT, LEFT_OUT_OF_PYTHON, CodeFile, read_code, standard_library
-from lengthwise.tasks.material.documents import Document, Question, documents_of, question_of, read_questions
+from lengthwise.tasks.material.documents import Document, Question, documents_of, read_questions
 from lengthwise.tasks.scoring import normalised
 
 VOCABULARY = 16384
@@ -72,8 +71,6 @@ LEAST_LETTERS = 0.75  # of what is no white space: less is a table
 
 def read_code_files(folders: Sequence[Path], most: int = MOST_CODE) -> list[CodeFile]:
     """At most so many letters, a quarter of them of one folder, in an order that depends on the files' names only."""
-    for folder in folders:
-        check_folder(folder)
     found = [(folder, file) for folder in folders for file in read_code(folder, NOT_READ) if file.name.endswith(".py")]
     found.sort(key=lambda one: _hash(f"{one[0].name}/{one[1].name}"))
     library = telling(line for file in standard_library() for line in file.lines)
@@ -90,17 +87,6 @@ def read_code_files(folders: Sequence[Path], most: int = MOST_CODE) -> list[Code
             most -= len(text)
     require(bool(kept), f"no Python file is left to train on in {', '.join(map(str, folders))}; give more folders (--code)")
     return list(kept.values())
-
-
-def check_folder(folder: Path) -> None:
-    require(folder.is_dir(), f"--code {folder} is no folder")
-    own, library = folder.resolve(), Path(sysconfig.get_paths()["stdlib"]).resolve()
-    installed = own.is_relative_to(library) and set(own.relative_to(library).parts) & {"site-packages", "dist-packages"}
-    inside = own.is_relative_to(library) or library.is_relative_to(own)
-    require(
-        bool(installed) or not inside,
-        f"--code {folder} holds Python's standard library, which evaluation asks about; give folders of installed packages",
-    )
 
 
 def telling(lines: Iterable[str]) -> set[int]:
@@ -139,7 +125,6 @@ class Code:
 
 def tokenised(files: Sequence[CodeFile], pieces: Pieces) -> Code:
     newline = pieces.tokens("\n")
-    assert len(newline) == 1, "the vocabulary must have a newline of its own"
     row: list[int] = []
     lines: list[int] = []
     firsts: list[int] = []
@@ -273,7 +258,6 @@ def stock(texts: Texts, tokenizer: Any) -> Stock:
     tokenizer.encode_special_tokens = True
     pieces = Pieces(tokenizer, SPLIT)
     code, prose = tokenised(texts.files, pieces), np.array(pieces.tokens("\n\n\n".join(texts.prose)), np.int16)
-    require(len(code.asked) > 0, "the files of code have no line to be completed; give more of them (--code)")
     for row, what in ((code.tokens, "code"), (prose, "prose in and beside code")):
         require(len(row) >= LEAST, f"there are {len(row)} tokens of {what}, fewer than {LEAST}; give more folders (--code)")
     return Stock(pieces=pieces, books=books.read(texts.novels, pieces), code=code, prose=prose, questions=texts.questions)
@@ -290,8 +274,6 @@ def write_held_out(options: Options) -> None:
     lines = []
     for case in cases(options.nq):
         documents, gold = documents_of(case)
-        question_of(case)
-        require(gold is not None, f"{case.place}: none of its 'ctxs' is marked 'isgold'")
         if held_out_page(documents[gold or 0].title):
             lines.append(json.dumps(case.fields) + "\n")
     options.out.write_text("".join(lines), encoding="utf-8")

@@ -40,7 +40,6 @@ RECIPE = Recipe(
     },
     peak=7e-4,
     warm_up=300,
-    most_bytes=100_000_000,
     sources=SOURCES,
     continued=CONTINUED,
 )

@@ -18,6 +18,7 @@ from typing import Any
 
 from experiments._lib import draw
 from experiments._lib.markdown import table, words_beside
+from experiments._lib.results import read
 from lengthwise.common.files import write_whole
 
 RESULTS, PAGE, FIGURE = (f"misalignment_loss.{ending}" for ending in ("json", "md", "svg"))
@@ -27,7 +28,7 @@ LONG = LENGTHS[1:]
 SAMPLING = "1..L/2"
 
 Perplexities = Sequence[float]  # after 50, 100 and 200 steps; the paper's by adjustment, corpus and alpha
-PAPER = json.loads(Path(__file__).with_name("paper.json").read_text())
+PAPER = read(Path(__file__).with_name("paper.json"))
 # Settings and alphas of Tables 5 and 11, each of which is compared with its first
 ALONE = (("none", 0.0), ("longqlora", 0.0), ("eabf", 0.0), ("none", 0.1))
 COMPARED = {
@@ -192,9 +193,9 @@ def further(outcome: Outcome, last: int) -> dict[str, Any]:
 
 def write_pages(results: Path, out: Path) -> None:
     """The page and its chart, from RESULTS/misalignment_loss.json and tables.json."""
-    document = json.loads((results / RESULTS).read_text())
+    document = read(results / RESULTS)
     draw.save(chart(document), out / FIGURE)
-    write_whole(out / PAGE, page(document, json.loads((results / TABLES).read_text())))
+    write_whole(out / PAGE, page(document, read(results / TABLES)))
 
 
 def page(document: Numbers, extra: Numbers) -> str:

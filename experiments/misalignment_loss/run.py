@@ -12,14 +12,14 @@ A run of 50 steps is the beginning of one of 200. Runs of one seed see the same 
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 import sys
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -30,13 +30,11 @@ from torch import Tensor
 from transformers import TrainerCallback
 
 import lengthwise as lw
-from experiments._lib.command import at_least, main, option
-from experiments._lib.processes import Once, lines_once, share_out, work_for
-from experiments._lib.rotary_methods import say
-from experiments._lib.settings import kept_settings
+from experiments._lib.command import main, option
+from experiments._lib.minutes import say, work_for
+from experiments._lib.results import kept_settings, read, unfinished, write_json
 from experiments.misalignment_loss import data, page
 from experiments.misalignment_loss.page import LENGTHS, SAMPLING, cheaper, marks
-from lengthwise.common.files import write_whole
 from lengthwise.common.formats import Declared
 from lengthwise.errors import require
 from lengthwise.evaluation.likelihood import token_nll
@@ -145,12 +143,6 @@ class Options:
     minutes: float = option(math.inf, "stop after so long; the next call goes on")
     command: str = ""  # as typed
 
-    def __post_init__(self) -> None:
-        both = sorted({path.resolve() for path in self.books} & {path.resolve() for path in self.held_out})
-        require(not both, f"{both[0] if both else ''} is trained on and held out; give it to one of --books and --held-out")
-        # A run is measured after a quarter of its steps
-        at_least(self, steps=4, seeds=1, stages=1, batch=1, streams=1, samples=1, pairs=2)
-
     @property
     def runs(self) -> list[Run]:
         return [run for stage in stages(self.seeds)[: self.stages] for run in stage]
@@ -246,7 +238,7 @@ class Reader:
 
 
 class Experiment:
-    """The model as it is measured, the novels, and the records in OUT, which other processes share."""
+    """The model as it is measured, the novels, and the records in OUT."""
 
     def __init__(self, options: Options) -> None:
         self.options, self.out = options, options.out
@@ -279,62 +271,49 @@ class Experiment:
         return Reader(self.model, data.streams(self.tokenizer, books, max(1, self.options.streams // 2), length + 1), [length])
 
     def work(self) -> None:
-        """Returns when all is done, here or elsewhere."""
-        runs = self.options.runs
-        share_out([*self._trials(runs), self._cost()])
-        self.trials.refresh()
-        trials = list(self.trials.lines.values())
-        rates = {run.setting.adjustment: chosen(run.setting.adjustment, trials) for run in runs}
-        works = [(run, (run.name, self.options.steps), rates[run.setting.adjustment]) for run in runs]
-        share_out([lines_once(self.results, [key], partial(self._train, run, rate)) for run, key, rate in works])
-
-    def _trials(self, runs: Sequence[Run]) -> list[Once]:
-        """Each adjustment where it comes first, without the misalignment loss, for half of the steps."""
-        first = {run.setting.adjustment: run.setting for run in reversed(runs)}
-        settings = dict.fromkeys(first[run.setting.adjustment] for run in runs)
-        rated = [(setting, rate) for setting in settings for rate in self.options.rates]
-        return [lines_once(self.trials, [(one.adjustment, rate)], partial(self._try, one, rate)) for one, rate in rated]
-
-    def _try(self, setting: Setting, rate: float, _: object) -> None:
-        say(f"{setting.label}, trying a learning rate of {rate:g}")
-        run, steps = Run(setting, 0.0, TRIAL_SEED), max(1, self.options.steps // 2)
-
-        def use(snapshots: list[Snapshot]) -> None:
-            self.model.load_state_dict(snapshots[0].weights)
-            (means,) = self.chooser.nll(snapshots[0].method)
-            nll = fmean(means) if means else None
-            self.trials.append([Trial(run.setting.adjustment, run.setting.factor, rate, steps, nll)])
-
-        folder = self.out / "runs" / f"trial-{run.setting.adjustment}-{rate:g}"
-        trained(self.options.model, self._files(run), folder, [steps], use, **self._how(run, steps, rate))
-
-    def _cost(self) -> Once:
-        file = self.out / "cost.json"
-
-        def make() -> None:
+        """Learning rates are tried first, each adjustment's where it comes first, without the loss, for half of the steps."""
+        runs, trials = {(run.name, self.options.steps): run for run in self.options.runs}, self.trials
+        first = {run.setting.adjustment: run.setting for run in reversed(runs.values())}
+        tried = {(name, rate): setting for name, setting in first.items() for rate in self.options.rates}
+        for ((name, rate),) in unfinished(trials, [[key] for key in tried]):
+            self._try(tried[name, rate], rate)
+        waiting = "another process still tries learning rates; give the same command again when it is through with them"
+        require(all(key in trials.lines for key in tried), waiting)
+        if not (file := self.out / "cost.json").exists():
             say("measuring what a step costs")
             self.model.load_state_dict(self.own_weights)
-            cost = step_cost(self.model, self.train_length, self.options.batch, self.options.dtype)
-            write_whole(file, json.dumps(cost) + "\n")
+            write_json(file, step_cost(self.model, self.train_length, self.options.batch, self.options.dtype))
+        for (key,) in unfinished(self.results, [[key] for key in runs]):
+            self._train(runs[key], chosen(runs[key].setting.adjustment, list(trials.lines.values())))
 
-        return Once(self.out / ".claim-cost.json", file.exists, make)
+    def _try(self, setting: Setting, rate: float) -> None:
+        say(f"{setting.label}, trying a learning rate of {rate:g}")
+        steps = max(1, self.options.steps // 2)
+        run, name = Run(setting, 0.0, TRIAL_SEED), f"trial-{setting.adjustment}-{rate:g}"
+        with self._trained(run, name, steps, [steps], rate) as (snapshot,):
+            self.model.load_state_dict(snapshot.weights)
+            (means,) = self.chooser.nll(snapshot.method)
+        self.trials.append([Trial(setting.adjustment, setting.factor, rate, steps, fmean(means) if means else None)])
 
-    def _train(self, run: Run, rate: float, _: object) -> None:
+    def _train(self, run: Run, rate: float) -> None:
         """A run's lines are written together, and answers before them."""
         say(run.name)
         begun, last = time.perf_counter(), self.options.steps
-
-        def use(snapshots: list[Snapshot]) -> None:
+        with self._trained(run, run.name, last, measured_at(run, last), rate) as snapshots:
             numbers = [self._measured(run, snapshot) for snapshot in snapshots]
             if run.answers:
                 # The weights are those of the last snapshot
                 self.answers.append(self._asked(run, snapshots[-1].method))
-            seconds = round(time.perf_counter() - begun, 2)
-            about = {**asdict(run.setting), "alpha": run.alpha, "seed": run.seed, "rate": rate, "seconds": seconds}
-            self.results.append([Result(**about, **measured) for measured in numbers])
+        seconds = round(time.perf_counter() - begun, 2)
+        about = {**asdict(run.setting), "alpha": run.alpha, "seed": run.seed, "rate": rate, "seconds": seconds}
+        self.results.append([Result(**about, **measured) for measured in numbers])
 
-        folder, steps = self.out / "runs" / run.name, measured_at(run, last)
-        trained(self.options.model, self._files(run), folder, steps, use, **self._how(run, last, rate))
+    def _trained(
+        self, run: Run, name: str, steps: int, at: Collection[int], rate: float
+    ) -> AbstractContextManager[list[Snapshot]]:
+        files = data.training_files(self.books, run.seed, self.out / "text")
+        how = how_trained(run, self.options, self.train_length, steps, rate)
+        return trained(self.options.model, files, self.out / "runs" / name, at, **how)
 
     def _measured(self, run: Run, snapshot: Snapshot) -> dict[str, Any]:
         self.model.load_state_dict(snapshot.weights)
@@ -359,12 +338,6 @@ class Experiment:
             place = cell.kind, cell.factor, cell.depth
             lines.append(Answers(run.name, run.alpha, run.seed, *place, written, likeliest, cell.chance))
         return lines
-
-    def _files(self, run: Run) -> list[str]:
-        return data.training_files(self.books, run.seed, self.out / "text")
-
-    def _how(self, run: Run, steps: int, rate: float) -> dict[str, Any]:
-        return how_trained(run, self.options, self.train_length, steps, rate)
 
 
 def chosen(adjustment: str, trials: Sequence[Trial]) -> float:
@@ -393,16 +366,15 @@ def how_trained(run: Run, options: Options, train_length: int, steps: int, rate:
     return {**how, "quantise": False if setting.adjustment.startswith("longqlora") else None, "save_every": steps + 1}
 
 
-def trained(
-    model: str, files: Sequence[str], folder: Path, at: Collection[int], use: Callable[[list[Snapshot]], None], **how: Any
-) -> None:
-    """Trains one run and gives its snapshots to `use`; what is on the disk is removed after that, and before a killed run's."""
+@contextmanager
+def trained(model: str, files: Sequence[str], folder: Path, at: Collection[int], **how: Any) -> Iterator[list[Snapshot]]:
+    """Trains one run and gives its snapshots; what is on the disk is removed afterwards, and what a killed run left before."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     try:
         keeper = Keeper(at, folder)
         finished = lw.train(model, folder / "trained", data=list(files), callbacks=[keeper], show_progress=False, **how)
-        use([Snapshot(after, kept, keeper.method(after, finished.method)) for after, kept in keeper.kept.items()])
+        yield [Snapshot(after, kept, keeper.method(after, finished.method)) for after, kept in keeper.kept.items()]
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -450,8 +422,7 @@ def step_cost(model: Any, train_length: int, batch: int, dtype: str, pairs: int 
     Both read the same rows twice; steps take turns, so that whatever else runs disturbs both alike. No weight is moved.
     """
     device, extra = next(model.parameters()).device, train_length // 4
-    drawn = torch.randint(model.config.vocab_size, (batch, train_length + extra), generator=torch.Generator().manual_seed(0))
-    rows, on_gpu = drawn.to(device), device.type == "cuda"
+    rows, on_gpu = torch.randint(model.config.vocab_size, (batch, train_length + extra), device=device), device.type == "cuda"
 
     def now() -> float:
         if on_gpu:
@@ -465,18 +436,16 @@ def step_cost(model: Any, train_length: int, batch: int, dtype: str, pairs: int 
         loss.backward()
         return now() - begun
 
-    try:
-        with in_mode(model, training=True):
-            times = [(seconds(0.0), seconds(0.1)) for _ in range(warm + pairs)][warm:]
-    finally:
-        model.zero_grad(set_to_none=True)
+    with in_mode(model, training=True):
+        times = [(seconds(0.0), seconds(0.1)) for _ in range(warm + pairs)][warm:]
+    model.zero_grad(set_to_none=True)
     low, ratio, high = (float(end) for end in np.quantile([slow / fast for fast, slow in times], [0.25, 0.5, 0.75]))
     name = torch.cuda.get_device_name(device) if on_gpu else device.type
     return {"ratio": ratio, "low": low, "high": high, "pairs": pairs, "tokens": 2 * batch * train_length, "device": name}
 
 
 def run(options: Options) -> None:
-    """Trains as much as there is time for; writes the results and the page of all that is measured, by any process."""
+    """Trains as much as there is time for; writes the results and the page of all that is measured."""
     work_for(options.minutes, lambda: Experiment(options).work())
     results = read_lines(options.out / "results.jsonl", Result)
     if results:
@@ -486,20 +455,20 @@ def run(options: Options) -> None:
 
 def summarise(options: Options, results: Sequence[Result]) -> None:
     """Writes OUT/misalignment_loss.json and tables.json: what the page is made of."""
-    noted = json.loads((options.out / "settings.json").read_text())
+    noted = read(options.out / "settings.json")
     noted = {"made": noted.pop("settings"), **noted, "seeds": options.seeds, "stages": options.stages}
     outcome = page.Outcome([(page.Point(one.run.setting, one.alpha, one.steps), asdict(one)) for one in results])
     cost = options.out / "cost.json"
     document = {
         "format": FORMAT,
         "settings": {**noted, "runs": len(outcome.last(options.steps)), "seconds": fmean(outcome.last(options.steps))},
-        "cost": json.loads(cost.read_text()) if cost.exists() else None,
+        "cost": read(cost) if cost.exists() else None,
         "trials": [asdict(trial) for trial in read_lines(options.out / "trials.jsonl", Trial)],
         "points": page.points(outcome, options.steps),
         "answers": [asdict(answers) for answers in read_lines(options.out / "answers.jsonl", Answers)],
     }
-    write_whole(options.out / page.RESULTS, json.dumps(document, indent=1) + "\n")
-    write_whole(options.out / page.TABLES, json.dumps(page.further(outcome, options.steps), indent=1) + "\n")
+    write_json(options.out / page.RESULTS, document)
+    write_json(options.out / page.TABLES, page.further(outcome, options.steps))
 
 
 if __name__ == "__main__":

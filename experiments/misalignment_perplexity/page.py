@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from experiments._lib import draw
 from experiments._lib.markdown import table, words_beside
+from experiments._lib.results import read
 from experiments.misalignment_perplexity import strength as strengths
 from experiments.misalignment_perplexity.strength import GROUPINGS, MEASURES, Coefficient, Group, Row, Strength, groups
 from lengthwise.common.files import write_whole
@@ -20,7 +20,7 @@ WORDS = words_beside(__file__)
 
 def write_pages(results: Path, out: Path) -> None:
     """The page and its chart, from RESULTS/misalignment_perplexity.json."""
-    document = json.loads((results / RESULTS).read_text())
+    document = read(results / RESULTS)
     draw.save(chart(document["rows"], _coefficients(document)), out / FIGURE)
     write_whole(out / PAGE, page(document))
 

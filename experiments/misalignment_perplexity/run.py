@@ -14,7 +14,6 @@ training length, such as stories15M; other models need --books.
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 import time
@@ -28,13 +27,12 @@ from torch import Tensor
 
 import lengthwise as lw
 from experiments._lib import rotary_methods as rotary
-from experiments._lib.command import at_least, main, option
-from experiments._lib.processes import Once, lines_once, share_out, work_for
-from experiments._lib.settings import SETTINGS, kept_settings
+from experiments._lib.command import main, option
+from experiments._lib.minutes import say, work_for
+from experiments._lib.results import SETTINGS, kept_settings, read, unfinished, write_json
 from experiments._lib.streams import source_of
 from experiments.misalignment_perplexity import page
 from experiments.misalignment_perplexity.strength import GROUPINGS, Row, groups
-from lengthwise.common.files import write_whole
 from lengthwise.common.formats import Declared
 from lengthwise.errors import require
 from lengthwise.evaluation.likelihood import token_nll, windowed_nll
@@ -62,12 +60,6 @@ class Options(rotary.Options):
     streams: int = option(4, "streams of text")
     pairs: int = option(16, "pairs of readings that misalignment is measured on")
     stages: int = option(len(rotary.STAGES), "how many of our lists of methods, the most important first")
-
-    def __post_init__(self) -> None:
-        names = [Path(model).name for model in self.models]
-        require(len(set(names)) == len(names), f"models of one name would share a folder: {', '.join(names)}")
-        # A pair alone has no interval
-        at_least(self, streams=1, pairs=2, stages=1)
 
 
 @dataclass(frozen=True)
@@ -127,12 +119,12 @@ def _logarithm(nll: Tensor, first: int, last: int, stretch: int | None) -> Estim
 
 
 def run(options: Options) -> list[Row]:
-    """Measures as much as there is time for; writes the results and the page of all that is measured, by any process."""
+    """Measures as much as there is time for; writes the results and the page of all that is measured."""
     work_for(options.minutes, lambda: _measure_all(options))
-    models = [(file.parent, json.loads(file.read_text())) for file in sorted(options.out.glob(f"*/{SETTINGS}"))]
+    models = [(file.parent, read(file)) for file in sorted(options.out.glob(f"*/{SETTINGS}"))]
     rows = [row for folder, noted in models for row in rows_of(folder, noted)]
     if rows:
-        write_whole(options.out / page.RESULTS, json.dumps(document_of(models, rows), indent=1) + "\n")
+        write_json(options.out / page.RESULTS, document_of(models, rows))
         page.write_pages(options.out, options.out)
     return rows
 
@@ -143,30 +135,26 @@ def _measure_all(options: Options) -> None:
 
 
 def measure(options: Options, name: str, folder: Path) -> None:
-    """Everything of one model that is not yet measured, together with other processes that do the same."""
+    """Everything of one model that is not yet measured."""
     model, tokenizer = load(name, options.dtype, options.device)
     train = anatomy_of(model).train_length
     lengths = sorted({tokens_of(length, train, name) for length in options.lengths})
     # The most important methods first
     stages = [options.methods] if options.methods else rotary.STAGES[: options.stages]
     asked = [(method, length) for stage in stages for length in lengths for method in stage]
-    # A name that cannot be filled is said before hours of work, not after
-    for method, length in asked:
-        rotary.filled(method, length, train)
-        rotary.split_aligned(method)
     source = source_of(model, tokenizer, train, options.seed, options.streams, options.books, folder)
     settings = {**source.made, "source": source.words, "pairs": options.pairs}
     facts = {"name": Path(name).name, "made_with": made_with(next(model.parameters()).device.type), "asked": []}
     command = f"python -m experiments.misalignment_perplexity.run {options.command}"
     noted = kept_settings(folder, settings, command=command, **facts)
     noted["asked"] = list(dict.fromkeys([*map(tuple, noted["asked"]), *asked]))
-    write_whole(folder / SETTINGS, json.dumps(noted) + "\n")
+    write_json(folder / SETTINGS, noted)
     longest = max(length for _, length in asked)
-    rotary.say(f"{Path(name).name}: {len(asked)} rows, {options.streams} streams of {longest:,} tokens")
+    say(f"{Path(name).name}: {len(asked)} rows, {options.streams} streams of {longest:,} tokens")
     # One token more than is read: the last prediction has a target, too
     ids, text = source.read(max(longest + 1, text_tokens(train, options.pairs, options.streams)))
     reader = Reader(model, ids, train, source.stretch, options.pairs, options.seed)
-    share_out(_works(asked, reader, rotary.Alignments(model, tokenizer, text, train, folder / "alignments"), folder))
+    _read_all(asked, reader, rotary.Alignments(model, tokenizer, text, train, folder / "alignments"), folder)
 
 
 def tokens_of(length: str, train_length: int, name: str) -> int:
@@ -179,25 +167,23 @@ def tokens_of(length: str, train_length: int, name: str) -> int:
     return tokens
 
 
-def _works(asked: list[Asked], reader: Reader, alignments: rotary.Alignments, folder: Path) -> list[Once]:
+def _read_all(asked: list[Asked], reader: Reader, alignments: rotary.Alignments, folder: Path) -> None:
     """What is told up to the training length, and beyond it, is read separately: one short reading serves all long ones."""
-    lines, refused, train = AppendOnly(folder / CELLS, Cell), rotary.Refused(folder), reader.train_length
+    lines, train = AppendOnly(folder / CELLS, Cell), reader.train_length
 
-    def make(name: str, spec: str, length: int, read_at: int, missing: list[tuple[str, str, int]]) -> None:
-        rotary.say(f"{spec} at {read_at:,} tokens")
-        begun, method = time.perf_counter(), alignments.method(name, length)
-        numbers = reader.short(method) if read_at == train else reader.long(method, read_at)
-        seconds = round(time.perf_counter() - begun, 2)
-        lines.append([Cell(*key, *numbers[key[0]], seconds) for key in missing])
+    def read(name: str, spec: str, length: int, read_at: int) -> None:
+        keys = [(measure, spec, read_at) for measure in (SHORT if read_at == train else LONG)]
+        for missing in unfinished(lines, [keys]):
+            say(f"{spec} at {read_at:,} tokens")
+            begun, method = time.perf_counter(), alignments.method(name, length)
+            numbers = reader.short(method) if read_at == train else reader.long(method, read_at)
+            seconds = round(time.perf_counter() - begun, 2)
+            lines.append([Cell(*key, *numbers[key[0]], seconds) for key in missing])
 
-    works = []
     for name, length in asked:
         spec = rotary.filled(name, length, train)
-        for measures, read_at in ((SHORT, train), (LONG, length)):
-            keys = [(measure, spec, read_at) for measure in measures]
-            work = lines_once(lines, keys, partial(make, name, spec, length, read_at))
-            works.append(refused.instead(spec, read_at, work))
-    return works
+        for read_at in (train, length):
+            rotary.accepted(folder, spec, read_at, partial(read, name, spec, length, read_at))
 
 
 def rows_of(folder: Path, noted: dict[str, Any]) -> list[Row]:

@@ -10,7 +10,6 @@ a value is the weight below it plus half of its own and 1.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -20,6 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from experiments._lib.results import read
+
 RESAMPLES = 2000
 FEWEST = 5  # families, below which nothing is said
 MEASURES = {"l_train": "L_train", "l_misalign": "L_misalign", "kl": "symmetric KL"}
@@ -27,7 +28,7 @@ GROUPINGS = (("Spearman", "log_ppl"), ("Pearson", "log_ppl"), ("Spearman", "beyo
 MORE, LESS, NEITHER, UNDECIDED, SILENT = "more strongly", "less strongly", "neither does", "undecided", "too few rows"
 
 # Table 1 as printed: L_train, L_misalign and log(PPL) at 16k tokens by model; the coefficients below it are Spearman's
-PAPER = json.loads(Path(__file__).with_name("paper.json").read_text())
+PAPER = read(Path(__file__).with_name("paper.json"))
 
 Array = NDArray[np.float64]
 Row = dict[str, Any]  # a line of the results: model, method, spec, length, factor, five numbers with intervals, unchanged

@@ -22,7 +22,6 @@ from experiments._lib.command import main, option
 from experiments._lib.measure import Answers, Asked, Place, Runs, Subject
 from experiments._lib.paired import Paired, compared, paired_means
 from experiments.questions.page import FORMAT, OVER_PLACES, write_pages
-from lengthwise.errors import require
 from lengthwise.records import mean_interval
 from lengthwise.tasks import Sample
 from lengthwise.tasks.material.documents import Question, read_questions
@@ -37,13 +36,7 @@ ROUND = 100  # tokens
 @dataclass(frozen=True, kw_only=True)
 class Options(measure.Options):
     questions: Path | None = option(None, "file of held-out questions; made-up ones if not given")
-    documents: tuple[int, ...] = option(tuple(POSITIONS), "numbers of them")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        known = ", ".join(map(str, POSITIONS))
-        for number in self.documents:
-            require(number in POSITIONS, f"--documents are {known}, as the paper's, not {number}")
+    documents: tuple[int, ...] = option(tuple(POSITIONS), "numbers of them", choices=tuple(POSITIONS))
 
     @property
     def name(self) -> str:
@@ -52,12 +45,11 @@ class Options(measure.Options):
 
 
 def questions(options: Options) -> Answers:
-    """Measures as much as there is time for, and writes the page of what has been measured so far, by any process."""
+    """Measures as much as there is time for, and writes the page of what has been measured so far."""
     given = None if options.questions is None else read_questions(options.questions)
     subject = Subject.of(options)
     places = _places(options, subject.tokenizer, given)
-    if not options.page:
-        subject.measure(places)
+    subject.measure(places)
     runs = runs_of(options.name)
     answers = Answers.read(options.out, subject.train_length, runs)
     if answers.records:

@@ -18,8 +18,8 @@ from typing import Any
 from experiments._lib import alignments, measure, results
 from experiments._lib.command import main, option
 from experiments._lib.measure import LENGTHS, Answers, Place, Subject
+from experiments._lib.minutes import work_for
 from experiments._lib.paired import compared, paired
-from experiments._lib.processes import work_for
 from experiments._lib.retrieval_tasks import RUNS, TASKS, asked
 from experiments.retrieval.page import FORMAT, write_pages
 from lengthwise.methods.temperature.aligned import SCOPES, STATISTICS
@@ -39,21 +39,15 @@ class Options(measure.Options):
     def read_at(self) -> tuple[int, ...]:
         return self.lengths
 
-    @property
-    def solved_at(self) -> tuple[int, ...]:
-        """Lengths of one's own are solved for themselves."""
-        return super().solved_at if self.lengths == LENGTHS else self.calibrate or self.lengths
-
 
 def retrieval(options: Options) -> Answers:
-    """Measures as much as there is time for, and writes the page of what has been measured so far, by any process."""
+    """Measures as much as there is time for, and writes the page of what has been measured so far."""
     tasks, official = asked(options.tasks, options.data), {path: _task_of(path) for path in options.longeval}
     subject = Subject.of(options)
     methods = options.methods or alignments.NAMES
     places = [Place(task, length, methods) for length in sorted(options.lengths) for task in tasks]
-    if not options.page:
-        subject.measure(places, sharpness=True)
-    if official and not options.page:
+    subject.measure(places, sharpness=True)
+    if official:
         work_for(options.minutes, partial(_answer_official, subject, methods, official))
     answers = Answers.read(options.out, subject.train_length, RUNS)
     if answers.records:

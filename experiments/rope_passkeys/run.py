@@ -10,7 +10,6 @@ work. OUT/run is a run directory, OUT/MODEL.json and its page hold what came out
 from __future__ import annotations
 
 import hashlib
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,18 +19,16 @@ from typing import Any
 
 import lengthwise as lw
 from experiments._lib import rotary_methods as rotary
-from experiments._lib.command import at_least, main, option
+from experiments._lib.command import main, option
+from experiments._lib.minutes import say, work_for
 from experiments._lib.novels import unwrapped
-from experiments._lib.processes import lines_once, share_out, work_for
+from experiments._lib.results import write_json
 from experiments.rope_passkeys import page
-from lengthwise.common.files import write_whole
 from lengthwise.common.text import read_texts, shipped_prose
-from lengthwise.errors import require
 from lengthwise.methods.spec import TRUNCATE
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.load import load
 from lengthwise.records import CellKey, Record, mean_interval, read_lines
-from lengthwise.records.append_only import AppendOnly
 from lengthwise.records.directory import CONFIG, RECORDS, read_config
 from lengthwise.tasks import TASKS, Sample, Task
 from lengthwise.tasks.sample import sentences
@@ -55,10 +52,6 @@ class Options(rotary.Options):
     batch_tokens: int | None = option(None, "tokens of one batch; by default what suits the device")
     train_length: int | None = option(None, "the model's own if not given")
 
-    def __post_init__(self) -> None:
-        require(min(self.lengths) >= 1, f"a length must be at least 1 token, not {min(self.lengths)}")
-        at_least(self, samples=1)
-
     @property
     def cells(self) -> list[tuple[str, int]]:
         """(method, length), method by method and the shortest first."""
@@ -66,46 +59,44 @@ class Options(rotary.Options):
 
 
 def run(options: Options) -> dict[str, Any]:
-    """Asks as much as there is time for; writes the results and the page of all that is answered, by any process."""
+    """Asks as much as there is time for; writes the results and the page of all that is answered."""
     model, tokenizer = load(options.model, options.dtype, options.device)
     train = anatomy_of(model, options.train_length).train_length
-    for name, length in options.cells:
-        rotary.filled(name, length, train)
     alignments = rotary.Alignments(model, tokenizer, shipped_prose(), train, options.out / "alignments")
     work_for(options.minutes, partial(_ask_all, options, alignments))
     document = document_of(options, train)
     if document["by_length"]:
-        write_whole(options.out / f"{Path(options.model).stem}.json", json.dumps(document, indent=1) + "\n")
+        write_json(options.out / f"{Path(options.model).stem}.json", document)
         page.write_pages(options.out, options.out)
     return document
 
 
 def _ask_all(options: Options, alignments: rotary.Alignments) -> None:
-    (options.out / "run").mkdir(parents=True, exist_ok=True)
-    refused, answers = rotary.Refused(options.out), AppendOnly(options.out / "run" / RECORDS, Record)
-    task, train = hidden_in(options.books, options.samples), alignments.train_length
+    model, train, run = alignments.model, alignments.train_length, options.out / "run"
+    answered, task = {record.key for record in read_lines(run / RECORDS, Record)}, hidden_in(options.books, options.samples)
     told = {"train_length": options.train_length, "batch_tokens": options.batch_tokens, "name": Path(options.model).name}
     told |= {"sharpness": False, "show_progress": False}
 
-    def make(name: str, spec: str, length: int, _: object) -> None:
-        rotary.say(f"{spec} at {length:,} tokens")
-        # Only the method may be refused: another seed or model in this folder is an error of the whole call
-        with refused.noted(spec, length):
-            # Up to the training length an alignment is exactly 1, and is not calibrated
-            plain = rotary.filled(rotary.split_aligned(name)[0], length, train)
-            method = plain if length <= train else alignments.method(name, length)
-            with lw.extend(alignments.model, [] if method == TRUNCATE else method, train_length=options.train_length):
-                pass
-        if not refused.has(spec, length):
-            own, asked = (alignments.model, alignments.tokenizer), {recorded_as(name, length, train): method}
-            lw.evaluate(*own, asked, {TASK: task}, [length], options.samples, options.seed, options.out / "run", **told)
+    def method_of(name: str, length: int) -> object:
+        """Up to the training length an alignment is exactly 1, and is not calibrated."""
+        plain = rotary.filled(rotary.split_aligned(name)[0], length, train)
+        return plain if length <= train else alignments.method(name, length)
 
-    works = []
+    def tried(name: str, length: int) -> None:
+        """Only the method may be refused: another seed or model in this folder is an error of the whole call."""
+        method = method_of(name, length)
+        with lw.extend(model, [] if method == TRUNCATE else method, train_length=options.train_length):
+            pass
+
     for name, length in options.cells:
-        spec, cell = rotary.filled(name, length, train), CellKey(recorded_as(name, length, train), TASK, "", length)
-        keys = [(cell, index) for index in range(options.samples)]
-        works.append(refused.or_done(spec, length, lines_once(answers, keys, partial(make, name, spec, length))))
-    share_out(works)
+        spec, recorded = rotary.filled(name, length, train), recorded_as(name, length, train)
+        cell = CellKey(recorded, TASK, "", length)
+        if {(cell, index) for index in range(options.samples)} <= answered:
+            continue
+        say(f"{spec} at {length:,} tokens")
+        if rotary.accepted(options.out, spec, length, partial(tried, name, length)):
+            methods, tokenizer = {recorded: method_of(name, length)}, alignments.tokenizer
+            lw.evaluate(model, tokenizer, methods, {TASK: task}, [length], options.samples, options.seed, run, **told)
 
 
 def recorded_as(name: str, length: int, train_length: int) -> str:

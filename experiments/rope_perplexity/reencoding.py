@@ -9,7 +9,6 @@ OUT/gold/     the likelihoods, a file a stream
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,7 @@ import numpy as np
 from torch import Tensor
 
 from experiments._lib.likelihood_cells import Array, load_array, save_array
-from experiments._lib.processes import Once, share_out
-from experiments._lib.rotary_methods import say
+from experiments._lib.minutes import say
 from lengthwise.evaluation.likelihood import reencoded_nll
 
 
@@ -35,20 +33,12 @@ class Reencoding:
 
     def make(self, model: Any, ids: Tensor, length: int, folder: Path) -> None:
         """The first `length` predictions of every stream, which begin with those of any shorter length."""
-        if length <= self.window:
-            return
-
-        def make(stream: int) -> None:
-            say(f"{self.name} for stream {stream + 1}, {length:,} tokens")
-            nll = reencoded_nll(model, ids[stream, None, : length + 1], self.window, self.stride)
-            save_array(_file(folder, stream), nll[0])
-
-        works = []
-        for stream in range(len(ids)):
-            done = partial(lambda file: file.exists() and len(load_array(file)) >= length, _file(folder, stream))
-            works.append(Once(_file(folder, stream).with_suffix(".claim"), done, partial(make, stream)))
-        (folder / "gold").mkdir(parents=True, exist_ok=True)
-        share_out(works)
+        for stream in range(len(ids) if length > self.window else 0):
+            file = _file(folder, stream)
+            if not file.exists() or len(load_array(file)) < length:
+                say(f"{self.name} for stream {stream + 1}, {length:,} tokens")
+                nll = reencoded_nll(model, ids[stream, None, : length + 1], self.window, self.stride)
+                save_array(file, nll[0])
 
     def read(self, folder: Path, streams: int, length: int) -> Array | None:  # [streams, length]
         """None where it is not finished, or where one forward of the plain model tells the same."""

@@ -11,7 +11,6 @@ token; OUT/MODEL.json and its page hold what came out.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -23,15 +22,13 @@ import numpy as np
 from torch import Tensor
 
 from experiments._lib import rotary_methods as rotary
-from experiments._lib.command import at_least, main, option
+from experiments._lib.command import main, option
 from experiments._lib.likelihood_cells import Array, Cells, in_one_forward, read_cells, read_nll
-from experiments._lib.processes import share_out, work_for
-from experiments._lib.settings import kept_settings
+from experiments._lib.minutes import say, work_for
+from experiments._lib.results import kept_settings, write_json
 from experiments._lib.streams import Source, source_of
 from experiments.rope_perplexity import page
 from experiments.rope_perplexity.reencoding import Reencoding
-from lengthwise.common.files import write_whole
-from lengthwise.errors import require
 from lengthwise.evaluation.sweep.run_config import dtype_of, made_with
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.fingerprint import model_fingerprint
@@ -52,10 +49,6 @@ class Options(rotary.Options):
     stages: int = option(len(rotary.STAGES), "how many of our lists of methods, the most important first")
     train_length: int | None = option(None, "the model's own if not given")
 
-    def __post_init__(self) -> None:
-        require(min(self.lengths) >= 1, f"a length must be at least 1 token, not {min(self.lengths)}")
-        at_least(self, streams=1, stages=1)
-
     def cells(self, train_length: int) -> list[tuple[str, int]]:
         """(method, length), the most important first; up to the training length there is nothing to calibrate."""
         if self.methods:
@@ -65,13 +58,9 @@ class Options(rotary.Options):
 
 
 def run(options: Options) -> Results:
-    """Measures as much as there is time for; writes the results and the page of all that is measured, by any process."""
+    """Measures as much as there is time for; writes the results and the page of all that is measured."""
     model, tokenizer = load(options.model, options.dtype, options.device)
     train = anatomy_of(model, options.train_length).train_length
-    # A name that cannot be filled is said before hours of work, not after
-    for name, length in options.cells(train):
-        rotary.filled(name, length, train)
-        rotary.split_aligned(name)
     source = source_of(model, tokenizer, train, options.seed, options.streams, options.books, options.out)
     gold = Reencoding(train, min(train, options.stride or (512 if options.books else 1)))
     options.out.mkdir(parents=True, exist_ok=True)
@@ -85,29 +74,27 @@ def run(options: Options) -> Results:
         facts |= {"made_with": noted["made_with"], "dtype": dtype_of(model), "seed": options.seed}
         facts |= {"streams": options.streams, "source": source.words, "train_length": train}
         file = options.out / f"{Path(options.model).stem}.json"
-        write_whole(file, json.dumps(document_of(results, facts, options), indent=1) + "\n")
+        write_json(file, document_of(results, facts, options))
         page.write_pages(options.out, options.out)
     return results
 
 
 def _measure(options: Options, model: Any, tokenizer: Any, source: Source, gold: Reencoding) -> None:
     longest, train = max(options.lengths), gold.window
-    rotary.say(f"{options.streams} streams of {longest:,} tokens")
+    say(f"{options.streams} streams of {longest:,} tokens")
     # One token more than is read: the last prediction has a target, too
     scored, text = source.read(longest + 1)
     gold.make(model, scored, longest, options.out)
     alignments = rotary.Alignments(model, tokenizer, text, train, options.out / "alignments")
-    cells, refused = Cells(options.out), rotary.Refused(options.out)
-    works = []
+    cells = Cells(options.out)
     for name, length in options.cells(train):
         spec = rotary.filled(name, length, train)
 
         def measured(name: str = name, length: int = length, spec: str = spec) -> tuple[Tensor, float]:
-            rotary.say(f"{spec} at {length:,} tokens")
+            say(f"{spec} at {length:,} tokens")
             return in_one_forward(model, scored, length, alignments.method(name, length), train)
 
-        works.append(refused.instead(spec, length, cells.once(name, spec, length, measured)))
-    share_out(works)
+        rotary.accepted(options.out, spec, length, partial(cells.once, name, spec, length, measured))
 
 
 class Results:

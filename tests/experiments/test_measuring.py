@@ -1,10 +1,9 @@
-"""What several processes measure together, on retrieval and dispersion with a tiny T5 that reads bytes and answers digits."""
+"""What is measured once and kept, on retrieval and dispersion with a tiny T5 that reads bytes and answers digits."""
 
 from __future__ import annotations
 
 import json
 import signal
-import threading
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -19,13 +18,15 @@ from transformers import ByT5Tokenizer
 import lengthwise as lw
 from experiments._lib import alignments, held_out, retrieval_tasks
 from experiments._lib.measure import Answers
-from experiments._lib.processes import Once, TimeIsUp, at_most, share_out
+from experiments._lib.minutes import TimeIsUp, at_most
+from experiments._lib.results import unfinished
 from experiments.dispersion import run as dispersion
+from experiments.entropy_invariance.train import Loss
 from experiments.retrieval import run as retrieval
 from lengthwise.analysis.records import read_analysis
 from lengthwise.common.text import shipped_prose
 from lengthwise.records import Record
-from lengthwise.records.locks import claim
+from lengthwise.records.append_only import AppendOnly
 from tests.helpers.answering import answering, saved
 
 TOKENIZER = ByT5Tokenizer()
@@ -57,7 +58,14 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def options(model: str, out: Path, **changes: Any) -> retrieval.Options:
-    given = {"lengths": (TRAIN, LONG), "samples": 2, "methods": METHODS, "device": "cpu", "command": "as typed"}
+    given = {
+        "lengths": (TRAIN, LONG),
+        "calibrate": (LONG,),
+        "samples": 2,
+        "methods": METHODS,
+        "device": "cpu",
+        "command": "as typed",
+    }
     return retrieval.Options(**{"out": out, "model": model, **given, **changes})
 
 
@@ -93,33 +101,15 @@ def test_samples_are_made_of_what_training_never_saw(data: Path) -> None:
         retrieval_tasks.asked(["chess"], None)
 
 
-def test_what_is_made_once_is_shared_out(tmp_path: Path) -> None:
-    made: list[str] = []
-
-    def once(name: str) -> Once:
-        def make() -> None:
-            made.append(name)
-            (tmp_path / name).touch()
-
-        return Once(tmp_path / f".claim-{name}", (tmp_path / name).exists, make)
-
-    held = threading.Event()
-
-    def other_process() -> None:
-        with claim(tmp_path / ".claim-a"):
-            held.set()
-            while "b" not in made:
-                time.sleep(0.01)
-            (tmp_path / "a").touch()
-
-    other = threading.Thread(target=other_process)
-    other.start()
-    held.wait()
-    share_out([once("a"), once("b")])
-    other.join()
-    assert made == ["b"]
-    share_out([once("a"), once("b")])
-    assert made == ["b"]
+def test_what_another_process_works_at_is_passed_over(tmp_path: Path) -> None:
+    lines = AppendOnly(tmp_path / "lines.jsonl", Loss)
+    lines.append([Loss(1, "held out", 0.5)])
+    groups = [[(1, "held out"), (2, "held out")], [(1, "held out")], [(3, "held out")]]
+    assert list(unfinished(lines, groups)) == [[(2, "held out")], [(3, "held out")]]
+    # A group stays claimed while its keys are worked at
+    for missing in unfinished(lines, groups[:1]):
+        assert missing == [(2, "held out")]
+        assert list(unfinished(AppendOnly(lines.path, Loss), groups)) == [[(3, "held out")]]
 
 
 def test_time_is_up_even_where_exceptions_are_swallowed() -> None:
@@ -240,7 +230,14 @@ def test_dispersion_is_the_mean_over_layers_heads_rows_and_samples(finished: Pat
         (tmp_path / path.name).write_bytes(path.read_bytes())
     methods = ("none", "pmax-model", "pmax-layer", "entropy-model")
     call = dispersion.Options(
-        model=model, out=tmp_path, methods=methods, tasks=("line", "topic"), lengths=(TRAIN, LONG), samples=2, device="cpu"
+        model=model,
+        out=tmp_path,
+        methods=methods,
+        tasks=("line", "topic"),
+        lengths=(TRAIN, LONG),
+        calibrate=(LONG,),
+        samples=2,
+        device="cpu",
     )
     cells = {(cell["task"], cell["length"], cell["method"]): cell for cell in dispersion.dispersion(call)}
     assert len(cells) == 2 * 2 * 4

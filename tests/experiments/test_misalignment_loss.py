@@ -98,20 +98,13 @@ def test_snapshots_are_the_models_that_shorter_runs_leave(
             return loaded(input_ids=ids).logits
 
     def snapshots(steps: int, at: list[int]) -> tuple[dict[int, Snapshot], dict[int, torch.Tensor], torch.Tensor]:
-        kept: dict[int, Snapshot] = {}
-        logits: dict[int, torch.Tensor] = {}
-        last: list[torch.Tensor] = []
-
-        def use(taken: list[Snapshot]) -> None:
-            kept.update({one.steps: one for one in taken})
-            logits.update({one.steps: said(model, one.weights, one.method) for one in taken})
-            method = (tmp_path / "run" / "trained" / "method.txt").read_text().strip()
-            last.append(said(str(tmp_path / "run" / "trained" / "model"), None, method))
-
         how = run.how_trained(Run(setting, 0.3, 5), asked, 64, steps, 0.01)
-        run.trained(model, [str(library["apple"])], tmp_path / "run", at, use, **how)
+        with run.trained(model, [str(library["apple"])], tmp_path / "run", at, **how) as taken:
+            logits = {one.steps: said(model, one.weights, one.method) for one in taken}
+            method = (tmp_path / "run" / "trained" / "method.txt").read_text().strip()
+            last = said(str(tmp_path / "run" / "trained" / "model"), None, method)
         assert not (tmp_path / "run").exists()
-        return kept, logits, last[0]
+        return {one.steps: one for one in taken}, logits, last
 
     whole, logits, last = snapshots(4, [0, 2, 4])
     torch.testing.assert_close(logits[4], last, atol=1e-4, rtol=1e-4)

@@ -136,7 +136,7 @@ def test_comparisons_follow_from_the_numbers(tmp_path: Path) -> None:
         save_array(tmp_path / "gold" / f"{stream}.npy", told[stream])
     for name, level in levels.items():
         nll = told + level + 0.001 * torch.from_numpy(randomness.normal(size=told.shape))
-        Cells(tmp_path).once(name, rotary_methods.filled(name, 64, 16), 64, lambda nll=nll: (nll, 0.5)).make()
+        Cells(tmp_path).once(name, rotary_methods.filled(name, 64, 16), 64, lambda nll=nll: (nll, 0.5))
     results = run.Results(tmp_path, 2, Reencoding(16), stretch=16)
     rows = results.rows(64)
     assert [row["method"] for row in rows][:2] == [run.GOLD, "window"] or rows[1]["method"] == "window+log"

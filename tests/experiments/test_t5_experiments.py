@@ -20,7 +20,7 @@ from experiments._lib.continuations import FOLDER, Likelihoods, measured_as
 from experiments._lib.likelihood_cells import Cells
 from experiments._lib.measure import Answers
 from experiments._lib.paired import holm, paired, paired_means
-from experiments._lib.settings import kept_settings
+from experiments._lib.results import kept_settings
 from experiments.against_truncation import run as against_truncation
 from experiments.code import run as code
 from experiments.language_modelling import run as language_modelling
@@ -29,7 +29,7 @@ from lengthwise.common.text import shipped_prose
 from lengthwise.records import Record
 from tests.helpers.answering import TRAIN_LENGTH, answering, saved
 
-TRAIN, SOLVED = 512, (700, 2600)
+TRAIN, SOLVED = 512, (2000,)
 METHODS = ("none", "truncate", "pmax-model", "hedge-pmax-model")
 CODE = Path(lw.__file__).parent / "tasks"
 
@@ -86,8 +86,6 @@ def test_paired_differences_follow_the_samples_on_which_two_methods_differ() -> 
     assert (same.n, same.p) == (2, 1.0)
     assert same.low < 0 < same.high
     assert paired({0: 1.0}, {1: 1.0}) is None
-    with pytest.raises(lw.BadInput, match="scores of 0 and 1"):
-        paired({0: 0.5}, {0: 1.0})
 
 
 def test_paired_means_are_students() -> None:
@@ -207,7 +205,6 @@ def test_truncation_and_hedging_are_computed_from_what_was_measured(finished: Pa
 @pytest.mark.parametrize(
     ("run", "changes", "message"),
     [
-        (questions.questions, {"documents": (11,)}, "--documents are 10, 20, 30, as the paper's, not 11"),
         (code.code, {"files": Path("nowhere")}, "nowhere is no folder"),
         (language_modelling.language_modelling, {"samples": 3}, "was begun with another cases: 2 then, 3 now"),
         (language_modelling.language_modelling, {"lengths": (800,)}, "was begun with another longest: 700 then, 800 now"),
@@ -302,7 +299,7 @@ def test_a_higher_perplexity_is_below_even_hedged(tmp_path: Path) -> None:
     spread = 0.1 * torch.linspace(-1, 1, 16)[:, None].expand(-1, 4)
     for name, far in (("none", 4.0), ("pmax-layer", 2.1), ("pmax-model", 2.3)):
         for length, nll in ((512, 2.0), (8192, far)):
-            cells.once(name, name, length, lambda nll=nll: (spread + nll, 0.0)).make()
+            cells.once(name, name, length, lambda nll=nll: (spread + nll, 0.0))
     likelihoods = Likelihoods.read(tmp_path)
     found = against_truncation.by_likelihood(likelihoods, "pmax-layer")
     assert [(one.length, one.said) for one in found] == [(8192, "below")]
@@ -315,12 +312,12 @@ def test_p_values_of_perplexity_are_students_over_cases(tmp_path: Path) -> None:
     kept_settings(tmp_path / FOLDER, {"train_length": TRAIN}, made_with={"device": "cpu"})
     end, whole = torch.randn(2, 12, 4, generator=torch.Generator().manual_seed(0))
     for name, length, nll in (("none", TRAIN, end), ("log", 8192, whole)):
-        Cells(tmp_path / FOLDER).once(name, name, length, lambda nll=nll: (nll, 0.0)).make()
+        Cells(tmp_path / FOLDER).once(name, name, length, lambda nll=nll: (nll, 0.0))
     (found,) = against_truncation.by_likelihood(Likelihoods.read(tmp_path), "log")
     expected = ttest_rel(whole.mean(1), end.mean(1), alternative="greater")
     assert found.p == pytest.approx(float(expected.pvalue), rel=1e-4)
     # Two lengths together: the mean of both, case by case
-    Cells(tmp_path / FOLDER).once("log", "log", 15000, lambda: (whole.flip(0) + 0.1, 0.0)).make()
+    Cells(tmp_path / FOLDER).once("log", "log", 15000, lambda: (whole.flip(0) + 0.1, 0.0))
     *_, together = against_truncation.by_likelihood(Likelihoods.read(tmp_path), "log")
     both = (whole + whole.flip(0) + 0.1).mean(1) / 2
     assert (together.length, together.n) == (None, 12)
@@ -351,12 +348,11 @@ def test_every_method_tells_the_same_tokens_at_every_length(family: str, tmp_pat
 
 
 def test_a_command_line_is_read_into_its_dataclass(tmp_path: Path) -> None:
-    typed = ["embedded", "--method", "none", "log", "--method", "truncate", "--no-sentinel", "--page", "--out", str(tmp_path)]
+    typed = ["embedded", "--method", "none", "log", "--method", "truncate", "--no-sentinel", "--out", str(tmp_path)]
     options = command.parse(language_modelling.Options, None, typed)
     assert options.methods == ("none", "log", "truncate")
-    assert (options.sentinel, options.page, options.out, options.lengths) == (False, True, tmp_path, language_modelling.LENGTHS)
-    # The call that measures what a page shows
-    assert "--page" not in options.command
+    assert (options.sentinel, options.out, options.lengths) == (False, tmp_path, language_modelling.LENGTHS)
+    assert options.command.startswith("embedded --method none log --method truncate --no-sentinel --out ")
 
 
 def test_what_is_advised_is_held_against_truncation(finished: Path, tmp_path: Path) -> None:
