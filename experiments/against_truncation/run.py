@@ -22,7 +22,7 @@ from torch import Tensor
 from experiments._lib import results
 from experiments._lib.alignments import DEFAULT
 from experiments._lib.command import main, option
-from experiments._lib.continuations import FOLDER, Likelihoods
+from experiments._lib.likelihood_cells import FOLDER, Likelihoods
 from experiments._lib.measure import Answers, Runs, configs
 from experiments._lib.paired import Paired, compared, holm, paired_means
 from experiments._lib.results import SETTINGS

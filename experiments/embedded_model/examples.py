@@ -227,6 +227,7 @@ EARLY = 320  # the longest input while records are short
 FEW_LINES, MOST_LINES = 10, 40  # a record to learn on; more than ever fit
 WEIGHTS = {"passkey filler": 0.05, "passkey prose": 0.12, "line": 0.48, "topic": 0.20, "text": 0.15}
 SOURCES = tuple(WEIGHTS)
+MAKERS = {"passkey filler": in_filler, "passkey prose": in_prose, "topic": topic_example}
 CHUNKS = 2  # parts of a batch, of like lengths, each padded by itself
 
 
@@ -253,21 +254,13 @@ def example(stock: Stock, hard: Difficulty, randomness: random.Random, source: s
     while True:
         full = randomness.random() < 0.25
         length = longest if full else SHORTEST + int((longest + 1 - SHORTEST) * randomness.random() ** 0.5)
-        made = _make(stock, source, randomness, length, hard)
+        match source:
+            case "line":
+                made = line_example(stock, randomness, length, hard)
+            case "text":
+                made = stock.continued("text", stock.books.texts, randomness, length, randomness.randint(32, 64))
+            case _:
+                made = MAKERS[source](stock, randomness, length)
         # An introduction may be longer than a short length, which does no harm; only the longest length is a law
         if len(made.tokens) <= LONGEST:
             return made
-
-
-def _make(stock: Stock, source: str, randomness: random.Random, length: int, hard: Difficulty) -> Example:
-    match source:
-        case "passkey filler":
-            return in_filler(stock, randomness, length)
-        case "passkey prose":
-            return in_prose(stock, randomness, length)
-        case "line":
-            return line_example(stock, randomness, length, hard)
-        case "topic":
-            return topic_example(stock, randomness, length)
-        case _:
-            return stock.continued("text", stock.books.texts, randomness, length, randomness.randint(32, 64))

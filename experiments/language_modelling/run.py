@@ -21,8 +21,7 @@ from torch import Tensor
 
 from experiments._lib import alignments, measure, results
 from experiments._lib.command import main, option
-from experiments._lib.continuations import FOLDER, Likelihoods, measured_as
-from experiments._lib.likelihood_cells import Cells
+from experiments._lib.likelihood_cells import FOLDER, Cells, Likelihoods, measured_as
 from experiments._lib.measure import LENGTHS, Subject
 from experiments._lib.minutes import say, work_for
 from experiments._lib.results import kept_settings

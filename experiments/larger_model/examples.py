@@ -346,6 +346,8 @@ SHARES = {
     "nq": (0.04, 0.11),
     "cloze": (0.08, 0.05),
 }
+QUESTIONS = {"made-up qa": made_up_question, "nq": natural_question, "cloze": cloze_question}
+RETRIEVED = {"code completion": completion, "code key": key, "passkey prose": in_prose}
 SOURCES = tuple(SHARES)
 CONTINUED = SOURCES[:3]
 
@@ -383,19 +385,9 @@ def draw_length(randomness: random.Random, most: int) -> int:
 
 def make(stock: Stock, source: str, randomness: random.Random, length: int, documents: int) -> Example:
     """An example of about so many tokens, a question over at most so many documents."""
-    match source:
-        case "text" | "prose of code":
-            rows = stock.books.texts if source == "text" else [stock.prose]
-            return stock.continued(source, rows, randomness, length, randomness.randint(32, TARGET))
-        case "code completion":
-            return completion(stock, randomness, length)
-        case "code key":
-            return key(stock, randomness, length)
-        case "passkey prose":
-            return in_prose(stock, randomness, length)
-        case "made-up qa":
-            return made_up_question(stock, randomness, length, documents)
-        case "nq":
-            return natural_question(stock, randomness, length, documents)
-        case _:
-            return cloze_question(stock, randomness, length, documents)
+    if source in QUESTIONS:
+        return QUESTIONS[source](stock, randomness, length, documents)
+    if source in RETRIEVED:
+        return RETRIEVED[source](stock, randomness, length)
+    rows = stock.books.texts if source == "text" else [stock.prose]
+    return stock.continued(source, rows, randomness, length, randomness.randint(32, TARGET))

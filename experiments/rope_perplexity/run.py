@@ -23,12 +23,12 @@ from torch import Tensor
 
 from experiments._lib import rotary_methods as rotary
 from experiments._lib.command import main, option
-from experiments._lib.likelihood_cells import Array, Cells, in_one_forward, read_cells, read_nll
+from experiments._lib.likelihood_cells import Array, Cells, in_one_forward, load_array, read_cells, read_nll, save_array
 from experiments._lib.minutes import say, work_for
 from experiments._lib.results import kept_settings, write_json
 from experiments._lib.streams import Source, source_of
 from experiments.rope_perplexity import page
-from experiments.rope_perplexity.reencoding import Reencoding
+from lengthwise.evaluation.likelihood import reencoded_nll
 from lengthwise.evaluation.sweep.run_config import dtype_of, made_with
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.fingerprint import model_fingerprint
@@ -95,6 +95,43 @@ def _measure(options: Options, model: Any, tokenizer: Any, source: Source, gold:
             return in_one_forward(model, scored, length, alignments.method(name, length), train)
 
         rotary.accepted(options.out, spec, length, partial(cells.once, name, spec, length, measured))
+
+
+@dataclass(frozen=True)
+class Reencoding:
+    """What the plain model can do without any method, by reading the last `window` tokens afresh, from position 0.
+
+    Exactly, that is a forward of the training length for every token. With a stride of s there is one for every s tokens:
+    each is then told from at least window - s tokens, most of them from more. Likelihoods are in OUT/gold, a file a stream.
+    """
+
+    window: int
+    stride: int = 1
+
+    @property
+    def name(self) -> str:
+        return GOLD if self.stride == 1 else f"{GOLD} every {self.stride:,} tokens"
+
+    def make(self, model: Any, ids: Tensor, length: int, folder: Path) -> None:
+        """The first `length` predictions of every stream, which begin with those of any shorter length."""
+        for stream in range(len(ids) if length > self.window else 0):
+            file = _file(folder, stream)
+            if not file.exists() or len(load_array(file)) < length:
+                say(f"{self.name} for stream {stream + 1}, {length:,} tokens")
+                nll = reencoded_nll(model, ids[stream, None, : length + 1], self.window, self.stride)
+                save_array(file, nll[0])
+
+    def read(self, folder: Path, streams: int, length: int) -> Array | None:  # [streams, length]
+        """None where it is not finished, or where one forward of the plain model tells the same."""
+        files = [_file(folder, stream) for stream in range(streams)]
+        if length <= self.window or not all(file.exists() for file in files):
+            return None
+        rows = [load_array(file)[:length] for file in files]
+        return np.stack(rows) if all(len(row) == length for row in rows) else None
+
+
+def _file(folder: Path, stream: int) -> Path:
+    return folder / "gold" / f"{stream}.npy"
 
 
 class Results:

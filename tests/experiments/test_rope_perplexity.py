@@ -15,7 +15,7 @@ import lengthwise as lw
 from experiments._lib import rotary_methods, streams
 from experiments._lib.likelihood_cells import Cells, read_cells, read_nll, save_array
 from experiments.rope_perplexity import run
-from experiments.rope_perplexity.reencoding import Reencoding
+from experiments.rope_perplexity.run import Reencoding
 from lengthwise.evaluation.likelihood import token_nll
 from tests.helpers.answering import answering, saved
 

@@ -16,8 +16,7 @@ from scipy.stats import ttest_rel
 
 import lengthwise as lw
 from experiments._lib import command
-from experiments._lib.continuations import FOLDER, Likelihoods, measured_as
-from experiments._lib.likelihood_cells import Cells
+from experiments._lib.likelihood_cells import FOLDER, Cells, Likelihoods, measured_as
 from experiments._lib.measure import Answers
 from experiments._lib.paired import holm, paired, paired_means
 from experiments._lib.results import kept_settings
