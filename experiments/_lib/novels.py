@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments._lib import held_out
-from experiments._lib.pieces import Pieces
+from experiments._lib.bpe import Pieces
 from lengthwise.errors import BadInput
 from lengthwise.tasks.sample import sentences
 

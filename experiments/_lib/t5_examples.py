@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from experiments._lib import wordings
 from experiments._lib.batches import Example
+from experiments._lib.bpe import Pieces
 from experiments._lib.novels import Books, drawn
-from experiments._lib.pieces import Pieces
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 from transformers import T5Config, T5ForConditionalGeneration
 
-from experiments._lib import bpe, checkpoint, reader, scaled_queries
+from experiments._lib import bpe, checkpoint, reader
 from experiments._lib.batches import IGNORED, Chunk, Stream, loader, padded
 from experiments._lib.command import option
 from experiments._lib.reader import Halfway, teacher_forced, token_losses
@@ -117,7 +117,7 @@ class Run:
     def __init__(self, recipe: Recipe, options: Options, tokenizer: Tokenizer, material: Material) -> None:
         self.recipe, self.options, self.tokenizer, self.material = recipe, options, tokenizer, material
         config = recipe.config(tokenizer.get_vocab_size(), **options.sizes)
-        model = reader.add(scaled_queries.build(config, options.seed, options.attention))
+        model = reader.add(reader.build(config, options.seed, options.attention))
         self.model = model.to(options.device).train()
         self.halfway, self.optimizer = Halfway(self.model), make_optimizer(self.model, recipe.peak)
         self.losses = Losses(recipe.sources, 3, options.device)
@@ -192,7 +192,7 @@ class Run:
 
 def plain_model(model: T5ForConditionalGeneration) -> T5ForConditionalGeneration:
     """A plain T5 that computes the same, without the reader, on the CPU in float32."""
-    return scaled_queries.stock(model.config, reader.left_out(scaled_queries.stock_weights(model)))
+    return reader.stock(model.config, reader.left_out(reader.stock_weights(model)))
 
 
 def warm_up_then_cosine(step: int, warm_up: int, share: float, peak: float, floor: float) -> float:

@@ -182,8 +182,6 @@ def grouped(wanted: Sequence[Job], most: int) -> list[list[Job]]:
 
 def train(wanted: Sequence[Job], settings: Settings) -> list[Curve]:
     """Trains the jobs side by side; their configurations must be of one shape."""
-    shapes = {configuration.shape for configuration, _ in wanted}
-    require(len(shapes) == 1, "only models of one shape can be trained side by side")
     began = time.process_time()
     together = Together([settings.model(*job) for job in wanted])
     optimizer = torch.optim.AdamW(together.parameters, lr=settings.lr, weight_decay=settings.weight_decay)

@@ -18,7 +18,7 @@ from tokenizers import Tokenizer, pre_tokenizers
 
 from experiments._lib import bpe, held_out, t5_examples, wordings
 from experiments._lib import novels as books
-from experiments._lib.pieces import Pieces
+from experiments._lib.bpe import Pieces
 from lengthwise.common.text import shipped_prose
 from lengthwise.tasks import line
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from experiments._lib import wordings
 from experiments._lib.batches import Bound, Chunk, Example, collate, ends
-from experiments._lib.pieces import Pieces
+from experiments._lib.bpe import Pieces
 from experiments._lib.t5_examples import in_filler, in_prose, number
 from experiments._lib.t5_training import LONGEST
 from experiments._lib.wordings import Lines, Topics

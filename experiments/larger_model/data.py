@@ -29,8 +29,8 @@ from tokenizers import Regex, Tokenizer, pre_tokenizers
 
 from experiments._lib import bpe, t5_examples
 from experiments._lib import novels as books
+from experiments._lib.bpe import Pieces
 from experiments._lib.command import main, option
-from experiments._lib.pieces import Pieces
 from lengthwise.errors import require
 from lengthwise.tasks import code_key_retrieval
 from lengthwise.tasks.code_completion import BEFORE, CODE, COMMENT, LONGEST, SHORTEST

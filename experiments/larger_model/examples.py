@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from experiments._lib.batches import Bound, Chunk, Example, collate, ends
-from experiments._lib.pieces import Pieces
+from experiments._lib.bpe import Pieces
 from experiments._lib.t5_examples import in_prose
 from experiments._lib.t5_training import LONGEST
 from experiments.larger_model.data import Stock, others, window

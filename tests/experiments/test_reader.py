@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from transformers import T5ForConditionalGeneration
 
-from experiments._lib import reader, scaled_queries
+from experiments._lib import reader
 from experiments._lib.batches import IGNORED, Bound, bound_rows, ends
 from experiments._lib.reader import Halfway
 from experiments.larger_model.train import RECIPE
@@ -31,7 +31,7 @@ def _surprise(state: Tensor, part: Tensor, embedding: Tensor, token: int) -> flo
 
 
 def _model() -> T5ForConditionalGeneration:
-    model = reader.add(scaled_queries.build(RECIPE.config(40, **SMALL), seed=0, attention="eager"))
+    model = reader.add(reader.build(RECIPE.config(40, **SMALL), seed=0, attention="eager"))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(2)
@@ -87,5 +87,5 @@ def test_a_name_is_told_by_its_two_first_and_two_last_tokens() -> None:
 
 
 def test_the_reader_is_left_out_of_plain_weights() -> None:
-    plain = reader.left_out(scaled_queries.stock_weights(_model()))
+    plain = reader.left_out(reader.stock_weights(_model()))
     assert set(plain) == {name for name, _ in T5ForConditionalGeneration(RECIPE.config(40, **SMALL)).named_parameters()}

@@ -18,7 +18,7 @@ from tokenizers import Tokenizer
 from transformers import AutoTokenizer, T5ForConditionalGeneration
 
 import lengthwise
-from experiments._lib import bpe, held_out, reader, scaled_queries, t5_training
+from experiments._lib import bpe, held_out, reader, t5_training
 from experiments._lib.batches import IGNORED, Stream
 from experiments._lib.command import main
 from experiments._lib.t5_training import LONGEST, Material, Recipe, Run, plain_model, warm_up_then_cosine
@@ -399,7 +399,7 @@ def test_the_models_have_their_sizes_and_fold_the_queries_factor_exactly(
 ) -> None:
     with torch.device("meta"):
         assert least < sum(p.numel() for p in T5ForConditionalGeneration(recipe.config(size)).parameters()) / 1e6 < most
-    model = reader.add(scaled_queries.build(recipe.config(2048, **SMALL), seed=0)).eval()
+    model = reader.add(reader.build(recipe.config(2048, **SMALL), seed=0)).eval()
     inputs = {"input_ids": torch.randint(3, 2048, (2, 40)), "decoder_input_ids": torch.randint(3, 2048, (2, 5))}
     with torch.no_grad():
         # The factor is a power of two, so not a bit may change
