@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,8 @@ ray = pytest.importorskip("ray")
 
 @pytest.fixture(scope="module")
 def local() -> Iterator[None]:
-    """One Ray for all tests: its start takes seconds."""
-    on_ray.start(on_ray.LOCAL, ray, num_cpus=2)
+    """One Ray for all tests, and one worker at a time: each of their starts takes seconds."""
+    on_ray.start(on_ray.LOCAL, ray, num_cpus=1)
     yield
     ray.shutdown()
 
@@ -37,7 +38,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def evaluate(model: Path, out: Path, **options: Any) -> list[Record]:
     loaded = answering("t5")
-    options = {"samples": 3, "batch_tokens": 640, "name": str(model), "show_progress": False, **options}
+    options = {"samples": 2, "batch_tokens": 320, "name": str(model), "show_progress": False, **options}
     methods = ["none", "truncate", "constant:tau=0.5"]
     return lw.evaluate(loaded, ByT5Tokenizer(), methods, ["passkey"], [240, 300], out=out, **options)
 
@@ -52,13 +53,24 @@ def test_ray_records_what_one_process_does_though_a_worker_is_killed(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     evaluate(model, tmp_path / "here")
-    real, marker = on_ray.answer_remotely, tmp_path / "killed"
+    marker = tmp_path / "killed"
 
-    def killed_once(cell: on_ray.RemoteCell) -> Any:
-        if cell.job.length == 300 and not marker.exists():
+    def kill_first() -> None:
+        if not marker.exists():
             marker.touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        return real(cell)
+
+    class Deadly:
+        """Kills the first worker that reads it, before it has spent ten seconds on importing torch."""
+
+        def __reduce__(self) -> Any:
+            return kill_first, ()
+
+    deadly = Deadly()
+
+    def killed_once(cell: on_ray.RemoteCell) -> Any:
+        assert deadly is None
+        return import_module("lengthwise.evaluation.sweep.on_ray").answer_remotely(cell)
 
     monkeypatch.setattr(on_ray, "answer_remotely", killed_once)
     # Some of it was done before
@@ -84,14 +96,16 @@ def test_work_is_tried_again_three_times_and_no_more(tmp_path: Path) -> None:
     def killed(item: int) -> int:
         with (tmp_path / str(item)).open("a") as file:
             file.write("x")
-        if item == 1:
+        if item == 1 or (item == 20 and (tmp_path / "20").read_text() == "x"):
             os.kill(os.getpid(), signal.SIGKILL)
         return 10 * item
 
     with pytest.raises(lw.BadInput, match="Ray workers died 4 times on one cell"):
         list(on_ray.spread(ray, killed, [1]))
     assert (tmp_path / "1").read_text() == "xxxx"
+    # One that is killed once, after others were done
     assert sorted(on_ray.spread(ray, killed, range(2, 30))) == [(item, 10 * item) for item in range(2, 30)]
+    assert [(tmp_path / name).read_text() for name in ("2", "20", "29")] == ["x", "xx", "x"]
 
 
 def test_a_worker_that_reads_another_model_is_refused(model: Path) -> None:
