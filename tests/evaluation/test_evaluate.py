@@ -24,7 +24,7 @@ from lengthwise.models.fingerprint import model_fingerprint
 from lengthwise.records import Record, Sharpness, read_lines
 from lengthwise.tasks import TASKS, Task
 from lengthwise.tasks.line import samples as line_samples
-from tests.helpers.answering import TRAIN_LENGTH, answering
+from tests.helpers.answering import TRAIN_LENGTH, answering_briefly
 
 TOKENIZER = ByT5Tokenizer()
 SHORT, LONG = 240, 300
@@ -32,7 +32,7 @@ SHORT, LONG = 240, 300
 
 def evaluate(out: Path | None = None, model: Any = None, methods: Any = ("none",), **options: Any) -> list[Record]:
     options = {"tasks": ["passkey"], "lengths": [LONG], "samples": 3, "show_progress": False, **options}
-    return lw.evaluate(answering("t5") if model is None else model, TOKENIZER, methods, out=out, **options)
+    return lw.evaluate(answering_briefly("t5") if model is None else model, TOKENIZER, methods, out=out, **options)
 
 
 def untimed(records: list[Record]) -> list[Record]:
@@ -46,7 +46,7 @@ def on_disk(out: Path) -> list[Record]:
 @pytest.fixture(scope="module")
 def alignment() -> lw.Alignment:
     """Far sharper than calibration would make it, so that it shows."""
-    fingerprint = model_fingerprint(anatomy_of(answering("t5")))
+    fingerprint = model_fingerprint(anatomy_of(answering_briefly("t5")))
     return lw.Alignment("pmax", "model", TRAIN_LENGTH, 0.5, (Calibrated(LONG, 0.2, 0.5, 3),), fingerprint)
 
 
@@ -67,7 +67,7 @@ def answered(monkeypatch: pytest.MonkeyPatch) -> list[list[list[int]]]:
 @pytest.mark.parametrize("family", ["t5", "llama"])
 def test_every_method_task_length_and_sample_is_recorded_and_scored(family: str, tmp_path: Path) -> None:
     asked = {"tasks": ["line", "passkey"], "lengths": [LONG, SHORT], "samples": 2, "seed": 3}
-    records = evaluate(tmp_path, answering(family), ["none", "infoscale"], **asked, name="tiny")
+    records = evaluate(tmp_path, answering_briefly(family), ["none", "infoscale"], **asked, name="tiny")
     assert len(records) == 16
     assert [record.method for record in records[::2]] == ["none", "infoscale"] * 4
     assert on_disk(tmp_path) == untimed(records)
@@ -117,7 +117,7 @@ def test_an_alignment_is_none_exactly_up_to_the_training_length(alignment: lw.Al
 @pytest.mark.parametrize("family", ["t5", "llama"])
 def test_truncate_reads_the_last_tokens_and_short_prompts_whole(family: str, answered: list[list[list[int]]]) -> None:
     options = {"lengths": [SHORT, LONG], "batch_tokens": 1, "samples": 2}
-    records = evaluate(None, answering(family), ["none", "truncate"], **options)
+    records = evaluate(None, answering_briefly(family), ["none", "truncate"], **options)
     assert len(answered) == 8
     short_none, short_cut, long_none, long_cut = ([batch[0] for batch in answered[at : at + 2]] for at in (0, 2, 4, 6))
     assert short_cut == short_none
@@ -138,7 +138,7 @@ def test_a_hedge_answers_short_prompts_as_its_method_and_long_ones_from_two_read
     made: list[Any] = []
     real = cells.Hedge
     monkeypatch.setattr(cells, "Hedge", lambda *given: made.append(real(*given)) or made[-1])
-    records = evaluate(None, answering(family), ["log", "hedge+log"], lengths=[SHORT, LONG], samples=2, batch_tokens=1)
+    records = evaluate(None, answering_briefly(family), ["log", "hedge+log"], lengths=[SHORT, LONG], samples=2, batch_tokens=1)
     by_method = {method: [one for one in records if one.method == method] for method in ("log", "hedge+log")}
     assert [one.prediction for one in by_method["log"][:2]] == [one.prediction for one in by_method["hedge+log"][:2]]
     room = TRAIN_LENGTH - (TASKS["passkey"].answer_tokens if family == "llama" else 0)
@@ -215,7 +215,7 @@ def test_an_interruption_keeps_what_was_finished_and_sums_it_up(tmp_path: Path, 
         return real(*arguments)
 
     monkeypatch.setattr(cells, "greedy_answers", interrupted)
-    model = answering("t5")
+    model = answering_briefly("t5")
     before = model.config._attn_implementation
     with pytest.raises(KeyboardInterrupt):
         evaluate(tmp_path, model, batch_tokens=1, samples=4)
@@ -229,8 +229,8 @@ def test_an_interruption_keeps_what_was_finished_and_sums_it_up(tmp_path: Path, 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"model": answering("t5", seed=1)}, "was begun with another model: its weights"),
-        ({"model": answering("llama")}, "was begun with another model: its family is t5, this model's is llama"),
+        ({"model": answering_briefly("t5", seed=1)}, "was begun with another model: its weights"),
+        ({"model": answering_briefly("llama")}, "was begun with another model: its family is t5, this model's is llama"),
         ({"seed": 1}, "was begun with another seed: 0 then, 1 now"),
         ({"train_length": 128}, "was begun with another train_length: 256 then, 128 now"),
         ({"batch_tokens": 99}, "was begun with another batch_tokens: 1024 then, 99 now"),
@@ -245,7 +245,7 @@ def test_other_models_and_settings_are_not_mixed_in(change: dict[str, Any], mess
 
 
 def test_weights_outside_the_encoder_count_too(tmp_path: Path) -> None:
-    model = answering("t5")
+    model = answering_briefly("t5")
     evaluate(tmp_path, model, samples=1)
     model.decoder.block[0].layer[2].DenseReluDense.wo.weight.data[0, 0] += 1
     with pytest.raises(lw.BadInput, match="was begun with another parameters"):
@@ -323,7 +323,7 @@ def test_other_tasks_are_refused(tasks: Any, message: str) -> None:
 
 
 def test_an_alignment_of_another_model_needs_force(alignment: lw.Alignment) -> None:
-    other = answering("t5", seed=1)
+    other = answering_briefly("t5", seed=1)
     with pytest.raises(lw.BadInput, match="made for"):
         evaluate(None, other, [alignment])
     assert len(evaluate(None, other, [alignment], force=True)) == 3
@@ -362,7 +362,7 @@ def test_a_question_that_truncation_cannot_keep_is_refused_before_anything_is_as
     method: str, family: str, room: int, tmp_path: Path, answered: list[list[list[int]]]
 ) -> None:
     with pytest.raises(lw.BadInput, match=f"truncate keeps the last {room} tokens"):
-        evaluate(tmp_path / "run", answering(family), ["none", method], train_length=32, lengths=[SHORT, LONG])
+        evaluate(tmp_path / "run", answering_briefly(family), ["none", method], train_length=32, lengths=[SHORT, LONG])
     assert not answered
     assert not (tmp_path / "run").exists()
 
@@ -403,7 +403,7 @@ def test_a_file_that_has_changed_is_refused(cases: Path, tmp_path: Path) -> None
 
 
 def test_sharpness_is_that_of_the_first_sample_and_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = answering("t5")
+    model = answering_briefly("t5")
     options = {"methods": ["none", "truncate", "constant:tau=0.5"], "lengths": [SHORT, LONG]}
     evaluate(tmp_path, model, **options)
     lines = read_lines(tmp_path / "sharpness.jsonl", Sharpness)
@@ -427,7 +427,7 @@ def test_sharpness_is_that_of_the_first_sample_and_measured_once(tmp_path: Path,
 
 
 def test_attention_that_is_not_finite_has_no_sharpness_but_records(tmp_path: Path) -> None:
-    model = answering("t5")
+    model = answering_briefly("t5")
     model.encoder.block[1].layer[0].SelfAttention.k.weight.data[:] = float("nan")
     with pytest.warns(UserWarning, match="attention is not finite, so its sharpness is left out"):
         assert len(evaluate(tmp_path, model)) == 3

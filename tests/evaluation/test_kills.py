@@ -15,7 +15,7 @@ from transformers import ByT5Tokenizer
 import lengthwise as lw
 from lengthwise.evaluation.sweep import in_process
 from lengthwise.records import Record, read_lines
-from tests.helpers.answering import answering
+from tests.helpers.answering import answering_briefly
 from tests.helpers.forking import finished, forked
 
 METHODS, LENGTHS, SAMPLES = ["none", "truncate", "constant:tau=0.5"], [240, 280, 300], 3
@@ -68,7 +68,7 @@ def records_in(out: Path) -> list[Record]:
 
 def test_kills_and_company_change_nothing(tmp_path: Path) -> None:
     """Ten kills at random moments; two processes at once; two of which one is killed."""
-    model = answering("t5")
+    model = answering_briefly("t5")
     # What is imported late is imported before the forks, and once
     evaluate(model, lengths=LENGTHS[:1], samples=1)
     start = time.monotonic()

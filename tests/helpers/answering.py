@@ -34,6 +34,13 @@ def answering(family: str, seed: int = 0, **sizes: Any) -> Any:
     return model.eval()
 
 
+def answering_briefly(family: str, seed: int = 0) -> Any:
+    """As `answering`, but two of the digits end an answer, which takes a third of the time."""
+    model = answering(family, seed)
+    model.generation_config.eos_token_id = [model.config.eos_token_id, DIGITS.stop - 2, DIGITS.stop - 1]
+    return model
+
+
 def saved(model: Any, folder: Path) -> Path:
     model.save_pretrained(folder)
     tf.ByT5Tokenizer().save_pretrained(folder)

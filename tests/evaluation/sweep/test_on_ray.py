@@ -18,7 +18,7 @@ import lengthwise as lw
 from lengthwise.evaluation.sweep import on_ray
 from lengthwise.evaluation.sweep.run_config import parameters_digest
 from lengthwise.records import Record, Sharpness, read_lines
-from tests.helpers.answering import answering, saved
+from tests.helpers.answering import answering_briefly, saved
 
 ray = pytest.importorskip("ray")
 
@@ -33,11 +33,11 @@ def local() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return saved(answering("t5"), tmp_path_factory.mktemp("models") / "t5")
+    return saved(answering_briefly("t5"), tmp_path_factory.mktemp("models") / "t5")
 
 
 def evaluate(model: Path, out: Path, **options: Any) -> list[Record]:
-    loaded = answering("t5")
+    loaded = answering_briefly("t5")
     options = {"samples": 2, "batch_tokens": 320, "name": str(model), "show_progress": False, **options}
     methods = ["none", "truncate", "constant:tau=0.5"]
     return lw.evaluate(loaded, ByT5Tokenizer(), methods, ["passkey"], [240, 300], out=out, **options)
@@ -109,7 +109,7 @@ def test_work_is_tried_again_three_times_and_no_more(tmp_path: Path) -> None:
 
 
 def test_a_worker_that_reads_another_model_is_refused(model: Path) -> None:
-    cluster = on_ray.Cluster("local", str(model), "float32", "cpu", parameters_digest(answering("t5")))
+    cluster = on_ray.Cluster("local", str(model), "float32", "cpu", parameters_digest(answering_briefly("t5")))
     loaded, _ = on_ray._loaded(cluster)
     assert on_ray._loaded(cluster)[0] is loaded
     with pytest.raises(lw.BadInput, match="is another model for Ray's workers than for the driver"):

@@ -21,7 +21,7 @@ from lengthwise.report.runs.provenance import commands
 from lengthwise.report.styles import method_styles
 from lengthwise.tasks import TASKS, Sample
 from tests.conftest import Said
-from tests.helpers.answering import answering, saved
+from tests.helpers.answering import answering_briefly, saved
 
 TOKENIZER = ByT5Tokenizer()
 NEW = ["code_completion", "code_key_retrieval", "multi_document_qa"]
@@ -53,12 +53,12 @@ def test_a_file_of_code_cases_is_asked_bucket_by_bucket(tmp_path: Path) -> None:
     contexts = ["x = 1\n" * count for count in (10, 200, 12, 180)]  # 60, 1200, 72, 1080 bytes
     path = lines_of(tmp_path / "lcc.jsonl", *({"context": text, "gt": "y = 2"} for text in contexts))
     asked = {"methods": ["none", "truncate"], "tasks": ["code_completion"], "data": path, "samples": 2, "show_progress": False}
-    records = lw.evaluate(answering("t5"), TOKENIZER, out=tmp_path / "run", **asked)
+    records = lw.evaluate(answering_briefly("t5"), TOKENIZER, out=tmp_path / "run", **asked)
     means = {(cell.task, cell.method, cell.length): cell.n for cell in summarise(records)}
     both = ("code_completion", "code_completion_es")
     assert means == {(task, method, n): 2 for task in both for method in ("none", "truncate") for n in (67, 1141)}
     # One sample of each bucket, then the rest
-    few = lw.evaluate(answering("t5"), TOKENIZER, out=tmp_path / "few", **{**asked, "samples": 1})
+    few = lw.evaluate(answering_briefly("t5"), TOKENIZER, out=tmp_path / "few", **{**asked, "samples": 1})
     assert [record.tokens for record in few if (record.method, record.task) == ("none", both[0])] == [61, 1201]
 
 
@@ -69,27 +69,27 @@ def test_every_answer_has_both_scores_in_the_file_and_in_what_is_returned(
     said = iter([[f"  {samples[0].target}\nmore"], [samples[1].target[:-2]], [""]])
     monkeypatch.setattr(cells, "greedy_answers", lambda *_: next(said))
     options = {"tasks": ["code_completion"], "lengths": [300], "samples": 3, "batch_tokens": 1, "show_progress": False}
-    records = lw.evaluate(answering("t5"), TOKENIZER, out=tmp_path, **options)
+    records = lw.evaluate(answering_briefly("t5"), TOKENIZER, out=tmp_path, **options)
     assert [record.task for record in records] == ["code_completion"] * 3 + ["code_completion_es"] * 3
     letters = len(samples[1].target)
     assert [record.score for record in records[:3]] == [1.0, 0.0, 0.0]
     assert [record.score for record in records[3:]] == pytest.approx([1.0, 2 * (letters - 2) / (2 * letters - 2), 0.0])
     assert sorted(read_lines(tmp_path / "records.jsonl", Record), key=lambda r: r.key) == sorted(records, key=lambda r: r.key)
     # Nothing is asked again
-    assert lw.evaluate(answering("t5"), TOKENIZER, out=tmp_path, **options) == records
+    assert lw.evaluate(answering_briefly("t5"), TOKENIZER, out=tmp_path, **options) == records
     # A run that was killed between two lines of one answer: the answer's own score comes last, so it is given again
     lines = (tmp_path / "records.jsonl").read_text().splitlines(keepends=True)
     assert [json.loads(line)["task"] for line in lines[-2:]] == ["code_completion_es", "code_completion"]
     (tmp_path / "records.jsonl").write_text("".join(lines[:-1]))
     said = iter([[""]])
-    again = lw.evaluate(answering("t5"), TOKENIZER, out=tmp_path, **options)
+    again = lw.evaluate(answering_briefly("t5"), TOKENIZER, out=tmp_path, **options)
     assert [record.score for record in again] == [record.score for record in records]
 
 
 @pytest.mark.parametrize("family", ["t5", "llama"])
 def test_tiny_models_are_asked_the_tasks_at_lengths(family: str, tmp_path: Path) -> None:
     options = {"lengths": [500], "samples": 2, "sharpness": False, "show_progress": False}
-    records = lw.evaluate(answering(family), TOKENIZER, ["truncate", "log"], NEW, out=tmp_path, **options)
+    records = lw.evaluate(answering_briefly(family), TOKENIZER, ["truncate", "log"], NEW, out=tmp_path, **options)
     assert len(records) == 2 * 2 * (3 + 1)
     asked = {name: TASKS[name].samples(TOKENIZER, 500, 2, 0) for name in NEW}
     for record in records:
@@ -109,7 +109,7 @@ def test_the_report_maps_the_place_of_the_gold_document(tmp_path: Path, monkeypa
     said = iter([[sample.target if abs((sample.depth or 0) - 0.5) > 0.3 else "lost"] for sample in samples])
     monkeypatch.setattr(cells, "greedy_answers", lambda *_: next(said))
     options = {"lengths": [1200], "samples": 30, "batch_tokens": 1, "sharpness": False, "show_progress": False}
-    lw.evaluate(answering("t5"), TOKENIZER, ["none"], ["multi_document_qa"], out=tmp_path, **options)
+    lw.evaluate(answering_briefly("t5"), TOKENIZER, ["none"], ["multi_document_qa"], out=tmp_path, **options)
     group = RunGroup((read_run(tmp_path),))
     (found,) = depth_maps(group, group.tasks[0], method_styles(group.methods))
     by_depth = [cell.mean for cell in sorted(found.cells, key=lambda cell: cell.y)]
@@ -118,7 +118,7 @@ def test_the_report_maps_the_place_of_the_gold_document(tmp_path: Path, monkeypa
 
 
 def test_files_and_folders_at_lengths_are_what_samples_are_made_of(tmp_path: Path, lengthwise: Callable[..., Said]) -> None:
-    model, out = saved(answering("t5"), tmp_path / "t5"), tmp_path / "run"
+    model, out = saved(answering_briefly("t5"), tmp_path / "t5"), tmp_path / "run"
     ctxs = [{"title": "T", "text": "Text number {k}, nothing more.", "isgold": True}]
     lines = [json.loads(json.dumps({"question": f"q{k}", "answers": [f"number {k},"], "ctxs": ctxs}).replace("{k}", str(k)))
              for k in range(4)]  # fmt: skip
