@@ -18,6 +18,9 @@ import transformers as tf
 from transformers import ByT5Tokenizer
 
 from lengthwise.cli import run
+from tests.helpers.byte_tokenizer import make_quick
+
+make_quick()
 
 TRAIN_LENGTH = 32
 T5_SIZES = {
