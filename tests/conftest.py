@@ -110,11 +110,12 @@ def make(name: str, seed: int = 0) -> Any:
     return model
 
 
-def tiny_t5(seed: int = 0) -> Any:
-    """A T5 encoder of four layers, trained length 512, whose attention is sharp: large random queries, random biases."""
+def tiny_t5(seed: int = 0, train_length: int = 512) -> Any:
+    """A T5 encoder of four layers whose attention is sharp: large random queries, random biases."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        config = tf.T5Config(vocab_size=384, d_model=64, d_kv=16, d_ff=128, num_layers=4, num_heads=4, n_positions=512)
+        sizes = {"vocab_size": 384, "d_model": 64, "d_kv": 16, "d_ff": 128, "num_layers": 4, "num_heads": 4}
+        config = tf.T5Config(**sizes, n_positions=train_length)
         model = tf.T5EncoderModel(config).eval()
         for block in model.encoder.block:
             torch.nn.init.normal_(block.layer[0].SelfAttention.q.weight, std=0.25)
