@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import random
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -79,7 +81,7 @@ def test_a_full_disk_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.Mon
     file.append(records(1))
     before, write = file.path.read_bytes(), os.write
     monkeypatch.setattr(os, "write", lambda descriptor, text: write(descriptor, text[:7]))
-    with pytest.raises(OSError, match="only 7 of"):
+    with pytest.raises(BadInput, match=r"^cannot write .*records\.jsonl: No space left on device; give another place$"):
         file.append(records(2))
     monkeypatch.undo()
     assert file.path.read_bytes() == before
@@ -110,3 +112,39 @@ def test_a_kill_loses_no_record_whose_append_has_returned(tmp_path: Path) -> Non
         assert indices == list(range(len(indices)))
         assert len(indices) - 1 >= finished
     assert finished > 10
+
+
+def test_a_full_disk_that_is_known_late_leaves_the_old_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = AppendOnly(tmp_path / "records.jsonl", Record)
+    file.append(records(1))
+    before, sync = file.path.read_bytes(), os.fsync
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(BadInput, match=r"^cannot write .*records\.jsonl: No space left on device; give another place$"):
+        file.append(records(2))
+    assert file.path.read_bytes() == before
+    monkeypatch.setattr(os, "fsync", sync)
+    file.append(records(2))
+    assert len(read_lines(file.path, Record)) == 2
+
+
+@pytest.mark.parametrize(("make", "reason"), [(Path.mkdir, "Is a directory"), (os.mkfifo, "it is a pipe, not a file")])
+def test_what_is_no_file_is_neither_read_nor_appended_to(tmp_path: Path, make: Callable[[Path], None], reason: str) -> None:
+    path = tmp_path / "records.jsonl"
+    make(path)
+    with pytest.raises(BadInput, match=rf"^cannot write .*records\.jsonl: {reason}; give another place$"):
+        AppendOnly(path, Record)
+    with pytest.raises(BadInput, match=rf"^cannot read .*records\.jsonl: {reason}$"):
+        read_lines(path, Record)
+
+
+def test_a_file_that_may_not_be_written_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(*_: object) -> int:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(os, "open", denied)
+    with pytest.raises(BadInput, match=r"^cannot write .*records\.jsonl: Permission denied; give another place$"):
+        AppendOnly(tmp_path / "records.jsonl", Record)

@@ -28,7 +28,7 @@ from lengthwise.analysis.section import analysis_article
 from lengthwise.analysis.tables import csv_tables
 from lengthwise.analysis.temperatures import temperatures
 from lengthwise.calibration.calibrate import calibrate
-from lengthwise.common.files import PART, write_whole
+from lengthwise.common.files import PART, write_whole, writing
 from lengthwise.common.progress import ProgressCallback, progress
 from lengthwise.common.sequences import long_sequences
 from lengthwise.common.text import parse_lengths, text_or_prose
@@ -134,18 +134,14 @@ class _AnalysisFolder:
     def __init__(self, path: Path, begun: Analysis) -> None:
         """Begin a new or empty directory, or go on with one that was begun with the same model and settings."""
         self.path, self.begun = path, begun
-        try:
+        with writing(path):
             path.mkdir(parents=True, exist_ok=True)
             entries = [entry.name for entry in path.iterdir() if not entry.name.startswith(PART)]
-            if ANALYSIS in entries:
-                check_same(read_document(path), begun.to_json(), path)
-            else:
-                require(
-                    not entries, f"{path} is not an analysis, but holds {min(entries, default='')}; {ANOTHER}, new or empty"
-                )
-                write_whole(path / ANALYSIS, json.dumps(begun.to_json(), indent=1) + "\n")
-        except OSError as error:
-            raise BadInput(f"cannot write an analysis to {path}: {error.strerror}; {ANOTHER}") from None
+        if ANALYSIS in entries:
+            check_same(read_document(path), begun.to_json(), path)
+        else:
+            require(not entries, f"{path} is not an analysis, but holds {min(entries, default='')}; {ANOTHER}, new or empty")
+            write_whole(path / ANALYSIS, json.dumps(begun.to_json(), indent=1) + "\n")
         self.lengths = AppendOnly(path / LENGTHS, AtLength)
         self.aligned = AppendOnly(path / ALIGNED, Aligned)
 

@@ -9,8 +9,8 @@ import typer
 
 from lengthwise.cli import completion
 from lengthwise.cli.evaluation import columns
-from lengthwise.cli.options import Device, Dtype, Force, Json, Model, TrainLength, check_writable, print_json, say
-from lengthwise.common.files import save_whole
+from lengthwise.cli.options import Device, Dtype, Force, Json, Model, TrainLength, print_json, say
+from lengthwise.common.files import check_writable, save_whole
 from lengthwise.errors import BadInput
 
 

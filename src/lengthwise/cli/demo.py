@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lengthwise.cli.evaluation import score_table
-from lengthwise.cli.options import Device, Json, check_writable, print_json, say
+from lengthwise.cli.options import Device, Json, print_json, say
+from lengthwise.common.files import check_writable
 
 if TYPE_CHECKING:
     from lengthwise.methods.temperature.aligned import Alignment

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import tempfile
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,8 +11,6 @@ from typing import Annotated, Any
 import typer
 
 from lengthwise.cli import completion
-from lengthwise.common.files import PART
-from lengthwise.errors import BadInput
 
 Model = Annotated[
     str,
@@ -37,17 +34,3 @@ def say(line: str) -> None:
 
 def print_json(document: Any) -> None:
     print(json.dumps(document, indent=2))
-
-
-def check_writable(path: Path) -> None:
-    """Before hours of work, not after: by a file made and removed there, because permissions do not tell everything."""
-    folder = path.absolute().parent
-    try:
-        while not folder.exists():
-            folder = folder.parent
-        with tempfile.NamedTemporaryFile(prefix=PART, dir=folder):
-            reason = "it is a directory" if path.is_dir() else None
-    except OSError as error:
-        reason = error.strerror
-    if reason is not None:
-        raise BadInput(f"cannot write {path}: {reason}; give a path in a directory you may write to")

@@ -5,14 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
+from safetensors.torch import save as to_bytes
 from torch import nn
 
+from lengthwise.common.files import write_whole
 from lengthwise.errors import BadInput
 
 
 def save(module: nn.Module, path: str | Path) -> None:
-    save_file({name: tensor.detach().contiguous() for name, tensor in module.state_dict().items()}, path)
+    write_whole(path, to_bytes({name: tensor.detach().contiguous() for name, tensor in module.state_dict().items()}))
 
 
 def load(module: nn.Module, path: str | Path, what: str, without: str) -> None:

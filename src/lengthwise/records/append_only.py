@@ -7,6 +7,7 @@ that no key is written twice.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Hashable, Iterable, Iterator
@@ -15,6 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
+from lengthwise.common.files import read_file, require_regular, writing
 from lengthwise.common.formats import NOT_JSON, checked, parse_json
 from lengthwise.errors import BadInput, require
 from lengthwise.records.locks import exclusive
@@ -55,10 +57,7 @@ class AppendOnly(Generic[Line]):
             if not new:
                 return
             text = "".join(self._text(line) for line in new.values()).encode()
-            if (written := os.write(descriptor, text)) != len(text):
-                os.ftruncate(descriptor, self._read)
-                raise OSError(f"only {written} of {len(text)} bytes could be written to {self.path}: is the disk full?")
-            os.fsync(descriptor)
+            self._write(descriptor, text)
             self.lines.update(new)
             self._read += len(text)
             self._count += len(new)
@@ -66,13 +65,24 @@ class AppendOnly(Generic[Line]):
     @contextmanager
     def locked(self) -> Iterator[int]:
         """The file's descriptor while no other process may append; everything in the file has been read."""
-        descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        with writing(self.path):
+            descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o666)
+            try:
+                require_regular(descriptor)
+                with exclusive(descriptor):
+                    self._catch_up(descriptor)
+                    yield descriptor
+            finally:
+                os.close(descriptor)
+
+    def _write(self, descriptor: int, text: bytes) -> None:
         try:
-            with exclusive(descriptor):
-                self._catch_up(descriptor)
-                yield descriptor
-        finally:
-            os.close(descriptor)
+            if os.write(descriptor, text) != len(text):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(descriptor)
+        except OSError:
+            os.ftruncate(descriptor, self._read)
+            raise
 
     def _text(self, line: Line) -> str:
         text = json.dumps(asdict(line), allow_nan=False)  # type: ignore[call-overload]
@@ -101,7 +111,12 @@ class AppendOnly(Generic[Line]):
 
 def read_lines(path: Path, kind: type[Kind], then: str = DONE_AGAIN) -> list[Kind]:
     """A file's lines without touching it: no lock, and a last line that is still being written is left out."""
-    text = path.read_bytes() if path.exists() else b""
+    try:
+        text = read_file(path)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise BadInput(f"cannot read {path}: {error.strerror}") from None
     return list(_parsed(text, path, kind, 0, then))
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from markupsafe import Markup
 
 from lengthwise.common.files import write_whole
-from lengthwise.errors import BadInput, require
+from lengthwise.errors import require
 from lengthwise.report.charts import TEMPLATE, templates
 from lengthwise.report.formatting import listed, percent, shortened, tokens_at
 from lengthwise.report.styles import Style
@@ -49,11 +49,8 @@ def write_page(sections: Sequence[Section], out: Path) -> Path:
     texts = {out: html(sections), out.with_suffix(".md"): "\n".join(section.markdown for section in sections)}
     if any(section.rows for section in sections):
         texts[out.with_suffix(".csv")] = csv_text(sections)
-    try:
-        for path, text in texts.items():
-            write_whole(path, text)
-    except OSError as error:
-        raise BadInput(f"cannot write {out}: {error.strerror}; give --out a path in a directory you may write to") from None
+    for path, text in texts.items():
+        write_whole(path, text)
     return out
 
 

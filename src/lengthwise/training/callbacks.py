@@ -8,6 +8,7 @@ from typing import Any
 
 from transformers import TrainerCallback
 
+from lengthwise.common.files import append_text
 from lengthwise.common.progress import ProgressCallback
 from lengthwise.methods import weights
 from lengthwise.training.adjustment import TrainingMethods
@@ -32,8 +33,7 @@ class LossesCallback(TrainerCallback):  # type: ignore[misc]
         if "loss" not in logs:
             return
         line = {"step": state.global_step, **{name: float(logs[name]) for name in WRITTEN if name in logs}}
-        with self.directory.losses.open("a") as file:
-            file.write(json.dumps(line) + "\n")
+        append_text(self.directory.losses, json.dumps(line) + "\n")
         words = ", ".join(f"{name.replace('_', '-')} {line[name]:.4f}" for name in WRITTEN[:3] if name in line)
         said = state.global_step % max(1, state.max_steps // LINES) == 0 or state.global_step == state.max_steps
         self.tick(1, f"step {state.global_step} of {state.max_steps}: {words}" if said else None)

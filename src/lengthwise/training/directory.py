@@ -82,10 +82,7 @@ class TrainingDirectory:
             raise BadInput(f"cannot use {self.path} as a training directory: {error.strerror}; {ANOTHER}") from None
         if foreign := [name for name in names if not name.startswith((CLAIM, PART))]:
             raise BadInput(f"{self.path} is not a training directory, but holds {foreign[0]}; give a new or empty one as --out")
-        try:
-            write_whole(known, json.dumps(config, indent=2) + "\n")
-        except OSError as error:
-            raise BadInput(f"cannot write to {self.path}: {error.strerror}; {ANOTHER}") from None
+        write_whole(known, json.dumps(config, indent=2) + "\n")
 
     def last_checkpoint(self, learns: str | None) -> Path | None:
         """The latest checkpoint that was written to its end; `learns` is the method that has weights of its own."""

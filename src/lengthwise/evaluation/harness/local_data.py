@@ -8,6 +8,7 @@ from typing import Any
 
 import lm_eval.tasks
 
+from lengthwise.common.files import write_whole
 from lengthwise.errors import BadInput, require
 from lengthwise.tasks import longbench_e
 from lengthwise.tasks.material.case_files import cases
@@ -33,7 +34,7 @@ def write_tasks(data: Path, out: Path) -> list[str]:
         stock = Path(lm_eval.tasks.__file__).parent / "longbench" / f"{name}_e.yaml"
         require(stock.is_file(), f"this version of lm-eval has no prompts for {name}_e (no {stock}); install a newer one")
         text = TASK.format(stock=json.dumps(str(stock)), file=json.dumps(str(file.resolve())))
-        (out / f"{name}_e.yaml").write_text(text, encoding="utf-8")
+        write_whole(out / f"{name}_e.yaml", text)
     return [f"longbench_{name}_e" for name in files]
 
 

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from typing_extensions import TypedDict
 
-from lengthwise.common.files import cannot_write, write_whole
+from lengthwise.common.files import write_whole
 from lengthwise.common.formats import Declared, Such, Whole, checked, parse_json
 from lengthwise.errors import BadInput, require
 
@@ -156,10 +156,7 @@ class Alignment:
 
     def save(self, path: str | Path) -> None:
         require(bool(self.model), f"{FINGERPRINT}, not {self.model!r}")
-        try:
-            write_whole(Path(path), json.dumps(self.to_json(), indent=2) + "\n")
-        except OSError as error:
-            raise cannot_write(Path(path), error) from error
+        write_whole(path, json.dumps(self.to_json(), indent=2) + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> Alignment:
