@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import math
+import os
+import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any, NotRequired
 
 import pytest
 from annotated_types import Gt
 from typing_extensions import TypedDict
 
-from lengthwise.common.formats import Declared, Listed, Such, Whole, checked, parse_json, parse_yaml
+import lengthwise
+from lengthwise.common.formats import Declared, Listed, Such, Whole, checked, parse_json, parse_yaml, read_json
 
 
 @dataclass(frozen=True)
@@ -82,13 +88,81 @@ def test_a_document_says_where_it_is_wrong() -> None:
         assert str(refusal.value) == message
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b"\xff", b"nan", "[" * 100_000])
-def test_what_is_not_json_is_refused_in_one_line(text: str | bytes) -> None:
-    with pytest.raises(ValueError, match=r"^it is not JSON: [^\n]+$"):
+DEEP = "[" * 61 + "]" * 61
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b"", "Expecting value"),
+        (b"{", "Expecting property name"),
+        (b"\xff", "can't decode byte 0xff"),
+        (b"nan", "Expecting value"),
+        ("[" * 100_000, "more than 60 deep"),
+        (DEEP, "more than 60 deep"),
+        (f'{{"a": {DEEP}}}', "more than 60 deep"),
+        ("[" + "9" * 5000 + "]", "a whole number has more than 40 digits"),
+        ('{"a": -' + "9" * 400 + "}", "a whole number has more than 40 digits"),
+        ('{"loss": 1e999}', "the number 1e999 is too large"),
+        ("[NaN]", "NaN is no number"),
+        ("[-Infinity]", "-Infinity is no number"),
+        ('{"a": "\\ud800"}', "one half of a character"),
+        ('{"\\udc00": 1}', "one half of a character"),
+        ('{"a": 1, "b": {"c": 1, "c": 2}}', 'the key "c" stands twice'),
+    ],
+)
+def test_what_is_not_json_is_refused_in_one_line(text: str | bytes, reason: str) -> None:
+    with pytest.raises(ValueError, match=rf"^it is not JSON: [^\n]*{reason}[^\n]*$") as refusal:
         parse_json(text)
+    assert len(str(refusal.value)) < 200
 
 
-def test_what_is_not_yaml_is_refused_in_one_line() -> None:
-    assert parse_yaml("a: [1, b]") == {"a": [1, "b"]}
-    with pytest.raises(ValueError, match=r"^[^\n]+$"):
-        parse_yaml("a: [")
+def test_json_of_all_kinds_is_read() -> None:
+    data = {"text": ["caf\u00e9 \U0001f600", ""], "number": [0, -1.5, 10**39, 1e300, True, None], "deep": [[{"a": [[]]}]]}
+    assert parse_json(json.dumps(data)) == data
+    assert parse_json(json.dumps(data, ensure_ascii=False).encode()) == data
+    assert parse_json("[NaN, -Infinity]", finite=False)[1] == -math.inf
+    assert parse_json("[" * 60 + "]" * 60)
+
+
+def test_a_json_file_is_read_unless_it_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"a": 1}')
+    assert read_json(tmp_path / "a.json") == {"a": 1}
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="it is a pipe, not a file"):
+        read_json(tmp_path / "pipe")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("a: [", "expected the node content"),
+        (b"\xff", "invalid start byte"),
+        ("[" * 100_000, "more than 60 deep"),
+        (DEEP, "more than 60 deep"),
+        ("a: " + "9" * 5000, "more than 40 digits"),
+        ("a: " + "9" * 400, "more than 40 digits"),
+        ("a: 1\nb: 2\na: 3", 'the key "a" stands twice'),
+        ("a: .nan", "NaN is no number"),
+        ("a: -.inf", "-Infinity is no number"),
+        ('a: "\\ud800"', "one half of a character"),
+        ("a: &x [1]\nb: [*x, *x]", "refers to a part of itself"),
+        ("a: &x [*x]", "refers to a part of itself"),
+        ("? [a]\n: 1", "unhashable key"),
+        ("!!python/object/apply:os.getcwd []", "could not determine a constructor"),
+    ],
+)
+def test_what_is_not_yaml_is_refused_in_one_line(text: str | bytes, reason: str) -> None:
+    with pytest.raises(ValueError, match=rf"^[^\n]*{reason}[^\n]*$"):
+        parse_yaml(text)
+
+
+def test_yaml_of_all_kinds_is_read() -> None:
+    assert parse_yaml("a: [1, b]\nc: {d: 2.5, e: null}") == {"a": [1, "b"], "c": {"d": 2.5, "e": None}}
+    assert parse_yaml("caf\u00e9: \u00e9".encode()) == {"caf\u00e9": "\u00e9"}
+
+
+def test_all_json_and_yaml_goes_through_one_reader() -> None:
+    source = Path(lengthwise.__file__).parent
+    parses = re.compile(r"json\.loads?\(|JSONDecoder|yaml\.(safe_|full_)?load|parse_raw|validate_json")
+    assert [file.name for file in source.rglob("*.py") if parses.search(file.read_text())] == ["formats.py"]

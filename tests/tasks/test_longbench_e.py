@@ -80,5 +80,5 @@ def test_what_the_harness_did_not_write_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"line 1 of .* has no key 'score'"):
         read_scored(tmp_path)
     left(tmp_path, "lcc", "2026-01-01T10-00-00.5", line(100, 0.5), line(100, float("nan")))
-    with pytest.raises(BadInput, match=r"line 2 of .*: 'score' is nan; it should be a finite number"):
+    with pytest.raises(BadInput, match=r"line 2 of .* is not JSON \(NaN is no number\)"):
         read_scored(tmp_path)

@@ -1,20 +1,30 @@
 """Declared file formats: plain data in, typed values out, one plain line where the two do not fit.
 
 A format is a frozen dataclass below `Declared` (a line of a file, an entry of a list) or a TypedDict (a whole document), and
-pydantic checks what was read against it. Text becomes plain data in `parse_json` and `parse_yaml` alone.
+pydantic checks what was read against it. Text becomes plain data in `parse_json` and `parse_yaml` alone, which refuse what only
+an attack or damage makes: lists within lists without end, numbers of hundreds of digits, a key that stands twice.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import math
+import re
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar, cast
+
+from lengthwise.common.files import read_file
 
 Format = TypeVar("Format")
 SHOWN = 40  # letters of a value in a message
 NOT_JSON = "it is not JSON"
+DEEPEST = 60  # lists and objects within each other
+LARGEST_WHOLE = 10**40  # far beyond all counts, and a float can hold it
+# What JSON has in it where a value of it may be refused: most has not, and is spared a second look
+SUSPECT = re.compile(r"\\u[dD]|\d{41}|NaN|Infinity")
 # What a value should have been, by pydantic's name of the error without the endings _type and _parsing
 SHOULD_BE = {
     "bool": "true or false",
@@ -76,22 +86,103 @@ class Listed:
 Whole = Annotated[int, Such("a whole number", lambda value: type(value) is int)]
 
 
-def parse_json(text: str | bytes) -> Any:
-    """The plain data of a JSON text; a ValueError where it is none."""
+def read_json(path: str | Path, *, finite: bool = True) -> Any:
+    """The plain data of a JSON file; an OSError where it cannot be read, a ValueError where it is no JSON."""
+    return parse_json(read_file(path), finite=finite)
+
+
+def parse_json(text: str | bytes, *, finite: bool = True) -> Any:
+    """The plain data of a JSON text; a ValueError where it is none. Without `finite`, NaN and Infinity are numbers too."""
     try:
-        return json.loads(text.decode() if isinstance(text, bytes) else text)
+        decoded = text.decode() if isinstance(text, bytes) else text
+        data = json.loads(decoded, object_pairs_hook=_unique, parse_float=_float)
+        suspect = SUSPECT.search(decoded) or decoded.count("[") + decoded.count("{") > DEEPEST
+        return _plain(data, finite) if suspect else data
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{NOT_JSON}: {' '.join(str(error).split())}") from None
+        raise ValueError(f"{NOT_JSON}: {_reason(error)}") from None
 
 
-def parse_yaml(text: str) -> Any:
+def parse_yaml(text: str | bytes) -> Any:
     """The plain data of a YAML text; a ValueError where it is none."""
     import yaml
 
     try:
-        return yaml.safe_load(text)
+        return _plain(yaml.load(text, _yaml_loader()), finite=True)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ValueError(" ".join(str(error).split())) from None
+        raise ValueError(_reason(error)) from None
+
+
+@cache
+def _yaml_loader() -> Any:
+    import yaml
+
+    class Loader(yaml.SafeLoader):  # type: ignore[misc]
+        """Plain data only, without a key that stands twice and without references, which make a small file endless."""
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                raise ValueError("it refers to a part of itself by *, which settings do without")
+            return super().compose_node(parent, index)
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            keys = (self.construct_object(key, deep=True) for key, _ in node.value)
+            _unique((key, None) for key in keys if isinstance(key, Hashable))
+            return super().construct_mapping(node, deep)
+
+    return Loader
+
+
+def _unique(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
+    pairs = list(pairs)
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {shown(twice)} stands twice in one object")
+    return mapping
+
+
+def _float(digits: str) -> float:
+    if math.isinf(value := float(digits)):
+        raise ValueError(f"the number {digits[:SHOWN]} is too large")
+    return value
+
+
+def _plain(data: Any, finite: bool) -> Any:
+    """The data itself, where each value of it can be computed with and written again; else a ValueError."""
+    level = [data]
+    for _ in range(DEEPEST + 1):
+        if not level:
+            return data
+        below: list[Any] = []
+        for value in level:
+            if isinstance(value, dict):
+                below += value
+                below += value.values()
+            elif isinstance(value, list | tuple | set):
+                below += value
+            elif isinstance(value, str):
+                if not value.isascii():
+                    value.encode()
+            elif isinstance(value, float):
+                if finite and not math.isfinite(value):
+                    raise ValueError(f"{shown(value)} is no number")
+            elif isinstance(value, int) and abs(value) >= LARGEST_WHOLE:
+                raise ValueError("a whole number has more than 40 digits")
+        level = below
+    raise ValueError(f"its lists and objects are more than {DEEPEST} deep")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return f"its lists and objects are more than {DEEPEST} deep"
+    if isinstance(error, UnicodeEncodeError):
+        return "it holds one half of a character (a lone surrogate)"
+    if "int_max_str_digits" in str(error):
+        return "a whole number has more than 40 digits"
+    if isinstance(error, json.JSONDecodeError) and error.lineno == 1:
+        return f"{error.msg} at letter {error.pos + 1}"
+    return " ".join(str(error).split())
 
 
 def checked(kind: type[Format], data: Any, in_words: Callable[[Any], str] | None = None) -> Format:

@@ -5,6 +5,7 @@ Without a text of the user's, prose that ships with the package serves: about 11
 
 from __future__ import annotations
 
+import io
 import operator
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -12,6 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import SupportsIndex
 
+from lengthwise.common.files import read_file
 from lengthwise.errors import BadInput, require
 
 PROSE = ("harbour.txt", "railway.txt", "workshop.txt")
@@ -29,7 +31,7 @@ def read_texts(paths: Sequence[str | Path]) -> str:
     texts = []
     for path in paths:
         try:
-            texts.append(Path(path).read_text(encoding="utf-8"))
+            texts.append(io.TextIOWrapper(io.BytesIO(read_file(path)), encoding="utf-8").read())
         except OSError as error:
             raise BadInput(f"cannot read the text file {path}: {error.strerror}") from None
         except UnicodeDecodeError:

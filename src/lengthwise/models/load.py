@@ -6,7 +6,6 @@ Safetensors (or GGUF) only, nothing left uninitialised, clear refusals.
 from __future__ import annotations
 
 import importlib.util
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ import torch
 import transformers
 from torch import Tensor
 
+from lengthwise.common.formats import read_json
 from lengthwise.errors import BadInput, did_you_mean, require
 from lengthwise.models import gau_alpha, small_decoder
 from lengthwise.models.anatomy import T5_FAMILIES
@@ -104,7 +104,8 @@ def _files(path: Path, *patterns: str) -> list[str]:
 
 def _config(where: str, file: dict[str, str]) -> Any:
     own = Path(where) / "config.json"
-    if not file and own.is_file() and (family := OWN.get(json.loads(own.read_text()).get("model_type"))):
+    document = read_json(own, finite=False) if not file and own.is_file() else None
+    if isinstance(document, dict) and (family := OWN.get(str(document.get("model_type")))):
         family.register()
     return transformers.AutoConfig.from_pretrained(where, **file)
 

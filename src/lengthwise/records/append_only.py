@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from lengthwise.common.files import read_file, require_regular, writing
-from lengthwise.common.formats import NOT_JSON, checked, parse_json
+from lengthwise.common.formats import checked, parse_json
 from lengthwise.errors import BadInput, require
 from lengthwise.records.locks import exclusive
 
@@ -109,7 +109,7 @@ class AppendOnly(Generic[Line]):
         self._count += whole.count(b"\n")
 
 
-def read_lines(path: Path, kind: type[Kind], then: str = DONE_AGAIN) -> list[Kind]:
+def read_lines(path: Path, kind: type[Kind], then: str = DONE_AGAIN, *, finite: bool = True) -> list[Kind]:
     """A file's lines without touching it: no lock, and a last line that is still being written is left out."""
     try:
         text = read_file(path)
@@ -117,14 +117,13 @@ def read_lines(path: Path, kind: type[Kind], then: str = DONE_AGAIN) -> list[Kin
         return []
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror}") from None
-    return list(_parsed(text, path, kind, 0, then))
+    return list(_parsed(text, path, kind, 0, then, finite))
 
 
-def _parsed(text: bytes, path: Path, kind: type[Kind], before: int, then: str) -> Iterator[Kind]:
+def _parsed(text: bytes, path: Path, kind: type[Kind], before: int, then: str, finite: bool = True) -> Iterator[Kind]:
     """The lines in `text`, which stands in `path` after `before` other lines; `then` says what to do with a damaged one."""
     for number, line in enumerate(text.split(b"\n")[:-1], before + 1):
         try:
-            yield checked(kind, parse_json(line))
+            yield checked(kind, parse_json(line, finite=finite))
         except ValueError as error:
-            reason = NOT_JSON if str(error).startswith(NOT_JSON) else str(error)
-            raise BadInput(f"line {number} of {path} is damaged: {reason}; {then}") from None
+            raise BadInput(f"line {number} of {path} is damaged: {error}; {then}") from None

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from lengthwise.common.files import PART, write_whole
-from lengthwise.common.formats import parse_json
+from lengthwise.common.formats import parse_json, read_json
 from lengthwise.errors import BadInput, require
 from lengthwise.records.append_only import AppendOnly
 from lengthwise.records.config import ANOTHER, Config, check_format, grown
@@ -36,7 +36,7 @@ class RunDirectory:
             for part in self.path.glob(f"{PART}*"):
                 part.unlink(missing_ok=True)
             # As it would be read back, so that a tuple in memory is not taken for another value than a list on disk
-            self.config = self._agreed(json.loads(json.dumps(config)))
+            self.config = self._agreed(parse_json(json.dumps(config)))
         self.sharpness = AppendOnly(self.path / SHARPNESS, Sharpness)
 
     def of_cell(self, cell: CellKey) -> dict[int, Record]:
@@ -67,7 +67,7 @@ class RunDirectory:
 def read_config(path: Path) -> Config:
     """A config as it stands in its file, which is one of some format."""
     with suppress(OSError, ValueError):
-        config = parse_json(path.read_bytes())
+        config = read_json(path)
         if isinstance(config, dict) and "format" in config:
             return config
     raise BadInput(f"{path} is not the config of a run directory; {ANOTHER}")

@@ -7,13 +7,12 @@ every task counts once. The same within each length.
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
+from lengthwise.common.formats import read_json
 from lengthwise.errors import BadInput, require
 from lengthwise.tasks.material.case_files import Case, cases
 
@@ -90,7 +89,6 @@ def check(case: Case) -> None:
 def _scored(task: str, case: Case) -> ScoredAnswer:
     document = Case(case.place, case.get("doc", dict, "what was asked"))
     score = float(case.get("score", (int, float), "the score of the answer"))
-    require(math.isfinite(score), f"{case.place}: 'score' is {score}; it should be a finite number")
     return ScoredAnswer(task, document.get("length", int, "the number of words"), score)
 
 
@@ -98,7 +96,7 @@ def _model(samples: Path) -> str:
     """The model and method that made the samples, from the results of the same run beside them."""
     results = samples.with_name(f"results_{samples.stem.rpartition('_')[2]}.json")
     try:
-        settings = json.loads(results.read_text(encoding="utf-8"))["config"]
+        settings = read_json(results, finite=False)["config"]
         return f"{settings['model']} {settings['model_args']}"
     except (OSError, ValueError, KeyError, TypeError):
         raise BadInput(f"{results} should tell with which model {samples.name} was made, and does not") from None

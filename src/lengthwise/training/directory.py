@@ -21,7 +21,7 @@ from typing import Annotated, Any, NotRequired, cast
 from typing_extensions import TypedDict
 
 from lengthwise.common.files import PART, write_whole
-from lengthwise.common.formats import Such, Whole, checked, parse_json
+from lengthwise.common.formats import Such, Whole, checked, parse_json, read_json
 from lengthwise.errors import BadInput, require
 from lengthwise.records.append_only import read_lines
 from lengthwise.records.config import ANOTHER, check_same
@@ -71,7 +71,7 @@ class TrainingDirectory:
 
     def agree(self, config: dict[str, Any]) -> None:
         """Make the directory, or check that it is this very run's; nothing is touched where it is not."""
-        config = json.loads(json.dumps(config))
+        config = parse_json(json.dumps(config))
         known = self.path / "config.json"
         if known.exists():
             _check_same(_read(known), config, self.path)
@@ -91,7 +91,7 @@ class TrainingDirectory:
 
     def read_losses(self) -> list[dict[str, Any]]:
         """The lines of losses.jsonl; a last line without an end, which a kill left, is none."""
-        return read_lines(self.losses, cast(Any, LossLine), "take the line out")
+        return read_lines(self.losses, cast(Any, LossLine), "take the line out", finite=False)
 
     def losses_of_all(self, steps: int) -> list[dict[str, Any]]:
         """The losses of a finished run: none where their file was taken away, refused where it ends before the last step."""
@@ -115,7 +115,7 @@ def learnt_file(method: str) -> str:
 def _complete(checkpoint: Path, learns: str | None) -> bool:
     """transformers writes trainer_state.json last, and we what the method learnt after it."""
     try:
-        parse_json((checkpoint / "trainer_state.json").read_bytes())
+        read_json(checkpoint / "trainer_state.json", finite=False)
     except (OSError, ValueError):
         return False
     return learns is None or (checkpoint / learnt_file(learns)).exists()
@@ -124,7 +124,7 @@ def _complete(checkpoint: Path, learns: str | None) -> bool:
 def _read(path: Path) -> dict[str, Any]:
     config: Any = None
     with suppress(OSError, ValueError):
-        config = parse_json(path.read_bytes())
+        config = read_json(path)
     other = config.get("format", "unknown") if isinstance(config, dict) else "unknown"
     foreign = f"{path.parent} is not a training directory: the format of its config.json is {other!r}"
     require(other == FORMAT, f"{foreign}; {ANOTHER}")

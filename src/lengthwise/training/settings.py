@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from annotated_types import Ge, Gt, Lt
 from typing_extensions import Doc
 
+from lengthwise.common.files import read_file
 from lengthwise.common.formats import checked, parse_yaml, should_be
 from lengthwise.errors import BadInput, did_you_mean, require
 from lengthwise.methods.spec import parse_spec
@@ -103,7 +104,7 @@ def settings_of(options: Mapping[str, Any]) -> Settings:
 def read_yaml(path: Path) -> dict[str, Any]:
     """The names and values in a YAML file of settings."""
     try:
-        document = parse_yaml(path.read_text(encoding="utf-8"))
+        document = parse_yaml(read_file(path))
     except OSError as error:
         raise BadInput(f"cannot read the settings {path}: {error.strerror}") from None
     except ValueError as error:

@@ -210,7 +210,7 @@ NUMBERS = "a number from 0 on, or lists of such numbers"
         ({"target": "high"}, f"its 'target' is \"high\", not {NUMBERS}"),
         ({"target": True}, f"its 'target' is true, not {NUMBERS}"),
         ({"target": -0.1}, rf"its 'target' is -0\.1, not {NUMBERS}"),
-        ({"target": [0.1, float("nan")]}, rf"its 'target' is \[0\.1, NaN\], not {NUMBERS}"),
+        ({"target": [0.1, -5.0]}, rf"its 'target' is \[0\.1, -5\.0\], not {NUMBERS}"),
         ({"target": []}, rf"its 'target' is \[\], not {NUMBERS}"),
         ({"provenance": "yesterday"}, "its 'provenance' is \"yesterday\", not an object"),
         ({"provenance": None}, "its 'provenance' is null, not an object"),
@@ -221,6 +221,14 @@ def test_a_damaged_file_is_refused_in_words(tmp_path: Path, changes: dict[str, A
     path.write_text(json.dumps(document(**changes)))
     with pytest.raises(BadInput, match=rf"tau\.json is damaged: {reason}"):
         Alignment.load(path)
+
+
+def test_what_no_calibration_writes_is_no_alignment_file(tmp_path: Path) -> None:
+    path = tmp_path / "tau.json"
+    for text in (json.dumps(document(target=float("nan"))), "[" * 100_000, json.dumps(document(statistic="\ud800"))):
+        path.write_text(text)
+        with pytest.raises(BadInput, match=r"tau\.json is not an alignment file: it is not JSON: [^\n]{1,80}$"):
+            Alignment.load(path)
 
 
 @pytest.mark.parametrize("name", ["statistic", "scope", "train_length", "target", "temperatures", "model", "provenance"])

@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from lengthwise.common.files import read_file
 from lengthwise.errors import BadInput, did_you_mean, require
 from lengthwise.evaluation.sweep.jobs import Job
 from lengthwise.evaluation.sweep.named_methods import NamedMethod
@@ -61,7 +62,7 @@ class Questions:
         """The name of the file of cases and a digest of its content; for a data set of the hub, of the rows read."""
         if self.data is None:
             return {}
-        content = repr(self.cases).encode() if is_hub(self.data) else self.data.read_bytes()
+        content = repr(self.cases).encode() if is_hub(self.data) else read_file(self.data)
         return {self.data.name: hashlib.sha256(content).hexdigest()[:16]}
 
     @property

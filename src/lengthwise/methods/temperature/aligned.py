@@ -26,7 +26,7 @@ from torch import Tensor
 from typing_extensions import TypedDict
 
 from lengthwise.common.files import write_whole
-from lengthwise.common.formats import Declared, Such, Whole, checked, parse_json
+from lengthwise.common.formats import Declared, Such, Whole, checked, read_json
 from lengthwise.errors import BadInput, require
 
 FORMAT = "lengthwise.alignment/1"
@@ -161,11 +161,11 @@ class Alignment:
     @classmethod
     def load(cls, path: str | Path) -> Alignment:
         try:
-            document = parse_json(Path(path).read_bytes())
+            document = read_json(path)
         except FileNotFoundError:
             raise BadInput(f"no alignment file {path}; make one with `lengthwise calibrate`") from None
         except (OSError, ValueError) as error:
-            raise BadInput(f"{path} is not an alignment file: {error}") from None
+            raise BadInput(f"{path} is not an alignment file: {getattr(error, 'strerror', None) or error}") from None
         other = document.get("format") if isinstance(document, dict) else None
         if other != FORMAT:
             raise BadInput(f"{path} is not an alignment file: its format is {other!r}, not {FORMAT!r}")

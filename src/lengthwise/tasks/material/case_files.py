@@ -7,8 +7,8 @@ from its last question on.
 from __future__ import annotations
 
 import gzip
+import io
 import itertools
-import json
 import re
 import zlib
 from collections.abc import Callable, Iterator
@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lengthwise.common.files import LARGEST, read_file
+from lengthwise.common.formats import NOT_JSON, parse_json
 from lengthwise.errors import BadInput, require
 from lengthwise.tasks.material import hub
 from lengthwise.tasks.sample import Sample, token_count
@@ -91,8 +93,12 @@ def cases(path: Path) -> Iterator[Case]:
 
 def _text(path: Path) -> str:
     try:
-        content = path.read_bytes()
-        return (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8-sig")
+        content = read_file(path)
+        if path.suffix == ".gz":
+            with gzip.open(io.BytesIO(content)) as unpacked:
+                content = unpacked.read(LARGEST + 1)
+            require(len(content) <= LARGEST, f"{path} is larger than {LARGEST >> 30} GiB unpacked; give a smaller file")
+        return content.decode("utf-8-sig")
     except (EOFError, zlib.error, gzip.BadGzipFile):
         raise BadInput(f"{path} is not what gzip wrote, or only a part of it; read it again from where it came") from None
     except IsADirectoryError:
@@ -105,8 +111,9 @@ def _text(path: Path) -> str:
 
 def _object(line: str, place: str) -> dict[str, Any]:
     try:
-        fields = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise BadInput(f"{place} is not JSON ({error.msg}); a file of cases has one JSON object a line") from None
+        fields = parse_json(line)
+    except ValueError as error:
+        reason = str(error).removeprefix(f"{NOT_JSON}: ")
+        raise BadInput(f"{place} is not JSON ({reason}); a file of cases has one JSON object a line") from None
     require(isinstance(fields, dict), f"{place} is JSON, but no object; a file of cases has one JSON object a line")
     return dict(fields)
