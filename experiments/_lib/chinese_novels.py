@@ -47,9 +47,7 @@ class Special:
 
 
 def tokenizer_of(data: Path) -> Any:
-    file = data / "gau_vocab" / "vocab.txt"
-    require(file.is_file(), f"no vocabulary {file}; --data takes a folder with gau_vocab/vocab.txt and zh/*.txt")
-    return BertTokenizer(str(file))
+    return BertTokenizer(str(data / "gau_vocab" / "vocab.txt"))
 
 
 def chapters(data: Path, tokenizer: Any) -> list[Chapter]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from experiments._lib import held_out
 from experiments._lib.bpe import Pieces
-from lengthwise.errors import BadInput
+from lengthwise.errors import require
 from lengthwise.tasks.sample import sentences
 
 
@@ -53,28 +53,26 @@ def drawn(texts: Sequence[NDArray[np.int16]], randomness: random.Random, tokens:
     return passage
 
 
-def names(data: Path, wanted: Callable[[str], bool]) -> list[Path]:
-    found = sorted(path for path in (data / "gutenberg").glob("*.txt") if wanted(path.stem))
-    if not found:
-        raise BadInput(f"{data / 'gutenberg'} holds no novel of the kind wanted; --data takes a folder with gutenberg/*.txt")
-    return found
+def _novels(data: Path, held_out_ones: bool) -> list[Path]:
+    paths = sorted(path for path in (data / "gutenberg").glob("*.txt") if held_out.book(path.stem) == held_out_ones)
+    require(bool(paths), f"{data / 'gutenberg'} holds no novel of the kind wanted; --data takes a folder with gutenberg/*.txt")
+    return paths
 
 
 def training(data: Path) -> list[Path]:
-    return names(data, lambda stem: not held_out.book(stem))
+    return _novels(data, held_out_ones=False)
 
 
 def evaluation(data: Path) -> list[Path]:
-    return names(data, held_out.book)
+    return _novels(data, held_out_ones=True)
 
 
 def read(paths: list[Path], pieces: Pieces) -> Books:
     printed = [path.read_text(encoding="utf-8") for path in paths]
     joined = [unwrapped(text) for text in printed]
     texts = [np.array(pieces.tokens(text), np.int16) for text in [*printed, *joined]]
-    parts = [re.sub(r"\s+", " ", part) for text in joined for part in sentences(text)]
     # Books have chapter lists and tables, which are not sentences
-    parts = [part for part in parts if len(part) < 400]
+    parts = filler(printed)
     sizes = [len(pieces.tokens(" " + part)) for part in parts]
     words = sorted(set(re.findall(r"\b[a-z]{3,10}\b", " ".join(joined))))
     return Books(texts, parts, sizes, words, pieces)
@@ -84,3 +82,9 @@ def unwrapped(text: str) -> str:
     """Line ends within a paragraph become spaces."""
     paragraphs = (re.sub(r"\s+", " ", paragraph).strip() for paragraph in re.split(r"\n\s*\n", text))
     return "\n\n".join(paragraph for paragraph in paragraphs if paragraph)
+
+
+def filler(texts: Sequence[str]) -> list[str]:
+    """Sentences that a number can hide among; lists of chapters are none."""
+    parts = [" ".join(part.split()) for text in texts for part in sentences(unwrapped(text))]
+    return [part for part in parts if len(part) < 400]

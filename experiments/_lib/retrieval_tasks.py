@@ -13,9 +13,8 @@ from pathlib import Path
 from experiments._lib import held_out, novels
 from experiments._lib.measure import Asked, digest
 from lengthwise.common.text import shipped_prose
-from lengthwise.errors import BadInput
+from lengthwise.errors import require
 from lengthwise.tasks import line, passkey, topic
-from lengthwise.tasks.sample import sentences
 
 NOVELS = "passkey-novels"
 # The most important first
@@ -27,10 +26,8 @@ RUNS: dict[str, dict[str, str]] = {"run": {}, "run-novels": {"passkey": NOVELS}}
 def asked(names: Sequence[str], data: Path | None) -> list[Asked]:
     """Those named, or all there are, the most important first."""
     known = {task.name: task for task in _all(data)}
-    for name in names:
-        if name not in known:
-            why = "needs --data FOLDER with gutenberg/*.txt" if name == NOVELS else f"is none of {', '.join(known)}"
-            raise BadInput(f"the task {name!r} {why}")
+    lacking = [name for name in names if name not in known]
+    require(not lacking, f"there is no task {lacking[:1]}; known are {', '.join(known)}, and with --data FOLDER {NOVELS}")
     return [known[name] for name in TASKS if name in (names or known)]
 
 
@@ -47,15 +44,8 @@ def _all(data: Path | None) -> list[Asked]:
     ]
     if data is not None:
         paths = novels.evaluation(data)
-        filler = _sentences(paths)
+        filler = novels.filler([path.read_text(encoding="utf-8") for path in paths])
         stems = ", ".join(path.stem for path in paths)
         material = f"novels never read in training: {stems} ({digest(' '.join(filler))})"
         tasks.append(Asked(NOVELS, "passkey", "run-novels", partial(passkey.samples, filler=filler), material))
     return tasks
-
-
-def _sentences(paths: Sequence[Path]) -> list[str]:
-    texts = (novels.unwrapped(path.read_text(encoding="utf-8")) for path in paths)
-    parts = [" ".join(part.split()) for text in texts for part in sentences(text)]
-    # Lists of chapters are not sentences
-    return [part for part in parts if len(part) < 400]

@@ -152,16 +152,13 @@ def _said(low: float, high: float) -> str:
 
 def remaining(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """Those that are below for certain, of the tasks as a whole and of the single places."""
-    return [one for family in _families(verdicts) for one, p in _adjusted(family) if one.said == "below" and p <= LEVEL]
+    adjusted = [(one, p) for family in _families(verdicts) for one, p in zip(family, holm([v.p for v in family]), strict=True)]
+    return [one for one, p in adjusted if one.said == "below" and p <= LEVEL]
 
 
 def _families(verdicts: Sequence[Verdict]) -> list[list[Verdict]]:
     """Tasks at all their lengths, and single lengths: else a hundred of these would hide any task."""
     return [[one for one in verdicts if (one.length is None) == whole] for whole in (True, False)]
-
-
-def _adjusted(family: Sequence[Verdict]) -> list[tuple[Verdict, float]]:
-    return list(zip(family, holm([one.p for one in family]), strict=True))
 
 
 def counted(verdicts: Sequence[Verdict]) -> str:

@@ -28,7 +28,6 @@ from experiments._lib.command import main, option
 from experiments.cosine_peak.run import BINS, before_rotation, histogram
 from lengthwise.attention import Equation, RowStatistics
 from lengthwise.attention.reference import logits
-from lengthwise.errors import require
 from lengthwise.models.load import load
 
 PLAIN = "plain"
@@ -106,15 +105,13 @@ def run(options: Options) -> None:
             print(f"{export.parent.name} is not trained in {options.out}: left out", flush=True)
             continue
         model, tokenizer = load(str(export), device=options.device)
-        special = Special.of(tokenizer)
-        texts = [beginning(chapter, length, special) for length in options.tokens]
+        texts = [beginning(chapter, length, Special.of(tokenizer)) for length in options.tokens]
         sixth[name] = matrices(model, texts[1])
         if scale is not None:
             fifth[name] = matrices(model, texts[0])
         if scale in SEVENTH:
             title, method = SEVENTH[scale]
             seventh[title] = matrices(model, texts[2], method)
-    require(bool(seventh), f"no model of these figures is trained in {options.out}; train --cos-scale none 128 first")
     draw.save(figure_5(fifth), options.out / "figure_5.png")
     draw.save(figure_6(sixth), options.out / "figure_6.png")
     draw.save(figure_7(seventh, options.region[0], options.region[1]), options.out / "figure_7.png")

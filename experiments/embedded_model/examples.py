@@ -32,18 +32,6 @@ class Difficulty:
     variety: float  # 0: plain names, short entries or the task's own; 1: every kind of name and layout
 
 
-def line_example(stock: Stock, randomness: random.Random, length: int, hard: Difficulty) -> Example:
-    return _line_example(stock, "line", line_layout(stock, randomness, hard.variety), randomness, length, hard)
-
-
-def line_ours(stock: Stock, randomness: random.Random, length: int) -> Example:
-    return _line_example(stock, "line", wordings.LINES[0], randomness, length)
-
-
-def line_official(stock: Stock, randomness: random.Random, length: int) -> Example:
-    return _line_example(stock, "line official", _official_lines(stock, randomness), randomness, length)
-
-
 def line_layout(stock: Stock, randomness: random.Random, variety: float) -> Lines:
     """Short entries first, where a name and its number are neighbours; all layouts in the end."""
     if randomness.random() < 0.6 * (1 - variety):
@@ -51,16 +39,16 @@ def line_layout(stock: Stock, randomness: random.Random, variety: float) -> Line
     if randomness.random() < 0.25 * variety:
         return randomness.choice(wordings.LINES[1:])
     if randomness.random() < 0.4 and stock.official.line_questions:
-        return _official_lines(stock, randomness)
+        return official_lines(stock, randomness)
     return wordings.LINES[0]
 
 
-def _official_lines(stock: Stock, randomness: random.Random) -> Lines:
+def official_lines(stock: Stock, randomness: random.Random) -> Lines:
     official = stock.official
     return Lines(randomness.choice(official.line_introductions), wordings.ENTRY, randomness.choice(official.line_questions))
 
 
-def _line_example(
+def line_in(
     stock: Stock, source: str, layout: Lines, randomness: random.Random, length: int, hard: Difficulty | None = None
 ) -> Example:
     """Without a difficulty, and in half of the examples, as many lines as fit or are allowed."""
@@ -142,19 +130,11 @@ WHICH = {"first": 0, "last": -1}
 def topic_example(stock: Stock, randomness: random.Random, length: int) -> Example:
     layouts = [*[wordings.TOPICS[0]] * 3, *wordings.TOPICS[1:]]
     if stock.official.topic_questions:
-        layouts += [_official_topics(stock)] * 3
-    return _topic_example(stock, "topic", randomness.choice(layouts), randomness, length)
+        layouts += [official_topics(stock)] * 3
+    return topic_in(stock, "topic", randomness.choice(layouts), randomness, length)
 
 
-def topic_ours(stock: Stock, randomness: random.Random, length: int) -> Example:
-    return _topic_example(stock, "topic", wordings.TOPICS[0], randomness, length)
-
-
-def topic_official(stock: Stock, randomness: random.Random, length: int) -> Example:
-    return _topic_example(stock, "topic official", _official_topics(stock), randomness, length)
-
-
-def _official_topics(stock: Stock) -> Topics:
+def official_topics(stock: Stock) -> Topics:
     frame = stock.official
     return Topics(
         frame.topic_introductions[-1] + " ",
@@ -165,7 +145,7 @@ def _official_topics(stock: Stock) -> Topics:
     )
 
 
-def _topic_example(stock: Stock, source: str, layout: Topics, randomness: random.Random, length: int) -> Example:
+def topic_in(stock: Stock, source: str, layout: Topics, randomness: random.Random, length: int) -> Example:
     size = stock.pieces.size
     which = randomness.choices(list(WHICH), [0.9, 0.1])[0] if stock.train else "first"
     question = layout.question.format(which=which)
@@ -256,7 +236,7 @@ def example(stock: Stock, hard: Difficulty, randomness: random.Random, source: s
         length = longest if full else SHORTEST + int((longest + 1 - SHORTEST) * randomness.random() ** 0.5)
         match source:
             case "line":
-                made = line_example(stock, randomness, length, hard)
+                made = line_in(stock, "line", line_layout(stock, randomness, hard.variety), randomness, length, hard)
             case "text":
                 made = stock.continued("text", stock.books.texts, randomness, length, randomness.randint(32, 64))
             case _:

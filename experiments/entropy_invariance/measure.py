@@ -38,7 +38,7 @@ from experiments.entropy_invariance import page
 from experiments.entropy_invariance.page import LENGTHS, METHODS, ORDERED, ROWS, SCALE, TABLES, Row
 from experiments.entropy_invariance.train import LOSSES, Configuration, Loss
 from lengthwise.common.formats import Declared
-from lengthwise.errors import BadInput, require
+from lengthwise.errors import require
 from lengthwise.evaluation.sweep.run_config import made_with
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.fingerprint import model_fingerprint
@@ -224,11 +224,9 @@ def feature(model: Any, chapter: Chapter, tokens: int) -> NDArray[np.float64]:  
 
 def clusters(features: NDArray[np.float64]) -> NDArray[np.int64]:  # [documents]
     """Each document's part, 0 or 1, from its two principal components."""
-    try:
-        from sklearn.cluster import SpectralClustering
-        from sklearn.decomposition import PCA
-    except ImportError:
-        raise BadInput("choosing documents needs scikit-learn: pip install 'lengthwise[experiments]'") from None
+    from sklearn.cluster import SpectralClustering
+    from sklearn.decomposition import PCA
+
     plane = PCA(2, random_state=0).fit_transform(features)
     # Distances are told by the kernel in units of the plane's own spread
     plane = plane / plane.std()

@@ -102,9 +102,7 @@ def prose_of(folders: Sequence[Path], files: Iterable[CodeFile]) -> list[str]:
             text = path.read_text(encoding="utf-8", errors="ignore").strip()
             if SHORTEST_PROSE <= len(text) <= LONGEST_FILE and not LEFT_OUT & set(path.relative_to(folder).parts):
                 found[text] = None
-    kept = [text for text in found if sum(map(str.isalpha, text)) > LEAST_LETTERS * len("".join(text.split()))]
-    require(bool(kept), f"there is no prose in or beside the code of {', '.join(map(str, folders))}; give more (--code)")
-    return kept
+    return [text for text in found if sum(map(str.isalpha, text)) > LEAST_LETTERS * len("".join(text.split()))]
 
 
 def _hash(text: str) -> str:
@@ -186,9 +184,7 @@ def held_out_page(title: str) -> bool:
 def training_questions(path: Path) -> list[Asked]:
     """Those whose answer can be copied from the passage."""
     found = (_asked(question) for question in read_questions(path) if not held_out_page(question.gold.title))
-    kept = [one for one in found if one.standing]
-    require(len(kept) > 1, f"{path} holds {len(kept)} questions to train on; give one with more (--nq)")
-    return kept
+    return [one for one in found if one.standing]
 
 
 def held_out_questions(path: Path) -> list[Question]:
@@ -218,7 +214,6 @@ def _asked(question: Question) -> Asked:
     return Asked(question, tuple(standing), plain, normalised(question.gold.told))
 
 
-LEAST = 1000  # tokens, more than an example takes
 SAMPLE = 4_000_000  # letters of code and of its prose that the vocabulary is learnt from, besides all novels and passages
 
 
@@ -258,8 +253,6 @@ def stock(texts: Texts, tokenizer: Any) -> Stock:
     tokenizer.encode_special_tokens = True
     pieces = Pieces(tokenizer, SPLIT)
     code, prose = tokenised(texts.files, pieces), np.array(pieces.tokens("\n\n\n".join(texts.prose)), np.int16)
-    for row, what in ((code.tokens, "code"), (prose, "prose in and beside code")):
-        require(len(row) >= LEAST, f"there are {len(row)} tokens of {what}, fewer than {LEAST}; give more folders (--code)")
     return Stock(pieces=pieces, books=books.read(texts.novels, pieces), code=code, prose=prose, questions=texts.questions)
 
 

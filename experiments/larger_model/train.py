@@ -26,7 +26,7 @@ from experiments._lib.t5_training import LONGEST, Exam, Material, Recipe
 from experiments.larger_model.data import Texts, held_out_questions, learn_vocabulary, stock, texts
 from experiments.larger_model.examples import CONTINUED, SOURCES, TARGET, batch
 from lengthwise.tasks import code_completion, code_key_retrieval, language_modelling, multi_document_qa, passkey
-from lengthwise.tasks.sample import Sample, sentences
+from lengthwise.tasks.sample import Sample
 
 RECIPE = Recipe(
     sizes={
@@ -70,9 +70,11 @@ def train(options: Options) -> T5ForConditionalGeneration:
 def read(options: Options, material: Texts, tokenizer: Tokenizer) -> Material:
     """What the model is examined on is unseen in training; code is Python's standard library, as the tasks have it."""
     asker = bpe.for_transformers(tokenizer)
-    novels = [path.read_text(encoding="utf-8") for path in books.evaluation(options.data)]
-    filler = [part for novel in novels for part in sentences(books.unwrapped(novel)) if len(part) < 400]
-    unseen: dict[str, Any] = {"nq": {"questions": held_out_questions(options.nq)}, "passkey prose": {"filler": filler}}
+    prose = [path.read_text(encoding="utf-8") for path in books.evaluation(options.data)]
+    unseen: dict[str, Any] = {
+        "nq": {"questions": held_out_questions(options.nq)},
+        "passkey prose": {"filler": books.filler(prose)},
+    }
     exams = {}
     for name, (task, score, longest) in TASKS.items():
         samples = task.samples(asker, LONGEST, options.samples, 1, **unseen.get(name, {}))
@@ -80,7 +82,7 @@ def read(options: Options, material: Texts, tokenizer: Tokenizer) -> Material:
             [asker(sample.prompt).input_ids for sample in samples], [partial(_score, score, one) for one in samples], longest
         )
     frame = language_modelling.frame_of(asker, encoder_decoder=True, sentinel=False)
-    passages = language_modelling.passages(asker, "\n\n".join(novels), LONGEST - 1, TARGET, options.samples, 1)
+    passages = language_modelling.passages(asker, "\n\n".join(prose), LONGEST - 1, TARGET, options.samples, 1)
     steps = partial(batch, stock(material, tokenizer), options.batch, options.curriculum, options.seed)
     return Material(steps, exams, *language_modelling.framed(frame, passages, LONGEST, TARGET))
 

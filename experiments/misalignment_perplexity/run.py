@@ -120,18 +120,18 @@ def _logarithm(nll: Tensor, first: int, last: int, stretch: int | None) -> Estim
 
 def run(options: Options) -> list[Row]:
     """Measures as much as there is time for; writes the results and the page of all that is measured."""
-    work_for(options.minutes, lambda: _measure_all(options))
+
+    def work() -> None:
+        for model in options.models:
+            measure(options, model, options.out / Path(model).name)
+
+    work_for(options.minutes, work)
     models = [(file.parent, read(file)) for file in sorted(options.out.glob(f"*/{SETTINGS}"))]
     rows = [row for folder, noted in models for row in rows_of(folder, noted)]
     if rows:
         write_json(options.out / page.RESULTS, document_of(models, rows))
         page.write_pages(options.out, options.out)
     return rows
-
-
-def _measure_all(options: Options) -> None:
-    for model in options.models:
-        measure(options, model, options.out / Path(model).name)
 
 
 def measure(options: Options, name: str, folder: Path) -> None:
@@ -159,11 +159,8 @@ def measure(options: Options, name: str, folder: Path) -> None:
 
 def tokens_of(length: str, train_length: int, name: str) -> int:
     """`8x` is eight times the training length, `2048` so many tokens."""
-    number = length.removesuffix("x")
-    require(number.isdecimal(), f"a length must be a number of tokens or a multiple such as 8x, not {length!r}")
-    tokens = int(number) * (train_length if length.endswith("x") else 1)
-    short = f"length {length} is not beyond the {train_length:,} tokens that {name} was trained on; give more, such as 2x"
-    require(tokens > train_length, short)
+    tokens = int(length.removesuffix("x")) * (train_length if length.endswith("x") else 1)
+    require(tokens > train_length, f"length {length} is not beyond the {train_length:,} tokens that {name} was trained on")
     return tokens
 
 

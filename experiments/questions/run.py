@@ -80,10 +80,9 @@ def numbers(answers: Answers) -> list[int]:
     return [n for n in POSITIONS if any(task.startswith(f"{n}-") for task in answers.tasks)]
 
 
-def gain(answers: Answers, method: str, documents: int, positions: Iterable[int] | None = None) -> Paired | None:
+def gain(answers: Answers, method: str, documents: int, positions: Sequence[int] | None = None) -> Paired | None:
     """`method` less the plain model on the same questions, at some places or at all."""
-    wanted = None if positions is None else tuple(positions)
-    return compared(*(scores(answers, name, documents, wanted) for name in (method, PLAIN)))
+    return compared(*(scores(answers, name, documents, positions) for name in (method, PLAIN)))
 
 
 def middle_gain(answers: Answers, method: str, documents: int) -> Paired | None:

@@ -13,7 +13,7 @@ import hashlib
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ import lengthwise as lw
 from experiments._lib import rotary_methods as rotary
 from experiments._lib.command import main, option
 from experiments._lib.minutes import say, work_for
-from experiments._lib.novels import unwrapped
+from experiments._lib.novels import filler
 from experiments._lib.results import write_json
 from experiments.rope_passkeys import page
 from lengthwise.common.text import read_texts, shipped_prose
@@ -31,7 +31,6 @@ from lengthwise.models.load import load
 from lengthwise.records import CellKey, Record, mean_interval, read_lines
 from lengthwise.records.directory import CONFIG, RECORDS, read_config
 from lengthwise.tasks import TASKS, Sample, Task
-from lengthwise.tasks.sample import sentences
 
 TASK = "passkey"
 DEPTHS = (0.1, 0.3, 0.5, 0.7, 0.9)
@@ -107,20 +106,14 @@ def recorded_as(name: str, length: int, train_length: int) -> str:
 
 def hidden_in(books: Sequence[Path], most: int) -> Task:
     """The package's task with books around the number, up to `most` samples a length; its own prose where there are none."""
-    texts = [unwrapped(read_texts([path])) for path in books] or [shipped_prose()]
-    pieces = [" ".join(part.split()) for text in texts for part in sentences(text)]
-    # Lists of chapters are not sentences
-    filler = [piece for piece in pieces if len(piece) < 400]
-    digest = hashlib.sha256(" ".join(filler).encode()).hexdigest()[:16]
+    sentences = filler([read_texts([path]) for path in books] or [shipped_prose()])
+    digest = hashlib.sha256(" ".join(sentences).encode()).hexdigest()[:16]
     named = ", ".join(path.stem for path in books) or "the package's prose"
 
     # Every method asks for the same ones, and at 16,384 tokens a sample takes half a second to make
-    @lru_cache(maxsize=2)
-    def made(tokenizer: Any, length: int, seed: int) -> list[Sample]:
-        return in_turn(tokenizer, length, most, seed, filler)
-
+    @cache
     def samples(tokenizer: Any, length: int, n: int, seed: int) -> list[Sample]:
-        return made(tokenizer, length, seed)[:n]
+        return in_turn(tokenizer, length, most, seed, sentences)[:n]
 
     depths = ", ".join(map(str, DEPTHS))
     return replace(TASKS[TASK], samples=samples, material=f"{named} ({digest}), at depths {depths} in turn")

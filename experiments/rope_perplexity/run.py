@@ -227,9 +227,6 @@ def calibrated(results: Results, length: int) -> Iterable[dict[str, Any]]:
             yield results.against(name, rotary.YARN, length)
 
 
-COMPARISONS = (combinations, temperatures, calibrated)
-
-
 def document_of(results: Results, facts: dict[str, Any], options: Options) -> dict[str, Any]:
     refused, train = rotary.read_refused(options.out), results.train_length
     wanted: Sequence[tuple[str, int]] = options.cells(train)
@@ -242,7 +239,10 @@ def document_of(results: Results, facts: dict[str, Any], options: Options) -> di
         "refused": refused,
         "rows": [row for length in results.lengths for row in results.rows(length)],
         "unchanged": [{"length": length, "methods": names} for length, names in same.items() if names is not None],
-        **{pairs.__name__: [pair for length in results.lengths for pair in pairs(results, length)] for pairs in COMPARISONS},
+        **{
+            pairs.__name__: [pair for length in results.lengths for pair in pairs(results, length)]
+            for pairs in (combinations, temperatures, calibrated)
+        },
     }
 
 
