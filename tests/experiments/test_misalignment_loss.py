@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,7 @@ def finished(model: str, library: dict[str, Path], tmp_path_factory: pytest.Temp
     out = tmp_path_factory.mktemp("finished")
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(run, "stages", few)
+        patched.setattr(run, "step_cost", partial(run.step_cost, pairs=2, warm=1))
         # So short a prompt has no room for instructions
         patched.setattr(data.babilong, "INTRODUCTION", "Facts:")
         patched.setattr(data.babilong, "QUESTION", "{question} Answer:")
