@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -66,6 +67,80 @@ def test_a_mistake_of_ours_is_not_passed_off_as_bad_input(
     with pytest.raises(ZeroDivisionError):
         lengthwise("calibrate", models / "t5", "--length", LENGTH, "--out", tmp_path / "a.json")
     assert listing(tmp_path) == []
+
+
+DEEP_INSIDE: dict[str, tuple[Exception, str]] = {
+    "a file": (PermissionError(13, "Permission denied", "run/a"), "cannot use run/a: Permission denied; give another place"),
+    "a device without a name": (OSError(5, "Input/output error"), "Input/output error"),
+    "a full disk told by Rust": (
+        RuntimeError("I/O error: No space left (os error 28)"),
+        "I/O error: No space left (os error 28)",
+    ),
+    "a text": (UnicodeEncodeError("utf-8", "\udce9", 0, 1, "no text"), "a name or a text is not UTF-8: 'utf-8' codec can't"),
+    "a number": (OverflowError("int too large\nto convert"), "a number is too large: int too large to convert"),
+    "a nest": (RecursionError("maximum depth"), "lists or objects are too deep: maximum depth"),
+    "memory": (MemoryError(), "there is not enough memory"),
+    "a name of two lines": (lw.BadInput("no directory a\nb\x1b[31m"), r"no directory a\nb\x1b[31m"),
+}
+
+
+@pytest.mark.parametrize("what", DEEP_INSIDE)
+def test_what_a_library_meets_deep_inside_is_said_in_one_line(
+    what: str, monkeypatch: pytest.MonkeyPatch, lengthwise: Callable[..., Said]
+) -> None:
+    error, message = DEEP_INSIDE[what]
+
+    def raising(*_: Any, **__: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(importlib.import_module("lengthwise.cli.report"), "write_report", raising)
+    said = lengthwise("report", "run", "--out", "page.html")
+    assert (said.status, said.out, len(said.err)) == (2, "", 1)
+    assert said.err[0].startswith(f"lengthwise: {message}")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("misalignment", "n" * 300),
+        ("misalignment", "/".join(["n" * 200] * 30)),
+        ("report", "n" * 300, "--out", "page.html"),
+        ("longbench", "n" * 300),
+        ("train", "embedded", "--data", "n" * 5000, "--out", "run"),
+        ("calibrate", "embedded", "--length", "1024", "--out", "n" * 300),
+        ("misalignment", "caf\udce9"),
+        ("evaluate", "embedded", "--task", "passkey", "--data", "caf\udce9.jsonl", "--out", "run"),
+        ("evaluate", "embedded", "--task", "passkey", "--length", "64", "--method", "@a\udce9.json", "--out", "run"),
+        ("misalignment", "two\nlines"),
+        ("report", "two\nlines", "--out", "page.html"),
+        ("--" + "o" * 5000,),
+    ],
+    ids=lambda arguments: " ".join(arguments).encode("ascii", "backslashreplace").decode()[:60],
+)
+def test_names_of_any_bytes_and_any_length_get_one_line(
+    arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lengthwise: Callable[..., Said]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    said = lengthwise(*arguments)
+    assert (said.status, said.out, len(said.err)) == (2, "", 1)
+    assert len(said.err[0]) <= 1200
+    assert listing(tmp_path) == []
+
+
+@pytest.mark.parametrize("option", ["--method @pipe --length 64", "--data pipe"])
+def test_a_pipe_as_input_is_refused_at_once(
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lengthwise: Callable[..., Said]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    said = lengthwise("evaluate", "embedded", "--task", "passkey", *option.split(), "--out", "run")
+    assert (said.status, len(said.err)) == (2, 1)
+    assert "it is a pipe, not a file" in said.err[0]
+    for name in ("--config", "--data"):
+        said = lengthwise("train", "embedded", name, "pipe", "--out", "run")
+        assert (said.status, len(said.err)) == (2, 1)
+        assert "it is a pipe, not a file" in said.err[0]
 
 
 @pytest.mark.filterwarnings("default")

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from lengthwise.common.formats import Declared, Listed, Such, checked, read_json
 from lengthwise.errors import BadInput, require
+from lengthwise.records.record import Length
 
 FORMAT = "lengthwise.analysis/1"
 ANALYSIS, LENGTHS, ALIGNED = "analysis.json", "lengths.jsonl", "aligned.jsonl"
@@ -31,7 +32,7 @@ def _tells_name(value: Any) -> bool:
 class AtLength(Declared):
     """What one forward at one length told."""
 
-    length: int  # tokens of a sequence
+    length: Length  # tokens of a sequence
     sequences: int  # sequences it was averaged over
     p_max: Heads  # mean largest probability of a row
     entropy: Heads  # mean entropy of a row, in nats

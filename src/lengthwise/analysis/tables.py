@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from lengthwise.analysis.records import Analysis
+from lengthwise.common.csv_text import csv_text
 from lengthwise.report.article import Table
 
 MOST = 12  # heads shown of those that disperse
@@ -116,8 +115,4 @@ def _fields(names: Sequence[str], records: Iterable[Any]) -> Iterable[Sequence[A
 
 
 def _csv(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(head)
-    writer.writerows([f"{value:.7g}" if isinstance(value, float) else value for value in row] for row in rows)
-    return out.getvalue()
+    return csv_text(head, ([f"{value:.7g}" if isinstance(value, float) else value for value in row] for row in rows))

@@ -18,8 +18,9 @@ from lengthwise.cli.harness import PASSED_ON, harness, longbench
 from lengthwise.cli.lists import methods, tasks
 from lengthwise.cli.options import say
 from lengthwise.cli.report import report
-from lengthwise.cli.standard_output import printing
+from lengthwise.cli.standard_output import CannotPrint, printing
 from lengthwise.cli.training import train
+from lengthwise.common.files import system_reason
 from lengthwise.errors import BadInput
 from lengthwise.version import __version__
 
@@ -30,6 +31,13 @@ app.command(context_settings=PASSED_ON)(harness)
 
 # What newer typer returns for Ctrl-C, where older typer raises
 INTERRUPTED = 130
+# What Python raises for input that is more than it holds
+TOO_MUCH = {
+    UnicodeError: "a name or a text is not UTF-8",
+    OverflowError: "a number is too large",
+    RecursionError: "lists or objects are too deep",
+    MemoryError: "there is not enough memory",
+}
 
 
 @app.callback(invoke_without_command=True)
@@ -48,22 +56,43 @@ def run(arguments: list[str]) -> int:
     _quiet_libraries()
     arguments = with_ray_address(arguments) or ["--help"]
     try:
+        _check_text(arguments)
         result = typer.main.get_command(app).main(arguments, prog_name="lengthwise", standalone_mode=False)
-    except BadInput as error:
-        say(str(error))
-        return 2
     except (KeyboardInterrupt, typer.Abort):
         result = INTERRUPTED
     except Exception as error:
-        # The command-line parser's own errors; newer typer carries its own click, so their class has no one home
-        if not hasattr(error, "format_message"):
+        if (line := _bad_input(error)) is None:
             raise
-        say(" ".join(error.format_message().split()) + " (lengthwise --help shows what there is)")
+        say(line)
         return 2
     if result == INTERRUPTED:
         say("interrupted; nothing half-written was left behind")
         return 1
     return result if isinstance(result, int) else 0
+
+
+def _check_text(arguments: list[str]) -> None:
+    """Refuse what is not text: names of models, methods and files are written to records, which are UTF-8."""
+    try:
+        for argument in arguments:
+            argument.encode()
+    except UnicodeEncodeError:
+        raise BadInput(f"the argument {argument} is not UTF-8; give what it names another name") from None
+
+
+def _bad_input(error: Exception) -> str | None:
+    """One line for what a user can put right, however deep a library met it; None for a mistake of ours."""
+    if isinstance(error, BadInput):
+        return str(error)
+    # The command-line parser's own errors; newer typer carries its own click, so their class has no one home
+    if hasattr(error, "format_message"):
+        return " ".join(error.format_message().split()) + " (lengthwise --help shows what there is)"
+    # Standard output has a line and an exit status of its own
+    if not isinstance(error, CannotPrint) and (reason := system_reason(error)) is not None:
+        name = getattr(error, "filename", None)
+        return reason if name is None else f"cannot use {name}: {reason}; give another place"
+    words = next((words for kind, words in TOO_MUCH.items() if isinstance(error, kind)), None)
+    return words and f"{words}: {' '.join(str(error).split())}".rstrip(": ")
 
 
 def _quiet_libraries() -> None:

@@ -24,12 +24,17 @@ Device = Annotated[str | None, typer.Option(help="cpu, cuda, ...; by default a G
 TrainLength = Annotated[int | None, typer.Option(help="Length the model was trained on; by default what its config says.")]
 Texts = Annotated[list[Path] | None, typer.Option(help="Text file to read; by default prose that ships along.")]
 Force = Annotated[bool, typer.Option(help="Accept what was not made for this model.")]
+MOST_LETTERS = 1200  # of a line that is said
 method_option = partial(typer.Option, autocompletion=completion.methods)
 task_option = partial(typer.Option, autocompletion=completion.tasks)
 
 
 def say(line: str) -> None:
-    print(f"lengthwise: {line}", file=sys.stderr, flush=True)
+    """Print one line to standard error: line breaks in a name are shown escaped, a line without end is cut in its middle."""
+    printed = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in f"lengthwise: {line}")
+    if len(printed) > MOST_LETTERS:
+        printed = f"{printed[:700]} ... {printed[705 - MOST_LETTERS :]}"
+    print(printed, file=sys.stderr, flush=True)
 
 
 def print_json(document: Any) -> None:

@@ -19,7 +19,7 @@ from lengthwise.records.append_only import AppendOnly
 from lengthwise.records.config import ANOTHER, Config, check_format, grown
 from lengthwise.records.locks import claim
 from lengthwise.records.record import CellKey, Record, Sharpness
-from lengthwise.records.summary import csv_text, summarise
+from lengthwise.records.summary import summarise, summary_csv
 
 RECORDS, SHARPNESS, CONFIG, SUMMARY = "records.jsonl", "sharpness.jsonl", "config.json", "summary.csv"
 
@@ -51,7 +51,7 @@ class RunDirectory:
     def write_summary(self) -> None:
         """Write summary.csv anew from all records."""
         with self.records.locked():
-            write_whole(self.path / SUMMARY, csv_text(summarise(self.records.lines.values())))
+            write_whole(self.path / SUMMARY, summary_csv(summarise(self.records.lines.values())))
 
     def _agreed(self, config: Config) -> Config:
         """The config on disk, made or extended; the caller holds the lock."""

@@ -8,6 +8,9 @@ from typing import Annotated, NamedTuple
 from annotated_types import Ge, Le
 
 from lengthwise.common.formats import Declared
+from lengthwise.common.text import LONGEST
+
+Length = Annotated[int, Ge(1), Le(LONGEST)]  # tokens
 
 
 class CellKey(NamedTuple):
@@ -27,7 +30,7 @@ class Record(Declared):
     method: str  # the method's spec, `none` or `truncate`
     task: str  # name of the task
     data: str  # name of the official file the sample comes from, "" for generated samples
-    length: int  # tokens asked for; for an official file its mean number of tokens, rounded
+    length: Length  # tokens asked for; for an official file its mean number of tokens, rounded
     index: Annotated[int, Ge(0)]  # which sample of its task, data and length
     seed: int  # seed the samples were made from
     tokens: int  # tokens the prompt really has
@@ -52,7 +55,7 @@ class Sharpness(Declared):
 
     method: str  # the method's spec
     task: str  # name of the task
-    length: int  # tokens asked for
+    length: Length  # tokens asked for
     tokens: int  # tokens the prompt really has
     p_max: list[list[float]]  # [layers][heads], mean largest probability of a row
     entropy: list[list[float]]  # [layers][heads], mean entropy of a row, in nats

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import astuple, dataclass, fields
 
+from lengthwise.common.csv_text import csv_text
 from lengthwise.records.intervals import mean_interval
 from lengthwise.records.record import CellKey, Record
 
@@ -40,10 +39,7 @@ def summarise(records: Iterable[Record]) -> list[Cell]:
     ]
 
 
-def csv_text(cells: Iterable[Cell]) -> str:
+def summary_csv(cells: Iterable[Cell]) -> str:
     """The text of summary.csv, sorted by task, file, length and method."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, [field.name for field in fields(Cell)], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(asdict(cell) for cell in sorted(cells, key=lambda c: (c.task, c.data, c.length, c.method)))
-    return text.getvalue()
+    ordered = sorted(cells, key=lambda c: (c.task, c.data, c.length, c.method))
+    return csv_text([field.name for field in fields(Cell)], (astuple(cell) for cell in ordered))

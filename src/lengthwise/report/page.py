@@ -7,9 +7,7 @@ a few hundred kilobytes where a plotting library inlined would add five megabyte
 from __future__ import annotations
 
 import base64
-import csv
 import hashlib
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
@@ -17,6 +15,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from lengthwise.common.csv_text import csv_text
 from lengthwise.common.files import write_whole
 from lengthwise.errors import require
 from lengthwise.report.charts import TEMPLATE, templates
@@ -48,7 +47,7 @@ def write_page(sections: Sequence[Section], out: Path) -> Path:
     require(out.suffix.lower() in (".html", ".htm"), f"the report is a page: give --out a name that ends in .html, not {out}")
     texts = {out: html(sections), out.with_suffix(".md"): "\n".join(section.markdown for section in sections)}
     if any(section.rows for section in sections):
-        texts[out.with_suffix(".csv")] = csv_text(sections)
+        texts[out.with_suffix(".csv")] = rows_csv(sections)
     for path, text in texts.items():
         write_whole(path, text)
     return out
@@ -69,11 +68,8 @@ def html(sections: Sequence[Section]) -> str:
     )
 
 
-def csv_text(sections: Sequence[Section]) -> str:
+def rows_csv(sections: Sequence[Section]) -> str:
     """All rows under the columns of all sections; empty where a section has no such column."""
     rows = [row for section in sections for row in section.rows]
-    out = io.StringIO()
-    writer = csv.DictWriter(out, list(dict.fromkeys(column for row in rows for column in row)), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return out.getvalue()
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    return csv_text(columns, ([row.get(column) for column in columns] for row in rows))
