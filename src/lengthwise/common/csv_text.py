@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 # How a formula begins; a number below 0 and @alignment.json, the name of a method, call nothing and stay as they are
-FORMULA = re.compile(r"[=+\t\r]|-(?![\d.e+-]+\Z)|@(?![\w./-]+\Z)")
+FORMULA = re.compile(r"[=+\t]|-(?![\d.e+-]+\Z)|@(?![\w./-]+\Z)")
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
@@ -16,5 +16,10 @@ def csv_text(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows([f"'{cell}" if isinstance(cell, str) and FORMULA.match(cell) else cell for cell in row] for row in rows)
+    writer.writerows([_shown(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
     return text.getvalue()
+
+
+def _shown(cell: str) -> str:
+    # Python's writer does not quote a lone \r, at which readers end a line
+    return ("'" * bool(FORMULA.match(cell)) + cell).replace("\r", "\\r")
