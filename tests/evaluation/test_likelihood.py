@@ -15,6 +15,7 @@ from lengthwise.evaluation.likelihood import continuation_nll, language_modellin
 from lengthwise.tasks.language_modelling import passages
 from lengthwise.tasks.perplexity import SlidingWindows
 from tests.conftest import DECODER_SIZES, DECODERS, TRAIN_LENGTH, make, tokens
+from tests.helpers.sweep import crossed
 
 
 def from_logits(model: Any, ids: torch.Tensor) -> torch.Tensor:
@@ -171,8 +172,10 @@ def told_one_by_one(model: Any, inputs: torch.Tensor, targets: torch.Tensor) -> 
     return nll
 
 
-@pytest.mark.parametrize("name", ["t5", "flan-t5", "mt5", "switch", "llama", "gpt_neox"])
-@pytest.mark.parametrize("method", ["none", "log"])
+NAMES = ["t5", "flan-t5", "mt5", "switch", "llama", "gpt_neox"]
+
+
+@pytest.mark.parametrize(("name", "method"), crossed(NAMES, ["none", "log"], every=2, whole=("t5", "llama")))
 def test_a_continuation_is_told_as_token_by_token(name: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Two cases at a time, which does not divide them evenly
     monkeypatch.setattr(likelihood, "TOKENS_AT_ONCE", 2 * 66)
