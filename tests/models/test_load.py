@@ -224,6 +224,22 @@ def test_a_damaged_tokenizer_is_refused(damaged: Path) -> None:
     assert refusal(damaged).startswith(f"cannot load the tokenizer of {damaged}: ")
 
 
+@pytest.mark.parametrize(
+    ("file", "key"),
+    [
+        ("generation_config.json", "eos_token_id"),
+        ("generation_config.json", "decoder_start_token_id"),
+        ("tokenizer_config.json", "model_max_length"),
+    ],
+)
+def test_text_in_place_of_a_number_is_refused(damaged: Path, file: str, key: str) -> None:
+    settings = json.loads((damaged / file).read_text())
+    for wrong in ("x", ["x"]):
+        (damaged / file).write_text(json.dumps({**settings, key: wrong}))
+        with pytest.raises(BadInput, match=rf" as its {key}, which is no number; put its settings right$"):
+            load(str(damaged))
+
+
 def test_a_tokenizer_fits_as_many_words_or_a_few_more(tokenizer: transformers.ByT5Tokenizer) -> None:
     check_tokenizer(tokenizer, tokenizer.vocab_size)
     check_tokenizer(tokenizer, len(tokenizer) + 64)

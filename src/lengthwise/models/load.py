@@ -53,6 +53,7 @@ def load(name: str, dtype: str = "auto", device: str | None = None, *, as_stored
         key, found, expected = odd[0]
         raise BadInput(f"the checkpoint {name} does not fit its config: {key} is {list(found)}, not {list(expected)}")
     tokenizer = _said_plainly(f"the tokenizer of {name}", lambda: transformers.AutoTokenizer.from_pretrained(where, **file))
+    _check_settings(name, model, tokenizer)
     if file:
         # transformers notes the folder only
         for module in model.modules():
@@ -121,6 +122,16 @@ def _model_class(config: Any, gguf: bool = False) -> Any:
     if config.is_encoder_decoder:
         return transformers.AutoModelForSeq2SeqLM
     return transformers.AutoModelForCausalLM if gguf else transformers.AutoModel
+
+
+def _check_settings(name: str, model: Any, tokenizer: Any) -> None:
+    """Refuse numbers that are none, which transformers would take here and fail over in the middle of the work."""
+    ids = getattr(model, "generation_config", None)
+    tokens = {key: value for key, value in vars(ids).items() if key.endswith("_token_id") and value is not None} if ids else {}
+    for key, value in {**tokens, "model_max_length": tokenizer.model_max_length}.items():
+        kinds = int | float if key == "model_max_length" else int
+        holds = all(isinstance(number, kinds) for number in (value if isinstance(value, list) else [value]))
+        require(holds, f"the checkpoint {name} has {value!r} as its {key}, which is no number; put its settings right")
 
 
 def _said_plainly(what: str, load_it: Callable[[], Any]) -> Any:
