@@ -57,6 +57,12 @@ DAMAGED: dict[str, tuple[dict[str, Any], str]] = {
         "the 'layer' in entry 1 of its 'sights' is \"1\"",
     ),
     "a word for a training length": ({"settings": {"train_length": [2]}}, "not settings with a train_length above 1"),
+    "no layers": (
+        {"lengths": [{**at(512).__dict__, "p_max": []}]},
+        "the 'p_max' in entry 1 of its 'lengths' is [], not a list of 1 or more",
+    ),
+    "no heads": ({"heads": []}, "its 'heads' or 'temperatures' are gone"),
+    "no temperatures": ({"temperatures": []}, "its 'heads' or 'temperatures' are gone"),
     "nothing yet": ({"lengths": []}, "holds no finished length yet"),
 }
 

@@ -46,6 +46,13 @@ def test_sharpness_lines_are_keyed_by_method_task_and_length(tmp_path: Path) -> 
         read_lines(tmp_path / "sharpness.jsonl", Sharpness)
 
 
+def test_sharpness_of_no_layer_is_refused(tmp_path: Path) -> None:
+    line = {"method": "none", "task": "passkey", "length": 512, "tokens": 510, "p_max": [], "entropy": [[1.0]]}
+    (tmp_path / "sharpness.jsonl").write_text(json.dumps(line) + "\n")
+    with pytest.raises(BadInput, match=r"line 1 of .*: its 'p_max' is \[\], not a list of 1 or more"):
+        read_lines(tmp_path / "sharpness.jsonl", Sharpness)
+
+
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [

@@ -12,12 +12,11 @@ from typing import Annotated, Any
 
 from lengthwise.common.formats import Declared, Listed, Such, checked, read_json
 from lengthwise.errors import BadInput, require
-from lengthwise.records.record import Length
+from lengthwise.records.record import Heads, Length
 
 FORMAT = "lengthwise.analysis/1"
 ANALYSIS, LENGTHS, ALIGNED = "analysis.json", "lengths.jsonl", "aligned.jsonl"
 MAKE_ONE = "make one with `lengthwise analyse MODEL --length N ... --out DIR`"
-Heads = list[list[float]]  # [layers][heads]
 
 
 def _tells_train_length(value: Any) -> bool:
@@ -156,6 +155,9 @@ def read_analysis(path: Path) -> Analysis:
     except ValueError as error:
         raise BadInput(f"{path / ANALYSIS} is damaged: {error}; {MAKE_ONE}") from None
     require(len(analysis.lengths) > 0, f"{path} holds no finished length yet; let `lengthwise analyse ... --out {path}` run")
+    compares = analysis.trained is not None and analysis.lengths[-1].length > analysis.train_length
+    told = len(analysis.heads) > 0 and len(analysis.temperatures) > 0
+    require(told or not compares, f"{path / ANALYSIS} is damaged: its 'heads' or 'temperatures' are gone; {MAKE_ONE}")
     return analysis
 
 

@@ -42,6 +42,7 @@ SHOULD_BE = {
     "literal_error": "{expected}",
     "string": "text",
     "such": "{what}",
+    "too_short": "a list of {min_length} or more",
     "tuple": "a list",
 }
 

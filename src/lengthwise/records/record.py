@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
-from annotated_types import Ge, Le
+from annotated_types import Ge, Le, MinLen
 
 from lengthwise.common.formats import Declared
 from lengthwise.common.text import LONGEST
 
 Length = Annotated[int, Ge(1), Le(LONGEST)]  # tokens
+Heads = Annotated[list[Annotated[list[float], MinLen(1)]], MinLen(1)]  # [layers][heads]
 
 
 class CellKey(NamedTuple):
@@ -57,8 +58,8 @@ class Sharpness(Declared):
     task: str  # name of the task
     length: Length  # tokens asked for
     tokens: int  # tokens the prompt really has
-    p_max: list[list[float]]  # [layers][heads], mean largest probability of a row
-    entropy: list[list[float]]  # [layers][heads], mean entropy of a row, in nats
+    p_max: Heads  # mean largest probability of a row
+    entropy: Heads  # mean entropy of a row, in nats
 
     @property
     def key(self) -> tuple[str, str, int]:
