@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 import transformers as tf
+from safetensors import SafetensorError
 from transformers import ByT5Tokenizer
 
 import lengthwise as lw
@@ -129,6 +131,28 @@ def test_callbacks_go_along_and_change_nothing(
     assert trained.losses == whole("none").losses
     assert torch.equal(seen[5], load(trained.model, device="cpu")[0].lm_head.weight)
     assert not torch.equal(seen[4], seen[5])
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(28, "No space left on device"),
+        SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)"),
+        RuntimeError("[enforce fail at inline_container.cc:672] . PytorchStreamWriter failed writing file data.pkl"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_disk_that_fills_while_a_checkpoint_is_written_is_told_in_one_line(
+    model: Path, text: Path, tmp_path: Path, error: Exception
+) -> None:
+    class Filling(tf.TrainerCallback):  # type: ignore[misc]
+        def on_step_begin(self, *_: Any, **__: Any) -> None:
+            raise error
+
+    with pytest.raises(
+        lw.BadInput, match=rf"^cannot write {tmp_path}/run: .*{re.escape(str(error)[-20:])}; give another place$"
+    ):
+        lw.train(str(model), tmp_path / "run", data=[str(text)], callbacks=[Filling()], **SMALL)
 
 
 def test_the_merged_model_is_the_base_with_the_adapter(whole: Callable[[str], lw.Trained], model: Path) -> None:

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import StackDataset
 
-from lengthwise.common.files import save_whole, write_whole
+from lengthwise.common.files import save_whole, write_whole, writing
 from lengthwise.common.progress import progress
 from lengthwise.errors import BadInput, require
 from lengthwise.methods import weights
@@ -82,7 +82,8 @@ def train_with(settings: Settings, *, show_progress: bool = True, callbacks: Seq
             ours = stack.enter_context(claim(run.directory.path / CLAIM))
             require(ours, f"another process is training in {settings.out}; wait for it, or give another --out")
         if not run.directory.method.exists():
-            _trained(run, rows, show_progress and run.arguments.process_index == 0, callbacks)
+            with writing(run.directory.path):
+                _trained(run, rows, show_progress and run.arguments.process_index == 0, callbacks)
     losses = run.directory.losses_of_all(settings.steps)
     return Trained(str(run.directory.model), run.directory.method.read_text().strip(), losses)
 
