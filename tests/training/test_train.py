@@ -368,7 +368,7 @@ def test_the_command_prints_the_ends_of_the_curve(
         (("--config", "missing.yaml"), "cannot read the settings missing.yaml"),
         # No step would reach them
         (("--data", "missing.txt"), "cannot read the text file missing.txt: No such file or directory"),
-        (("--data", "/dev/null"), "/dev/null holds no text; leave it out"),
+        (("--data", "/dev/null"), "cannot read the text file /dev/null: it is a device, not a file"),
         (("--data", sys.executable), f"{sys.executable} is not UTF-8 text"),
     ],
 )
