@@ -15,7 +15,8 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 import lengthwise as lw
 from lengthwise.methods.spec import methods_of
 from lengthwise.models.anatomy import anatomy_of
-from lengthwise.models.attention_interface import NAME, registered
+from lengthwise.models.attention_interface import NAME, register
+from lengthwise.models.patches import Patches
 from tests.conftest import (
     DECODER_SIZES,
     ENCODERS,
@@ -59,13 +60,15 @@ def test_a_causal_row_takes_its_temperature_from_its_own_number_of_keys() -> Non
 
 def test_one_thread_may_begin_while_another_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """What transformers knows of lengthwise is taken out at the end of the one: it must be there for the other."""
-    begun, ended, found = threading.Event(), threading.Event(), []
+    begun, ended, registered = threading.Event(), threading.Event(), []
 
     def begin() -> None:
-        with registered():
-            begun.set()
-            ended.wait(5)
-            found.extend([NAME in ALL_ATTENTION_FUNCTIONS, NAME in ALL_MASK_ATTENTION_FUNCTIONS])
+        patches = Patches(torch.nn.Module())
+        register(patches)
+        begun.set()
+        ended.wait(5)
+        registered.extend([NAME in ALL_ATTENTION_FUNCTIONS, NAME in ALL_MASK_ATTENTION_FUNCTIONS])
+        patches.undo()
 
     other = threading.Thread(target=begin)
 
@@ -78,11 +81,13 @@ def test_one_thread_may_begin_while_another_ends(monkeypatch: pytest.MonkeyPatch
 
     known = type(ALL_ATTENTION_FUNCTIONS)
     monkeypatch.setattr(known, "_global_mapping", Slow(known._global_mapping))
-    with registered():
-        pass
+    patches = Patches(torch.nn.Module())
+    register(patches)
+    patches.undo()
     ended.set()
     other.join()
-    assert found == [True, True]
+    assert registered == [True, True]
+    assert NAME not in ALL_ATTENTION_FUNCTIONS
 
 
 def test_what_the_equation_does_not_have_is_refused() -> None:

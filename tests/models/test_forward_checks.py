@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import copy
+import io
+import pickle
 import threading
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,21 +24,33 @@ from tests.conftest import (
 )
 from tests.extended import LONG, assert_same, snapshot
 
+COPIES: dict[str, Callable[[Any], Any]] = {
+    "deepcopy": copy.deepcopy,
+    "copy of a stack": lambda model: copy.copy(model.model),
+    "pickle": pickle.dumps,
+    "torch.save": lambda model: torch.save(model, io.BytesIO()),
+    "deepcopy of a layer": lambda model: copy.deepcopy(model.model.layers[0]),
+}
 
-def test_a_copy_of_an_extended_model_is_refused_and_the_original_goes_on() -> None:
+
+@pytest.mark.parametrize("how", COPIES)
+def test_an_extended_model_is_neither_copied_nor_pickled(how: str) -> None:
     model, ids = make("llama"), tokens(LONG)
-    plain = logits(model, ids)
     with lw.extend(model, "rerope+constant:tau=0.5"):
-        inside, copied = logits(model, ids), copy.deepcopy(model)
-        with pytest.raises(BadInput, match="a copy made while its model was extended"):
-            logits(copied, ids)
+        inside = logits(model, ids)
+        with pytest.raises(BadInput, match=r"^this model is extended, .* neither copied nor pickled .*; leave `extend` first"):
+            COPIES[how](model)
         assert torch.equal(logits(model, ids), inside)
-    for method in ("none", "log"):
-        with pytest.raises(BadInput, match="a copy made while its model was extended"), lw.extend(copied, method):
-            logits(copied, ids)
-    with pytest.raises(BadInput, match="a copy made while its model was extended"):
-        copied.generate(ids, max_new_tokens=1)
-    assert torch.equal(logits(model, ids), plain)
+    COPIES[how](model)
+
+
+def test_save_pretrained_writes_the_plain_model_inside_too(tmp_path: Path) -> None:
+    model = make("llama")
+    model.save_pretrained(tmp_path / "outside")
+    with lw.extend(model, "yarn:factor=2+constant:tau=0.5"):
+        model.save_pretrained(tmp_path / "inside")
+    for file in (tmp_path / "outside").iterdir():
+        assert file.read_bytes() == (tmp_path / "inside" / file.name).read_bytes()
 
 
 @pytest.mark.parametrize("name", UNREACHABLE)
@@ -89,3 +105,21 @@ def test_a_second_thread_in_the_middle_of_a_forward_is_refused_by_name() -> None
         other()
         assert len(said) == 1
         assert torch.equal(model.encoder(ids).last_hidden_state, expected)
+
+
+def test_other_threads_are_served_after_an_interrupt_in_a_forward() -> None:
+    model, ids, outputs = make("t5"), tokens(LONG), []
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with lw.extend(model, "log"):
+        expected = model.encoder(ids).last_hidden_state
+        hook = model.encoder.block[1].register_forward_pre_hook(interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            model.encoder(ids)
+        hook.remove()
+        thread = threading.Thread(target=lambda: outputs.append(model.encoder(ids).last_hidden_state))
+        thread.start()
+        thread.join()
+        assert torch.equal(outputs[0], expected)

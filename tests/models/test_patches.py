@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from pathlib import Path
 
 import pytest
@@ -42,18 +44,98 @@ def test_nesting_adds_methods_and_unwinds_in_order() -> None:
         assert torch.equal(logits(model, ids), outer)
 
 
-def test_extensions_left_in_the_wrong_order_are_both_undone() -> None:
+LEFT_FIRST = r"^the outer `extend` of this model was left first, which ended the inner one; leave the inner one"
+
+
+def test_an_extend_whose_outer_one_was_left_first_runs_nothing_more() -> None:
     model, ids = make("llama"), tokens(LONG)
     before, plain = snapshot(model), logits(model, ids)
     outer, inner = lw.extend(model, "streaming_llm"), lw.extend(model, "constant:tau=0.5")
     outer.__enter__()
     inner.__enter__()
-    with pytest.raises(BadInput, match="the outer `extend` was left first"):
+    with pytest.raises(BadInput, match=LEFT_FIRST):
         outer.__exit__(None, None, None)
-    assert torch.equal(logits(model, ids), plain)
-    inner.__exit__(None, None, None)
+    for _ in range(2):
+        with pytest.raises(BadInput, match=LEFT_FIRST):
+            logits(model, ids)
+    with pytest.raises(BadInput, match=LEFT_FIRST), lw.extend(model, "log"):
+        pass
+    with pytest.raises(BadInput, match=LEFT_FIRST):
+        inner.__exit__(None, None, None)
     assert_same(before, snapshot(model))
     assert torch.equal(logits(model, ids), plain)
+    with lw.extend(model, "log"):
+        logits(model, ids)
+
+
+def test_an_exception_is_not_hidden_by_the_wrong_order() -> None:
+    model = make("llama")
+    before, outer = snapshot(model), lw.extend(model, "log")
+    outer.__enter__()
+
+    def leave(mine: KeyError) -> None:
+        with lw.extend(model, "constant:tau=0.5"):
+            outer.__exit__(KeyError, mine, None)
+            raise mine
+
+    with pytest.raises(KeyError, match="mine"):
+        leave(KeyError("mine"))
+    assert_same(before, snapshot(model))
+
+
+def test_tasks_that_extend_one_model_at_once_are_refused_by_name() -> None:
+    model, ids = make("llama"), tokens(LONG)
+    before = snapshot(model)
+    with lw.extend(model, "constant:tau=0.5"):
+        expected = logits(model, ids)
+
+    async def first(begun: asyncio.Event, go_on: asyncio.Event) -> torch.Tensor:
+        with lw.extend(model, "constant:tau=0.5"):
+            begun.set()
+            await go_on.wait()
+            return logits(model, ids)
+
+    async def second() -> None:
+        with lw.extend(model, "constant:tau=0.25"):
+            logits(model, ids)
+
+    async def both() -> torch.Tensor:
+        begun, go_on = asyncio.Event(), asyncio.Event()
+        task = asyncio.create_task(first(begun, go_on))
+        await begun.wait()
+        with pytest.raises(BadInput, match=r"^another task or thread has extended this model"):
+            await asyncio.create_task(second())
+        go_on.set()
+        return await task
+
+    assert torch.equal(asyncio.run(both()), expected)
+    assert_same(before, snapshot(model))
+
+
+def test_a_thread_that_extends_beside_another_is_refused_by_name() -> None:
+    model, said = make("t5"), []
+
+    def second() -> None:
+        try:
+            with lw.extend(model, "log"):
+                pass
+        except BadInput as error:
+            said.append(str(error))
+
+    thread = threading.Thread(target=second)
+    with lw.extend(model, "log"):
+        thread.start()
+        thread.join()
+    assert len(said) == 1
+    assert said[0].startswith("another task or thread has extended this model")
+
+
+def test_an_extend_that_is_dropped_before_it_is_left_ends_and_says_so() -> None:
+    model = make("t5")
+    before = snapshot(model)
+    with pytest.warns(UserWarning, match="an `extend` was dropped before it was left"):
+        lw.extend(model, "log").__enter__()
+    assert_same(before, snapshot(model))
 
 
 def test_two_models_can_be_extended_at_once() -> None:
@@ -99,9 +181,9 @@ def test_a_model_and_its_base_are_one() -> None:
     outer, inner = lw.extend(model, "log"), lw.extend(model.model, "window")
     outer.__enter__()
     inner.__enter__()
-    with pytest.raises(BadInput, match="left first; both are undone now"):
-        outer.__exit__(None, None, None)
-    inner.__exit__(None, None, None)
+    for one in (outer, inner):
+        with pytest.raises(BadInput, match=LEFT_FIRST):
+            one.__exit__(None, None, None)
     assert torch.equal(logits(model, ids), plain)
     assert not any(key.startswith("_lengthwise") for module in model.modules() for key in vars(module))
 

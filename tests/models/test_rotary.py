@@ -22,7 +22,7 @@ from tests.extended import LONG
 def test_positions_of_several_axes_are_refused_where_a_method_knows_one() -> None:
     """Qwen-VL's rotary embedding is handed time, height and width, which are one and the same in text."""
     module = make("llama").model.rotary_emb
-    forward, states = no_rotation(Rotary(module, module.inv_freq)), torch.zeros(1, LONG, 32)
+    forward, states = no_rotation(Rotary(module)), torch.zeros(1, LONG, 32)
     flat = torch.arange(LONG)[None]
     cos, sin = forward(states, position_ids=flat)
     assert bool((cos == 1).all())
@@ -47,6 +47,6 @@ def test_trainable_tables_keep_the_scaling_of_a_yarn_model() -> None:
     module = LlamaRotaryEmbedding(config)
     assert module.attention_scaling == pytest.approx(1 + 0.1 * math.log(4))
     at, like, own = torch.arange(8)[None], torch.zeros(1, 8, 32), module.inv_freq
-    tables = Rotary(module, own).tables(like, at, own.clone().requires_grad_())
+    tables = Rotary(module).tables(like, at, own.clone().requires_grad_())
     assert all(table.requires_grad for table in tables)
     torch.testing.assert_close(tuple(table.detach() for table in tables), module(like, at))

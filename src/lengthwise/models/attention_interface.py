@@ -8,9 +8,6 @@ that short inputs give bit for bit what they gave before.
 from __future__ import annotations
 
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -27,6 +24,7 @@ from lengthwise.methods.base import method_name
 from lengthwise.models.bias import layer_bias
 from lengthwise.models.layer import Layer
 from lengthwise.models.masks import ForwardMask, build_mask, decode
+from lengthwise.models.patches import Patches
 from lengthwise.models.rotate import leaping_positions, rotate_as_trained, rotate_parts
 from lengthwise.models.state import LAYER
 
@@ -154,25 +152,7 @@ def _refuse_unknown(module: nn.Module, kwargs: dict[str, Any]) -> None:
         raise BadInput("attention weights are never kept while a model is extended; ask lengthwise.row_statistics instead")
 
 
-_users = 0
-_counting = threading.Lock()
-
-
-@contextmanager
-def registered() -> Iterator[None]:
-    """Both functions in transformers' lists while some model is extended; the last to end takes them out."""
-    global _users
-    lists = type(ALL_ATTENTION_FUNCTIONS)._global_mapping, type(ALL_MASK_ATTENTION_FUNCTIONS)._global_mapping
-    with _counting:
-        if _users == 0:
-            for mapping, function in zip(lists, (attention_forward, build_mask), strict=True):
-                mapping[NAME] = function
-        _users += 1
-    try:
-        yield
-    finally:
-        with _counting:
-            _users -= 1
-            if _users == 0:
-                for mapping in lists:
-                    mapping.pop(NAME, None)
+def register(patches: Patches) -> None:
+    """Put both functions into transformers' lists while some model is extended; the last to end takes them out."""
+    for known, function in ((ALL_ATTENTION_FUNCTIONS, attention_forward), (ALL_MASK_ATTENTION_FUNCTIONS, build_mask)):
+        patches.set_shared(type(known)._global_mapping, NAME, function)

@@ -8,19 +8,21 @@ Nesting adds methods, as `+` in a spec does. Nothing of transformers is changed 
 
 from __future__ import annotations
 
+import sys
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ContextDecorator, contextmanager
+from collections.abc import Callable
+from contextlib import ContextDecorator
 from typing import Any
 
 from torch import nn
 
-from lengthwise.models.anatomy import anatomy_of
-from lengthwise.models.attention_interface import registered
+from lengthwise.errors import require
+from lengthwise.models.anatomy import anatomy_of, stack_of
+from lengthwise.models.attention_interface import register
 from lengthwise.models.forward_checks import check_caches, check_lengths, prove_reached
 from lengthwise.models.install import install
 from lengthwise.models.layer import Observer
-from lengthwise.models.patches import Patches
+from lengthwise.models.patches import LEFT_FIRST, Patches
 from lengthwise.models.suitability import Method as Method
 from lengthwise.models.suitability import refuse_unreachable, suitable_slots
 
@@ -28,23 +30,42 @@ from lengthwise.models.suitability import refuse_unreachable, suitable_slots
 class Extension(ContextDecorator):
     """What `extend` returns: nothing is done to the model before it is entered. It may be entered again."""
 
-    def __init__(self, make: Callable[[], AbstractContextManager[nn.Module]]) -> None:
-        self._make, self._entered = make, False
-        self._open: list[AbstractContextManager[nn.Module]] = []
+    def __init__(self, model: nn.Module, patch: Callable[[Patches], None]) -> None:
+        self._model, self._patch, self._entered = model, patch, False
+        self._open: list[Patches] = []
 
     def __enter__(self) -> nn.Module:
         self._entered = True
-        inner = self._make()
-        model = inner.__enter__()
-        self._open.append(inner)
-        return model
+        patches = Patches(stack_of(self._model))
+        try:
+            self._open.append(patches)
+            self._patch(patches)
+            return self._model
+        except BaseException:
+            patches.undo()
+            self._open = [other for other in self._open if other is not patches]
+            raise
 
-    def __exit__(self, *raised: Any) -> bool | None:
-        return self._open.pop().__exit__(*raised)
+    def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
+        try:
+            patches = self._open[-1]
+            patches.undo()
+            del self._open[-1]
+        except BaseException:
+            # An interrupt: what it left undone is done now
+            self._open.pop().undo()
+            raise
+        # Not in the place of an exception that is on its way
+        require(kind is not None or patches.ended_in_turn, LEFT_FIRST)
 
     def __del__(self) -> None:
         if not self._entered:
             warnings.warn("extend(...) does nothing by itself: write `with lengthwise.extend(...):`", stacklevel=2)
+        # An interrupt can also come before the first line of `__exit__`
+        while self._open:
+            if not sys.is_finalizing():
+                warnings.warn("an `extend` was dropped before it was left, which ends it; use `with`", stacklevel=2)
+            self._open.pop().undo()
 
 
 def extend(
@@ -58,21 +79,20 @@ def extend(
 ) -> Extension:
     """`method` is a spec, a method object, or several. `force` accepts what was not made for this model.
 
-    Two threads may extend two models at the same time, but not run one. A backward that computes layers again (gradient
-    checkpointing) belongs inside the `with`.
+    All threads and tasks that run the model inside the `with` run the method, in turn; two that extend one model at once are
+    refused. A backward that computes layers again (gradient checkpointing) belongs inside the `with`. `save_pretrained` writes
+    the plain model, also inside.
     """
 
-    @contextmanager
-    def extended() -> Iterator[nn.Module]:
+    def patch(patches: Patches) -> None:
         anatomy = anatomy_of(model, train_length)
         slots = suitable_slots(anatomy, method, force)
         refuse_unreachable(model, anatomy)
-        patches = Patches()
-        with registered(), patches.on(model):
-            unrotated = install(patches, model, anatomy, slots, implementation, observer)
-            prove_reached(patches, anatomy)
-            check_caches(patches, anatomy, unrotated)
-            check_lengths(patches, anatomy, slots)
-            yield model
+        patches.put_on()
+        register(patches)
+        unrotated = install(patches, model, anatomy, slots, implementation, observer)
+        prove_reached(patches, anatomy)
+        check_caches(patches, anatomy, unrotated)
+        check_lengths(patches, anatomy, slots)
 
-    return Extension(extended)
+    return Extension(model, patch)

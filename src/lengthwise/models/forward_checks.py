@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import Any
 
@@ -14,7 +15,7 @@ from lengthwise.models.anatomy import Anatomy
 from lengthwise.models.cache import admit
 from lengthwise.models.layer import Layer, active_slots
 from lengthwise.models.masks import real_tokens
-from lengthwise.models.patches import Patches
+from lengthwise.models.patches import LEFT_FIRST, Patches
 from lengthwise.models.rotate import IN_A_CACHE, leaps
 from lengthwise.models.state import LAYER
 from lengthwise.models.suitability import refuse_past_the_table
@@ -29,10 +30,10 @@ def prove_reached(patches: Patches, anatomy: Anatomy) -> None:
 
     def start(stack: nn.Module, *_: Any) -> None:
         replica = getattr(stack, "_is_replica", False)
-        if stack is not anatomy.stack and not replica:
-            raise BadInput(f"this {type(stack).__name__} is a copy made while its model was extended; copy it outside `extend`")
+        require(not patches.ended_early, LEFT_FIRST)
         if not patches.active:
             return
+        running.intersection_update(thread for thread in [*running] if _is_inside(thread, anatomy.stack))
         require(
             replica or running <= {threading.get_ident()},
             "two threads run this extended model at once; hold a lock around its forwards, or extend a copy for each",
@@ -58,10 +59,18 @@ def prove_reached(patches: Patches, anatomy: Anatomy) -> None:
     def release(*_: Any) -> None:
         running.discard(threading.get_ident())
 
-    patches.hooks.append(anatomy.stack.register_forward_pre_hook(start))
-    patches.hooks.append(anatomy.stack.register_forward_hook(finish))
+    patches.add_hook(anatomy.stack.register_forward_pre_hook, start)
+    patches.add_hook(anatomy.stack.register_forward_hook, finish)
     # After a failed forward, too
-    patches.hooks.append(anatomy.stack.register_forward_hook(release, always_call=True))
+    patches.add_hook(anatomy.stack.register_forward_hook, release, always_call=True)
+
+
+def _is_inside(thread: int, stack: nn.Module) -> bool:
+    """Whether the thread runs a method of the stack: no hook tells that an interrupt ended its forward."""
+    frame = sys._current_frames().get(thread)
+    while frame is not None and frame.f_locals.get("self") is not stack:
+        frame = frame.f_back
+    return frame is not None
 
 
 def check_caches(patches: Patches, anatomy: Anatomy, unrotated: bool) -> None:
@@ -78,7 +87,7 @@ def check_caches(patches: Patches, anatomy: Anatomy, unrotated: bool) -> None:
         if unrotated and isinstance(places, Tensor):
             require(not leaps(places, real_tokens(mask, places.shape[-1])), IN_A_CACHE)
 
-    patches.hooks.append(anatomy.stack.register_forward_pre_hook(check, with_kwargs=True))
+    patches.add_hook(anatomy.stack.register_forward_pre_hook, check, with_kwargs=True)
 
 
 def check_lengths(patches: Patches, anatomy: Anatomy, slots: Slots) -> None:
@@ -103,4 +112,4 @@ def check_lengths(patches: Patches, anatomy: Anatomy, slots: Slots) -> None:
                 f"window of its own of {sliding} tokens, which has left them behind at {tokens}; leave it out, or take window"
             )
 
-    patches.hooks.append(anatomy.stack.register_forward_pre_hook(check, with_kwargs=True))
+    patches.add_hook(anatomy.stack.register_forward_pre_hook, check, with_kwargs=True)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from lengthwise.errors import BadInput
-from lengthwise.methods.base import follows_length, method_name
+from lengthwise.methods.base import FrequencyRotation, follows_length, method_name
 from lengthwise.methods.slots import Slots
 from lengthwise.models.anatomy import Anatomy
 from lengthwise.models.attention_interface import NAME
 from lengthwise.models.bias import no_dense_bias
 from lengthwise.models.layer import Layer, Observer, active_slots
 from lengthwise.models.patches import IMPLEMENTATION, Patches, suspended, value_before_patches
-from lengthwise.models.rotary import FREQUENCIES, Rotary, length_dependent_state, no_rotation, rotary_of
+from lengthwise.models.rotary import FREQUENCIES, Rotary, changed_rotation, length_dependent, no_rotation, rotary_of
 from lengthwise.models.rotary_proof import rotated_parts
 from lengthwise.models.state import LAYER
 
@@ -26,8 +27,9 @@ def install(
 
     True where queries and keys then reach the attention function unrotated, and are cached so.
     """
-    for entries, key in length_dependent_state(anatomy):
-        patches.set(entries, key, entries[key])
+    _refuse_copies(patches, anatomy)
+    if (module := length_dependent(anatomy)) is not None:
+        patches.set(module.__dict__, "forward", changed_rotation(module))
     rotary, parts, unrotated = _rotary_to_take_over(anatomy, slots), {}, False
     if rotary is not None:
         # Where a key's rotation depends on the row that reads it; else frequencies take the place of the model's own
@@ -35,11 +37,11 @@ def install(
         method = slots.similarity if slots.rotation is None else slots.rotation
         if unrotated:
             with suspended(model):
-                parts = rotated_parts(anatomy, rotary, method_name(method))
+                parts = rotated_parts(patches, anatomy, rotary, method_name(method))
             patches.set(rotary.module.__dict__, "forward", no_rotation(rotary))
         elif slots.frequencies is not None:
-            frequencies = slots.frequencies.frequencies(rotary.trained, anatomy.train_length)
-            patches.set(rotary.module._buffers, FREQUENCIES, frequencies)
+            frequencies = partial(_frequencies, slots.frequencies, rotary, anatomy.train_length)
+            patches.set(rotary.module.__dict__, "forward", changed_rotation(rotary.module, frequencies))
     shared: dict[str, Any] = {"train_length": anatomy.train_length, "implementation": implementation, "read": {}}
     for index, (module, owner) in enumerate(zip(anatomy.layers, anatomy.bias_owners, strict=True)):
         outer = LAYER.on(module)
@@ -60,6 +62,21 @@ def install(
     for config in anatomy.configs:
         patches.set_shared(config.__dict__, IMPLEMENTATION, NAME)
     return unrotated
+
+
+def _refuse_copies(patches: Patches, anatomy: Anatomy) -> None:
+    """A copy or a pickle would carry patches that nothing undoes."""
+
+    def refuse(_: Any) -> Any:
+        advice = "leave `extend` first, or take its state_dict"
+        raise BadInput(f"this model is extended, and can be neither copied nor pickled (torch.save) before that ends; {advice}")
+
+    for module in (anatomy.stack, *anatomy.layers):
+        patches.set(module.__dict__, "__reduce_ex__", refuse)
+
+
+def _frequencies(method: FrequencyRotation, rotary: Rotary, train_length: int) -> dict[str, Tensor]:
+    return {FREQUENCIES: method.frequencies(rotary.trained, train_length)}
 
 
 def _rotary_to_take_over(anatomy: Anatomy, slots: Slots) -> Rotary | None:

@@ -1,33 +1,38 @@
 """Entries of a model's modules and configs that are given other values for a while, and put back exactly.
 
 `Patches` remembers what it replaced, so that it can be undone for good at the end of `extend`, or `suspended` while something
-is computed with the model as it was.
+is computed with the model as it was. An interrupt may come at any line: a change is noted before it is made and forgotten after
+it is undone, and undoing one twice is harmless. So an `undo` that was cut short is simply called again.
 """
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
-from lengthwise.errors import BadInput, require
+from lengthwise.errors import require
 from lengthwise.models.anatomy import stack_of
 from lengthwise.models.state import PATCHES
 
 # The private attribute of a config: the public setter would also write into sub-configs
 IMPLEMENTATION = "_attn_implementation_internal"
 ABSENT = object()
+LEFT_FIRST = "the outer `extend` of this model was left first, which ended the inner one; leave the inner one, and enter again"
+BESIDE = "another task or thread has extended this model, and each would run the other's method; extend a copy, or take turns"
 
 Entry = tuple[dict[str, Any], str, Any]  # a dictionary, a key of it, and a value for that key
 
-# Patched entries of objects that several models may share, as a config: the value before the first patch, and how many patch it
-_shared: dict[tuple[int, str], tuple[Any, int]] = {}
-_sharing = threading.Lock()
+# Patched entries of objects that several models may share, as a config: the value before the first patch, and who patches it
+_shared: dict[tuple[int, str], tuple[Any, set[Patches]]] = {}
+_sharing = threading.RLock()
 
 
 class ActivePatches:
@@ -44,59 +49,100 @@ class ActivePatches:
 class Patches:
     """Replaced entries with their former values, and hooks, which must do nothing while the patches are not `active`."""
 
+    stack: nn.Module
     former: list[Entry] = field(default_factory=list)
-    shared: list[Entry] = field(default_factory=list)
-    hooks: list[RemovableHandle] = field(default_factory=list)
+    shared: list[tuple[dict[str, Any], str]] = field(default_factory=list)
+    hooks: list[tuple[nn.Module, Any]] = field(default_factory=list)
     status: ActivePatches = field(default_factory=ActivePatches)
+    ended_early: bool = False  # an outer `extend` was left first
+    thread: threading.Thread = field(default_factory=threading.current_thread)
+    task: asyncio.Task[Any] | None = field(default_factory=lambda: _current_task())
 
     @property
     def active(self) -> bool:
         return self.status.active
 
+    @property
+    def ended_in_turn(self) -> bool:
+        """Whether no outer `extend` was left before an inner one, here or below."""
+        return not any(patches.ended_early for patches in (self, *(PATCHES.on(self.stack) or [])))
+
+    def put_on(self) -> None:
+        """Make these the innermost patches of their stack, which `suspended` and later ones know of."""
+        nested = self.stack.__dict__.setdefault(PATCHES.key, [])
+        for outer in nested:
+            require(not outer.ended_early, LEFT_FIRST)
+            require(not outer._runs_beside(self), BESIDE)
+        nested.append(self)
+
+    def _runs_beside(self, other: Patches) -> bool:
+        """Whether these were put on in another thread or asyncio task than the other ones, which has not ended yet."""
+        other_task = self.task is not None and self.task is not other.task and not self.task.done()
+        return other_task or (self.thread is not other.thread and self.thread.is_alive())
+
     def set(self, owner: dict[str, Any], key: str, value: Any) -> None:
         self.former.append((owner, key, owner.get(key, ABSENT)))
-        owner[key] = value
+        _write(owner, key, value)
 
     def set_shared(self, owner: dict[str, Any], key: str, value: Any) -> None:
         """`set` for an entry that other models patch too: the last to end puts back what was there before the first."""
-        with _sharing:
-            first, users = _shared.get((id(owner), key), (owner.get(key, ABSENT), 0))
-            _shared[id(owner), key] = first, users + 1
-        self.shared.append((owner, key, first))
-        owner[key] = value
+
+        def join() -> None:
+            _shared.setdefault((id(owner), key), (owner.get(key, ABSENT), set()))[1].add(self)
+            owner[key] = value
+
+        self.shared.append((owner, key))
+        _alone(join)
+
+    def add_hook(self, register: Callable[..., RemovableHandle], hook: Any, **options: Any) -> None:
+        """`register` is a method of a module, as `stack.register_forward_hook`."""
+        self.hooks.append((register.__self__, hook))  # type: ignore[attr-defined]
+        register(hook, **options)
 
     @contextmanager
-    def on(self, model: nn.Module) -> Iterator[None]:
-        """Undo everything at the end; until then `suspended` knows of these patches."""
-        stack = stack_of(model)
-        if (nested := PATCHES.on(stack)) is None:
-            PATCHES.put(stack, nested := [])
-        nested.append(self)
+    def meanwhile(self) -> Iterator[None]:
+        """Undo at the end what was `set` in here."""
+        before = len(self.former)
         try:
             yield
         finally:
-            # Later patches replaced values of these: they cannot stay without them
-            ended = nested[nested.index(self) :] if self in nested else []
-            for patches in reversed(ended):
-                patches._undo()
-                nested.remove(patches)
-            if not nested:
-                PATCHES.remove(stack)
-            if len(ended) > 1:
-                raise BadInput("this model was extended again and the outer `extend` was left first; both are undone now")
+            self._put_back(before)
 
-    def _undo(self) -> None:
+    def undo(self) -> None:
+        """Put everything back, last change first."""
+        nested = PATCHES.on(self.stack) or []
+        # Later patches replaced values of these and cannot stay without them; their hooks do, to say so
+        for later in reversed(nested[nested.index(self) + 1 :] if self in nested else []):
+            later.ended_early = True
+            later._restore()
+        self._restore()
+        for module, hook in self.hooks:
+            _remove_hook(module, hook)
+        if self in nested:
+            nested.remove(self)
+        if not nested:
+            PATCHES.remove(self.stack)
+
+    def _restore(self) -> None:
+        self._put_back()
+        while self.shared:
+            _alone(partial(self._leave, *self.shared[-1]))
+            self.shared.pop()
         self.status.active = False
-        for handle in reversed(self.hooks):
-            handle.remove()
-        _write(reversed(self.former))
-        with _sharing:
-            for owner, key, first in self.shared:
-                users = _shared.pop((id(owner), key))[1] - 1
-                if users:
-                    _shared[id(owner), key] = first, users
-                else:
-                    _write([(owner, key, first)])
+
+    def _put_back(self, down_to: int = 0) -> None:
+        while len(self.former) > down_to:
+            _write(*self.former[-1])
+            self.former.pop()
+
+    def _leave(self, owner: dict[str, Any], key: str) -> None:
+        first, users = _shared.get((id(owner), key), (ABSENT, None))
+        if users is None:
+            return
+        users.discard(self)
+        if not users:
+            _write(owner, key, first)
+            del _shared[id(owner), key]
 
 
 def value_before_patches(owner: dict[str, Any], key: str) -> Any:
@@ -113,19 +159,23 @@ def refuse_extended(model: nn.Module, verb: str) -> None:
 @contextmanager
 def suspended(model: nn.Module) -> Iterator[None]:
     """The model as it was before it was extended, however many times it was."""
-    resting = [patches for patches in PATCHES.on(stack_of(model)) or [] if patches.active]
-    former = [entry for patches in resting for entry in (*patches.former, *patches.shared)]
-    # Several may have patched one entry: each puts back what it replaced, the first one last
-    patched = [(owner, key, owner.get(key, ABSENT)) for owner, key, _ in former]
-    _write(reversed(former))
-    for patches in resting:
-        patches.status.active = False
-    try:
+    nested = [patches for patches in PATCHES.on(stack_of(model)) or [] if patches.active]
+    if not nested:
         yield
-    finally:
-        for patches in resting:
-            patches.status.active = True
-        _write(patched)
+        return
+    former: list[Entry] = []
+    for patches in nested:
+        shared = [(owner, key, value_before_patches(owner, key)) for owner, key in patches.shared]
+        # What was not there before, as an attention function in transformers' list, other models may need
+        former += [*patches.former, *(entry for entry in shared if entry[2] is not ABSENT)]
+    # Noted among the innermost patches: whatever ends them, ends this
+    with nested[-1].meanwhile():
+        # Several may have patched one entry: each puts back what it replaced, the first one last
+        for owner, key, value in reversed(former):
+            nested[-1].set(owner, key, value)
+        for patches in nested:
+            nested[-1].set(vars(patches.status), "active", False)
+        yield
 
 
 @contextmanager
@@ -146,9 +196,35 @@ def evaluating(model: nn.Module) -> AbstractContextManager[None]:
     return in_mode(model, training=False)
 
 
-def _write(entries: Iterator[Entry] | list[Entry]) -> None:
-    for owner, key, value in entries:
-        if value is ABSENT:
-            owner.pop(key, None)
-        else:
-            owner[key] = value
+def _write(owner: dict[str, Any], key: str, value: Any) -> None:
+    if value is ABSENT:
+        owner.pop(key, None)
+    else:
+        owner[key] = value
+
+
+def _remove_hook(module: nn.Module, hook: Any) -> None:
+    """By the hook itself: an interrupt in the midst of registering it leaves no handle."""
+    tables = [table for name, table in vars(module).items() if name.startswith("_forward_")]
+    for key in [key for table in tables for key, value in table.items() if value is hook]:
+        for table in tables:
+            table.pop(key, None)
+
+
+def _alone(step: Callable[[], None]) -> None:
+    """Run `step` while no other thread changes shared entries; give back, too, what an interrupted call still holds."""
+    try:
+        _sharing.acquire()
+        step()
+    finally:
+        # Until it says that this thread holds it no more
+        with suppress(RuntimeError):
+            while True:
+                _sharing.release()
+
+
+def _current_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # no event loop runs in this thread
+        return None

@@ -8,9 +8,9 @@ That this is what the model itself does is not assumed: `rotary_proof` runs a fe
 
 from __future__ import annotations
 
+import copy
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,23 +32,29 @@ PARTS = ("all of it", "its first part", "its last part", "nothing")
 
 @dataclass(frozen=True)
 class Rotary:
-    """A stack's rotary embedding, and the frequencies it was trained with."""
+    """A stack's rotary embedding."""
 
     module: nn.Module
-    trained: Tensor  # [pairs], the model's frequencies in radians a token
+
+    @property
+    def trained(self) -> Tensor:  # [pairs]
+        """The model's frequencies in radians a token; others after the model was given another data type or device."""
+        frequencies = self.module._buffers[FREQUENCIES]
+        assert frequencies is not None
+        return frequencies
 
     def tables(self, like: Tensor, positions: Tensor, frequencies: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """cos and sin at `positions` [batch or 1, tokens], laid out as the family does."""
         if frequencies is not None and frequencies.requires_grad:
             return self._differentiable(like, positions, frequencies)
-        with _frequencies(self.module, self.trained if frequencies is None else frequencies):
-            cos, sin = type(self.module).forward(self.module, like, positions)
+        module = self.module if frequencies is None else _copy(self.module, **{FREQUENCIES: frequencies})
+        cos, sin = type(self.module).forward(module, like, positions)
         return cos, sin
 
     def _differentiable(self, like: Tensor, positions: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
         """The families' own tables carry no gradient; the usual layout is simple enough to write down, and checked."""
-        with torch.no_grad(), _frequencies(self.module, frequencies.detach()):
-            expected, _ = type(self.module).forward(self.module, like, positions)
+        with torch.no_grad():
+            expected, _ = self.tables(like, positions, frequencies.detach())
         factor = float(getattr(self.module, "attention_scaling", 1.0))
         angles = positions[..., None].float() * frequencies
         angles = torch.cat((angles, angles), -1)
@@ -83,14 +89,38 @@ def no_rotation(rotary: Rotary) -> Callable[..., tuple[Tensor, Tensor]]:
     return forward
 
 
-def length_dependent_state(anatomy: Anatomy) -> list[tuple[dict[str, Any], str]]:
-    """The entries, as dictionary and key, in which a rotary embedding that follows the length remembers its longest input."""
+def changed_rotation(
+    module: nn.Module, buffers: Callable[[], dict[str, Tensor]] = dict
+) -> Callable[..., tuple[Tensor, Tensor]]:
+    """A forward for the rotary embedding that runs with these buffers, and leaves the embedding itself as it is.
+
+    They are asked for again once the model was given another data type or device, which replaces its buffers.
+    """
+    before, copied = dict(module._buffers), _copy(module, **buffers())
+
+    def forward(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        nonlocal before, copied
+        if any(before[name] is not buffer for name, buffer in module._buffers.items()):
+            before, copied = dict(module._buffers), _copy(module, **buffers())
+        cos, sin = type(module).forward(copied, *args, **kwargs)
+        return cos, sin
+
+    return forward
+
+
+def _copy(module: nn.Module, **buffers: Tensor) -> nn.Module:
+    """A shallow copy, some of whose buffers are others."""
+    copied = copy.copy(module)
+    copied.__dict__["_buffers"] = {**module._buffers, **buffers}
+    return copied
+
+
+def length_dependent(anatomy: Anatomy) -> nn.Module | None:
+    """The rotary embedding, where it notes its longest input and goes by that."""
     module: Any = getattr(anatomy.stack, "rotary_emb", None)
     kinds = getattr(module, "rope_type", "default")
-    if not any(kind in FOLLOWS_LENGTH for kind in (kinds.values() if isinstance(kinds, dict) else [kinds])):
-        return []
-    owners = (module._buffers, module.__dict__)
-    return [(owner, key) for owner in owners for key in owner if key.endswith((FREQUENCIES, "max_seq_len_cached"))]
+    follows = any(kind in FOLLOWS_LENGTH for kind in (kinds.values() if isinstance(kinds, dict) else [kinds]))
+    return module if follows else None
 
 
 def rotary_of(anatomy: Anatomy, method: str) -> Rotary:
@@ -98,13 +128,12 @@ def rotary_of(anatomy: Anatomy, method: str) -> Rotary:
     name, module = type(anatomy.stack).__name__, getattr(anatomy.stack, "rotary_emb", None)
     if module is None:
         raise BadInput(f"{method} changes rotary positions, and {name} has none: this {anatomy.family} model cannot use it")
-    trained = module._buffers.get(FREQUENCIES)
-    if trained is None:
+    if module._buffers.get(FREQUENCIES) is None:
         raise BadInput(f"{name} has frequencies of its own for each type of layer; {method} cannot be used on it")
     if (kind := str(getattr(module, "rope_type", "default"))) in FOLLOWS_LENGTH:
         raise BadInput(f"the frequencies of this {anatomy.family} model change with length ({kind}); leave out {method}")
     formula_of(anatomy.layers[0])
-    return Rotary(module, trained)
+    return Rotary(module)
 
 
 def formula_of(module: nn.Module) -> Callable[..., Any]:
@@ -112,13 +141,3 @@ def formula_of(module: nn.Module) -> Callable[..., Any]:
     if formula is None:
         raise BadInput(f"{type(module).__name__} has no rotation formula that lengthwise can find")
     return formula
-
-
-@contextmanager
-def _frequencies(module: nn.Module, frequencies: Tensor) -> Iterator[None]:
-    before = module._buffers[FREQUENCIES]
-    module._buffers[FREQUENCIES] = frequencies
-    try:
-        yield
-    finally:
-        module._buffers[FREQUENCIES] = before

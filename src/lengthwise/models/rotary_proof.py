@@ -7,8 +7,6 @@ has rotated, or rotates in a way of its own, does not pass.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -17,7 +15,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from lengthwise.errors import BadInput
 from lengthwise.models.anatomy import Anatomy
-from lengthwise.models.patches import IMPLEMENTATION, Patches, evaluating
+from lengthwise.models.patches import IMPLEMENTATION, Patches
 from lengthwise.models.rotary import PARTS, Rotary, no_rotation, rotated
 
 TOKENS = 8
@@ -25,13 +23,12 @@ TOKENS = 8
 States = tuple[Tensor, Tensor]  # queries and keys, each [batch, heads, tokens, key_size]
 
 
-def rotated_parts(anatomy: Anatomy, rotary: Rotary, method: str) -> dict[nn.Module, str]:
+def rotated_parts(patches: Patches, anatomy: Anatomy, rotary: Rotary, method: str) -> dict[nn.Module, str]:
     """Which of `rotary.PARTS` each attention module that a forward reaches rotates; or why `method` cannot be used."""
-    as_is = _queries_and_keys(anatomy)
-    without = Patches()
-    with without.on(anatomy.stack):
-        without.set(rotary.module.__dict__, "forward", no_rotation(rotary))
-        unrotated = _queries_and_keys(anatomy)
+    as_is = _queries_and_keys(patches, anatomy)
+    with patches.meanwhile():
+        patches.set(rotary.module.__dict__, "forward", no_rotation(rotary))
+        unrotated = _queries_and_keys(patches, anatomy)
     return {module: _rotated_part(module, rotary, as_is[module], states, method) for module, states in unrotated.items()}
 
 
@@ -59,7 +56,7 @@ def _same(ours: Tensor, theirs: Tensor) -> bool:
     return bool(error <= 4 * torch.finfo(theirs.dtype).eps * theirs.abs().float().max())
 
 
-def _queries_and_keys(anatomy: Anatomy) -> dict[nn.Module, States]:
+def _queries_and_keys(patches: Patches, anatomy: Anatomy) -> dict[nn.Module, States]:
     """What each attention module hands to its attention function when the stack reads a few tokens."""
     handed: dict[nn.Module, States] = {}
 
@@ -73,7 +70,8 @@ def _queries_and_keys(anatomy: Anatomy) -> dict[nn.Module, States]:
     device = "cpu" if table.device.type == "meta" else table.device
     ids = (torch.arange(TOKENS, device=device) + table.shape[0] // 2)[None] % table.shape[0]
     options = {"use_cache": False} if anatomy.causal else {}
-    with torch.no_grad(), _attention_function(anatomy, record):
+    with torch.no_grad(), patches.meanwhile():
+        _replace_attention(patches, anatomy, record)
         try:
             stack(input_ids=ids, **options)
         except (RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError) as error:
@@ -82,16 +80,11 @@ def _queries_and_keys(anatomy: Anatomy) -> dict[nn.Module, States]:
     return handed
 
 
-@contextmanager
-def _attention_function(anatomy: Anatomy, function: Any) -> Iterator[None]:
+def _replace_attention(patches: Patches, anatomy: Anatomy, function: Any) -> None:
     """`function` in the place of the stack's attention, and no dropout, which would also draw random numbers."""
-    name, functions = f"lengthwise proof {id(function)}", type(ALL_ATTENTION_FUNCTIONS)._global_mapping
-    patches = Patches()
-    functions[name] = function
-    try:
-        with patches.on(anatomy.stack), evaluating(anatomy.stack):
-            for config in anatomy.configs:
-                patches.set(config.__dict__, IMPLEMENTATION, name)
-            yield
-    finally:
-        del functions[name]
+    name = f"lengthwise proof {id(function)}"
+    patches.set(type(ALL_ATTENTION_FUNCTIONS)._global_mapping, name, function)
+    for config in anatomy.configs:
+        patches.set(config.__dict__, IMPLEMENTATION, name)
+    for module in anatomy.stack.modules():
+        patches.set(module.__dict__, "training", False)
