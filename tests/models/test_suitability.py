@@ -116,11 +116,6 @@ def test_a_table_that_does_not_fit_the_model_is_refused_even_by_force(scope: str
         lw.extend(model, alignment(model, tau, scope), force=force).__enter__()
 
 
-def test_a_half_precision_t5_is_refused() -> None:
-    with pytest.raises(lw.BadInput, match="float16 overflows"), lw.extend(make("t5").half(), "log"):
-        pass
-
-
 def test_facts_of_a_model_fill_what_a_spec_leaves_out() -> None:
     model = make("t5")
     ids = tokens(LONG)

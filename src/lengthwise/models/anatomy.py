@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-import torch
 from torch import nn
 
 from lengthwise.errors import BadInput, require
@@ -103,9 +102,6 @@ def anatomy_of(model: nn.Module, train_length: int | None = None) -> Anatomy:
     layers = attention_layers(stack)
     require(bool(layers), f"{type(inner).__name__} has no attention layer that lengthwise can find")
     family = str(inner.config.model_type)
-    overflows = family in T5_FAMILIES and next(stack.parameters()).dtype == torch.float16
-    advice = "load it in bfloat16 or float32 (--dtype float32)"
-    require(not overflows, f"a T5 in float16 overflows in its feed-forward layers; {advice}")
     heads = int(getattr(config, "num_attention_heads", 0) or config.num_heads)
     trained = _train_length(config, family) if train_length is None else train_length
     require(trained > 1, f"train_length must be above 1 token, not {trained}; give the right one (--train-length)")

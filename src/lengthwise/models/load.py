@@ -18,7 +18,6 @@ from torch import Tensor
 from lengthwise.common.formats import read_json
 from lengthwise.errors import BadInput, did_you_mean, require
 from lengthwise.models import gau_alpha, small_decoder
-from lengthwise.models.anatomy import T5_FAMILIES
 
 EMBEDDED = Path(__file__).with_name("embedded")
 # Families that transformers does not have
@@ -32,7 +31,7 @@ def load(name: str, dtype: str = "auto", device: str | None = None, *, as_stored
     """(model in evaluation mode, tokenizer).
 
     `auto` keeps the checkpoint's data type, but for 16-bit weights on a CPU, whose arithmetic is far slower than
-    float32's: they are widened unless `as_stored`. A T5 in float16 stays, to be refused where it would overflow.
+    float32's: they are widened unless `as_stored`.
     """
     if dtype not in DTYPES:
         raise BadInput(f"dtype must be one of {', '.join(DTYPES)}, not {dtype!r}")
@@ -61,8 +60,7 @@ def load(name: str, dtype: str = "auto", device: str | None = None, *, as_stored
                 module.config._name_or_path = name
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     model = _said_plainly(f"{name} onto {device}", lambda: model.to(device)).eval()
-    narrow = model.dtype == torch.bfloat16 or (model.dtype == torch.float16 and config.model_type not in T5_FAMILIES)
-    if dtype == "auto" and narrow and device.startswith("cpu") and not as_stored:
+    if dtype == "auto" and model.dtype in (torch.bfloat16, torch.float16) and device.startswith("cpu") and not as_stored:
         model = model.float()
     return model, tokenizer
 
