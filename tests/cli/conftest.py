@@ -30,7 +30,6 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models")
     save(make("t5"), folder / "t5")
     save(make("t5", seed=1), folder / "other")
-    save(make("t5").half(), folder / "half")
     save(make("falcon"), folder / "falcon")
     broken = make("t5")
     broken.encoder.block[1].layer[0].SelfAttention.k.weight.data[0, 0] = float("nan")

@@ -230,3 +230,16 @@ def test_a_rolling_cache_that_was_emptied_begins_again_but_rolls_on() -> None:
             model(tokens, attention_mask=(torch.arange(50) > 3)[None].long(), past_key_values=cache)
     with lw.extend(model, "log"), pytest.raises(BadInput, match="made to drop keys by StreamingLLM"):
         model(tokens, past_key_values=cache)
+
+
+def test_assisted_decoding_goes_back_while_nothing_was_dropped_and_else_is_refused_by_name() -> None:
+    model, helper, prompt = make("llama"), make("llama"), ids(10)
+    for parameter in helper.parameters():
+        parameter.data.add_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(0)) * 0.02)
+    options = {"max_new_tokens": 12, "min_new_tokens": 12, "do_sample": False}
+    with lw.extend(model, "streaming_llm:sinks=3,window=28"):
+        expected = model.generate(prompt, **options)
+        assert torch.equal(model.generate(prompt, assistant_model=helper, **options), expected)
+    refusal = r"^assisted decoding takes keys back, and StreamingLLM.*has dropped some at"
+    with lw.extend(model, "streaming_llm:sinks=3,window=10"), pytest.raises(BadInput, match=refusal):
+        model.generate(prompt, assistant_model=helper, **options)

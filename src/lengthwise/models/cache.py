@@ -31,9 +31,9 @@ class RollingLayer(DynamicLayer):  # type: ignore[misc]
     keys: Tensor
     values: Tensor
 
-    def __init__(self, sinks: int, window: int, **kwargs: Any) -> None:
+    def __init__(self, sinks: int, window: int, method: str, **kwargs: Any) -> None:
         super().__init__()
-        self.sinks, self.window, self.seen = sinks, window, 0
+        self.sinks, self.window, self.method, self.seen = sinks, window, method, 0
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         if not self.is_initialized:
@@ -67,7 +67,17 @@ class RollingLayer(DynamicLayer):  # type: ignore[misc]
             self.keys, self.values = self.keys[..., :0, :], self.values[..., :0, :]
 
     def crop(self, tokens_to_remove: int) -> None:
-        raise BadInput("a rolling cache has dropped what it would have to go back to; use another way of decoding")
+        """Take back the last tokens, as assisted decoding does with those that were guessed wrong."""
+        if tokens_to_remove == 0:
+            return
+        room = self.sinks + self.window - 1
+        require(
+            self.seen == self.stored,
+            f"assisted decoding takes keys back, and {self.method} has dropped some at {self.seen} tokens, beyond the {room} "
+            "that it keeps; generate without assistant_model or prompt_lookup_num_tokens, or give a larger window",
+        )
+        super().crop(tokens_to_remove)
+        self.seen = self.stored
 
 
 @dataclass
@@ -108,7 +118,7 @@ def _check(cache: Any, filled: str, method: str, rolling: Any, mask: Any) -> Non
         # Emptied it may begin again, but goes on rolling
         require(filled == method and not padded, f"this cache was made to drop keys by {filled}; begin a new one")
     if rolling is not None and type(cache) is DynamicCache and not padded:
-        make = partial(RollingLayer, rolling.sinks, rolling.window)
+        make = partial(RollingLayer, rolling.sinks, rolling.window, method)
         # Linear attention and convolutions keep states of their own
         cache.layers[:] = [make() if type(layer) in PLAIN else layer for layer in cache.layers]
         if cache.layer_class_to_replicate is not None:
