@@ -59,10 +59,10 @@ def calibrate(
         alignment.save(out)
     except BadInput as error:
         # Forwards that took hours are not taken again for want of a place
-        print_json(alignment.to_json())
+        print_json(alignment.file_content())
         raise BadInput(f"{error}; the alignment was printed instead, keep it in a file") from error
     if as_json:
-        print_json(alignment.to_json())
+        print_json(alignment.file_content())
     else:
         _print_alignment(alignment)
         say(f"written: {out}")

@@ -231,6 +231,57 @@ def test_what_no_calibration_writes_is_no_alignment_file(tmp_path: Path) -> None
             Alignment.load(path)
 
 
+SEARCHED = {"searched": [{"length": 128, "path": [{"tau": 0.9}, {"tau": 0.8}]}, {"length": 256, "path": []}]}
+
+
+def edited(path: Path, old: str, new: str, provenance: dict[str, Any] | None = None) -> None:
+    """Change a saved alignment as a text editor would."""
+    replace(make((128, 0.8), (256, 0.5)), provenance=provenance or SEARCHED).save(path)
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ('"tau": 0.8,\n', '"tau": 0.13,\n', ": the tau at length 128 is 0.13, and its search ended at 0.8"),
+        ('"tau": 0.5,\n', '"tau": 5.0,\n', ""),
+        ('"train_length": 64', '"train_length": 65', ""),
+        ('"length": 256', '"length": 255', ""),
+        ('"family": "t5"', '"family": "llama"', ""),
+        ('"digest": "', '"digest": "0', ""),
+    ],
+)
+def test_a_value_that_was_changed_after_calibration_is_refused(tmp_path: Path, old: str, new: str, told: str) -> None:
+    path = tmp_path / "tau.json"
+    edited(path, old, new)
+    with pytest.raises(BadInput, match=rf"tau\.json was changed after it was calibrated{told}; put the old .* 'digest' out"):
+        Alignment.load(path)
+
+
+@pytest.mark.parametrize("searched", [None, 7, [7], [{}], [{"length": [], "path": 7}], [{"length": [], "path": []}]])
+def test_a_provenance_of_any_kind_is_no_hindrance_to_the_refusal(tmp_path: Path, searched: object) -> None:
+    edited(tmp_path / "tau.json", '"tau": 0.8,\n', '"tau": 0.13,\n', {"searched": searched})
+    with pytest.raises(BadInput, match="was changed after it was calibrated; put"):
+        Alignment.load(tmp_path / "tau.json")
+
+
+def test_what_was_changed_on_purpose_is_read_without_its_digest(tmp_path: Path) -> None:
+    path = tmp_path / "tau.json"
+    edited(path, '"tau": 0.8,\n', '"tau": 0.13,\n')
+    values = json.loads(path.read_text())
+    del values["digest"]
+    path.write_text(json.dumps(values))
+    assert float(Alignment.load(path).tau(128)) == pytest.approx(0.13)
+
+
+def test_what_does_not_change_the_method_may_be_changed(tmp_path: Path) -> None:
+    path = tmp_path / "tau.json"
+    edited(path, '"provenance": {', '"provenance": {"note": "mine",')
+    path.write_text(json.dumps(json.loads(path.read_text()), sort_keys=True))
+    assert Alignment.load(path).provenance["note"] == "mine"
+
+
 @pytest.mark.parametrize("name", ["statistic", "scope", "train_length", "target", "temperatures", "model", "provenance"])
 def test_a_file_without_one_of_its_fields_is_refused(tmp_path: Path, name: str) -> None:
     path = tmp_path / "tau.json"

@@ -5,7 +5,7 @@
     g(n) = the last value beyond the last calibrated length, and a warning says so once
 
 The values come from Chi et al.'s Algorithm 1 (see `lengthwise.calibrate`): one for the model, one a layer, or one a layer and
-head. The file format is `lengthwise.alignment/1`.
+head. The file format is `lengthwise.alignment/1`; its `digest` tells whether a value was changed after calibration.
 
 Paper: Chi et al. 2023, arXiv:2311.00684
 Code: https://github.com/chijames/Attention-Alignment-Transformer-Length-Extrapolation
@@ -13,20 +13,21 @@ Code: https://github.com/chijames/Attention-Alignment-Transformer-Length-Extrapo
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import warnings
 from dataclasses import dataclass, field
 from numbers import Integral
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NotRequired
 
 import torch
 from torch import Tensor
 from typing_extensions import TypedDict
 
 from lengthwise.common.files import write_whole
-from lengthwise.common.formats import Declared, Such, Whole, checked, read_json
+from lengthwise.common.formats import Declared, Such, Whole, checked, read_json, shown
 from lengthwise.errors import BadInput, require
 
 FORMAT = "lengthwise.alignment/1"
@@ -34,6 +35,8 @@ STATISTICS = ("pmax", "entropy")
 FINGERPRINT = "the model of an alignment must be its fingerprint"
 SCOPES = ("model", "layer", "head")
 ROUNDING = 1e-3  # nats
+# What calibration found, which a file's digest covers; how it was found does not change what the method computes
+COVERED = ("model", "statistic", "scope", "train_length", "target", "temperatures")
 # A number for the model, one a layer, or one a layer and head
 Table = float | list[float] | list[list[float]]
 
@@ -142,7 +145,7 @@ class Alignment:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """What the file holds, its keys in their order."""
+        """What the file holds beside its digest, the keys in their order."""
         return {
             "format": FORMAT,
             "model": self.model,
@@ -154,9 +157,19 @@ class Alignment:
             "provenance": self.provenance,
         }
 
+    def file_content(self) -> dict[str, Any]:
+        return {**self.to_json(), "digest": self.digest}
+
+    @property
+    def digest(self) -> str:
+        """A short digest of what was calibrated; 1 and 1.0 are the same number."""
+        content = self.to_json()
+        values = json.loads(json.dumps([content[key] for key in COVERED]), parse_int=float)
+        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
+
     def save(self, path: str | Path) -> None:
         require(bool(self.model), f"{FINGERPRINT}, not {self.model!r}")
-        write_whole(path, json.dumps(self.to_json(), indent=2) + "\n")
+        write_whole(path, json.dumps(self.file_content(), indent=2) + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> Alignment:
@@ -172,9 +185,16 @@ class Alignment:
         try:
             content: dict[str, Any] = {**checked(AlignmentFile, document)}
             require(bool(content["model"]), f"{FINGERPRINT}, not {content['model']!r}")
-            return cls(**{**content, "temperatures": tuple(content["temperatures"])})
+            written = content.pop("digest", None)
+            alignment = cls(**{**content, "temperatures": tuple(content["temperatures"])})
         except ValueError as error:
             raise BadInput(f"{path} is damaged: {error}") from None
+        require(
+            written in (None, alignment.digest),
+            f"{path} was changed after it was calibrated{_changed_tau(alignment)}; put the old values back, or take its "
+            "'digest' out to use these as your own",
+        )
+        return alignment
 
 
 class AlignmentFile(TypedDict):
@@ -187,6 +207,19 @@ class AlignmentFile(TypedDict):
     target: StatisticTable
     temperatures: list[Calibrated]
     provenance: dict[str, Any]
+    digest: NotRequired[str]  # files of earlier versions have none
+
+
+def _changed_tau(alignment: Alignment) -> str:
+    """The first temperature that is none of its search, in words; empty where the provenance does not tell."""
+    try:
+        taus = {found["length"]: [step["tau"] for step in found["path"]] for found in alignment.provenance["searched"]}
+    except (KeyError, TypeError):
+        return ""
+    for entry in alignment.temperatures:
+        if (tried := taus.get(entry.length)) and entry.tau not in tried:
+            return f": the tau at length {entry.length} is {shown(entry.tau)}, and its search ended at {shown(tried[-1])}"
+    return ""
 
 
 def _tensor(entry: Calibrated) -> Tensor:
