@@ -214,7 +214,7 @@ def test_what_is_no_file_is_not_read(tmp_path: Path) -> None:
 
 def test_all_outputs_go_through_one_writer() -> None:
     writes = re.compile(
-        r"write_text|write_bytes|open\([^)]*[\"'][rwax]?b?[wax+]|O_WRONLY|O_CREAT|json\.dump\(|savez|np\.save|torch\.save"
+        r"write_text|write_bytes|open\([^)]*[\"'][rwax]?b?[wax+]|O_WRONLY|O_CREAT|json\.dump\(|savez|np\.save|torch\.save\("
         r"|save_file|to_csv|\.save_pretrained\(|os\.replace|\.rename\("
     )
     # The writer itself, lines that several processes append, and what is thrown away when nobody reads standard output

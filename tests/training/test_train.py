@@ -437,7 +437,9 @@ def test_a_finished_run_whose_losses_are_gone_or_damaged(
     losses.write_text(losses.read_text() + "garbage\n")
     said = lengthwise(*command)
     assert (said.status, said.out) == (2, "")
-    assert said.err == [f"lengthwise: line 3 of {losses} is damaged: it is not JSON; take the line out"]
+    assert said.err == [
+        f"lengthwise: line 3 of {losses} is damaged: it is not JSON: Expecting value at letter 1; take the line out"
+    ]
     first, second, _ = losses.read_text().splitlines()
     for kept, told in (("", "holds none of 2 steps"), (first + "\n" + second[:9], "ends at step 1 of 2")):
         losses.write_text(kept)
