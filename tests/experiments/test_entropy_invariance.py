@@ -24,7 +24,6 @@ from experiments.entropy_invariance import measure, train
 from experiments.entropy_invariance.measure import Cell
 from experiments.entropy_invariance.page import LENGTHS, ROWS, Row
 from experiments.entropy_invariance.train import Configuration, Loss, Options, Windows
-from lengthwise.errors import BadInput
 from lengthwise.methods.similarity.cosscale import peak as cosscale_peak
 from lengthwise.records.append_only import read_lines
 from lengthwise.tasks.masked_tokens import places
@@ -79,8 +78,6 @@ def test_an_interrupted_run_becomes_the_same_model(data: Path, tmp_path: Path) -
     assert train.train(replace(longer, method="interpolation:factor=4")) == ["rope-interpolation-factor4"]
     base, tuned = (read_lines(tmp_path / "whole" / name / "losses.jsonl", Loss)[-1] for name in ("rope", "rope-pose64"))
     assert tuned.loss == pytest.approx(base.loss, abs=0.1)
-    with pytest.raises(BadInput, match=r"peak was 0\.003, now 1\.0"):
-        train.train(options(data, tmp_path / "whole", peak=1.0))
 
 
 @pytest.mark.parametrize("tokens_each", [None, 20])
@@ -111,7 +108,6 @@ def test_rows_ask_the_model_trained_for_them_and_released_ones_carry_the_faults(
     assert (Row("rerope", 128.0, "infoscale").printed(4096), Row("pi").number(512)) == ("5.41", math.inf)
     names = {row.label: (measure.configuration_of(row).name, measure.spec_of(row, 4096, 64)) for row in ROWS}
     assert len(names) == len(ROWS) == 36 + 4 + 2 + 7 + 20
-    assert names["pi + InfoScale"] == ("rope-interpolation-factor4", "interpolation:factor=4+infoscale")
     assert names["alibi + CosScale 128 + InfoScale"] == ("alibi-cos128", "infoscale")
     assert names["pose"] == ("rope-pose4096", "none")
     # What is trained with a factor of 4 meets it again at 256 tokens only
@@ -121,7 +117,6 @@ def test_rows_ask_the_model_trained_for_them_and_released_ones_carry_the_faults(
     assert specs == [f"interpolation:factor={factor},as_released=true+infoscale" for factor in (1, 4, 8)]
     assert names["alibi as released"][0] == "alibi-slope0.00035"
     assert names["streaming_llm as released"][1] == "streaming_llm:sinks=4,reindex=false"
-    assert measure.spec_of(Row("yarn32", released=True), 96, 64) == "yarn:factor=1.5"
 
 
 def cell(row: Row, length: int, nll: float) -> Cell:
@@ -182,22 +177,13 @@ def test_the_tables_are_measured_once_and_written(data: Path, models: Path) -> N
     before = (asked.folder / "cells.jsonl").read_bytes()
     assert measure.run(asked) == json.loads(json.dumps(document))
     assert (asked.folder / "cells.jsonl").read_bytes() == before
-    first = json.loads(before.decode().splitlines()[0])
-    (asked.folder / "cells.jsonl").write_text(json.dumps({**first, "weights": "0" * 16}) + "\n")
-    with pytest.raises(BadInput, match="was trained again since it was measured"):
-        measure.run(asked)
 
 
-def first_states(model: Any, tokens: torch.Tensor) -> torch.Tensor:
-    """What the first layer is given, in float64."""
+def queries_and_keys(model: Any, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The first layer's, of length 1, before the rotation, in float64."""
     with torch.inference_mode():
         x = (model.model.embed_tokens(tokens) + model.model.embed_segments(torch.tensor([[0]])))[0].double()
-    return x / x.square().mean(-1, keepdim=True).sqrt()
-
-
-def queries_and_keys(model: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The first layer's, of length 1, before the rotation."""
-    unit = model.model.layers[0].attention
+    x, unit = x / x.square().mean(-1, keepdim=True).sqrt(), model.model.layers[0].attention
     z = x @ unit.inward.weight.detach().double().T[:, 48:]
     z = z / (1 + (-z).exp())
     q, k = z * unit.gamma_q.detach(), z * unit.gamma_k.detach()
@@ -237,7 +223,7 @@ def test_peaks_are_written_beside_the_theorem(data: Path, models: Path) -> None:
 def test_matrices_are_those_of_the_equation(method: str, seen: int) -> None:
     model, tokens = tiny(cos_scale=20.0, num_hidden_layers=1), ids(40)
     found = matrices.matrices(model, tokens[0].numpy(), method)
-    q, k = queries_and_keys(model, first_states(model, tokens))
+    q, k = queries_and_keys(model, tokens)
     torch.testing.assert_close(found.before.double(), q @ k.T, atol=1e-5, rtol=0)
     own = torch.tensor([10000.0 ** (-2 * at / 8) for at in range(4)], dtype=torch.float64)
     turns = torch.polar(torch.ones(40, 4, dtype=torch.float64), torch.arange(40)[:, None] * own)

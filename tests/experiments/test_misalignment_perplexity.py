@@ -28,24 +28,6 @@ def reader() -> Any:
     return answering("llama", max_position_embeddings=TRAIN)
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(saved(reader(), tmp_path_factory.mktemp("correlation") / "tiny"))
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ...]:
-    folder = tmp_path_factory.mktemp("library")
-    for name in ("apple", "birch", "cedar"):
-        (folder / f"{name}.txt").write_text("\n\n".join(f"The {name} {k} begins, and {name} {k * k} ends." for k in range(60)))
-    return tuple(sorted(folder.iterdir()))
-
-
-def options(model: str, out: Path, library: tuple[Path, ...], *methods: str, **changes: Any) -> run.Options:
-    given = {"streams": STREAMS, "pairs": PAIRS, "device": "cpu", "methods": methods, "books": library, "lengths": ("2x", "96")}
-    return run.Options(**{"out": out, "models": (model,), **given, **changes})
-
-
 def logits_of(model: Any, ids: torch.Tensor) -> torch.Tensor:
     with torch.no_grad():
         return model(input_ids=ids[None]).logits[0].double().log_softmax(-1)
@@ -86,10 +68,10 @@ def test_numbers_are_those_of_loops_over_the_models_own_logits() -> None:
     assert all(low <= mean <= high for mean, low, high in (*short.values(), *long.values()))
 
 
-def test_rows_hold_what_was_measured_with_the_factor_of_their_length(
-    model: str, library: tuple[Path, ...], tmp_path: Path
-) -> None:
-    run.run(options(model, tmp_path, library, *METHODS))
+def test_rows_hold_what_was_measured_with_the_factor_of_their_length(novels: tuple[Path, ...], tmp_path: Path) -> None:
+    given = {"streams": STREAMS, "pairs": PAIRS, "device": "cpu", "methods": METHODS, "books": novels, "lengths": ("2x", "96")}
+    model = saved(reader(), tmp_path / "tiny")
+    run.run(run.Options(out=tmp_path, models=(str(model),), **given))
     document = json.loads((tmp_path / "misalignment_perplexity.json").read_text())
     rows = {(row["method"], row["length"]): row for row in document["rows"]}
     assert set(rows) == {(name, length) for name in METHODS[:-1] for length in (64, LONG)}
@@ -124,7 +106,6 @@ def test_intervals_are_those_of_many_independent_rows() -> None:
     quality = randomness.normal(size=n)
     close, far = quality + 0.7 * randomness.normal(size=n), quality + 2 * randomness.normal(size=n)
     found = strength("Pearson", {"l_train": far, "l_misalign": close}, quality, range(n))
-    assert found is not None
     for name, column in (("l_train", far), ("l_misalign", close)):
         r = pearsonr(column, quality).statistic
         expected = [math.tanh(math.atanh(r) + side * 1.96 / math.sqrt(n - 3)) for side in (-1, 1)]
@@ -145,7 +126,6 @@ def test_rows_of_one_family_are_drawn_together() -> None:
     apart = strength("Spearman", repeated, np.tile(quality, 4), range(120))
 
     def width(found: Strength | None) -> float:
-        assert found is not None
         return found.of["l_train"].high - found.of["l_train"].low
 
     assert width(together) == pytest.approx(width(once), rel=0.05)
@@ -168,5 +148,4 @@ def test_the_verdict_follows_from_the_intervals(misalign_noise: float, train_noi
     quality, noise = randomness.normal(5, 1, 60), randomness.normal(size=(2, 60))
     columns = {"l_train": sign * quality + train_noise * noise[0], "l_misalign": sign * quality + misalign_noise * noise[1]}
     found = strength("Spearman", columns, quality, range(60))
-    assert found is not None
     assert found.verdict == expected

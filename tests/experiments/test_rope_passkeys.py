@@ -27,21 +27,10 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
-def books(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    file: Path = tmp_path_factory.mktemp("books") / "novel.txt"
-    file.write_text("\n\n".join(f"Chapter {k}\n\nIt rained on day {k},\nand nobody came. The hen slept." for k in range(40)))
-    return file
-
-
-def options(model: str, out: Path, books: Path, *methods: str, **changes: Any) -> run.Options:
-    given = {"lengths": (SHORT, LONG), "samples": SAMPLES, "books": (books,), "device": "cpu", "batch_tokens": 700}
-    return run.Options(**{"model": model, "out": out, "methods": methods, "command": "as typed", **given, **changes})
-
-
-@pytest.fixture(scope="module")
-def out(model: str, books: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def out(model: str, novels: tuple[Path, ...], tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder: Path = tmp_path_factory.mktemp("asked")
-    run.run(options(model, folder, books, *METHODS))
+    given = {"lengths": (SHORT, LONG), "samples": SAMPLES, "books": novels[:1], "device": "cpu", "batch_tokens": 700}
+    run.run(run.Options(model=model, out=folder, methods=METHODS, command="as typed", **given))
     return folder
 
 
@@ -63,11 +52,11 @@ def test_every_depth_is_asked_in_turn_and_the_answer_fits_into_the_length(out: P
     assert short[run.recorded_as(ALIGNED, SHORT, TRAIN_LENGTH)].prediction == short["none"].prediction
 
 
-def test_answers_are_those_of_the_method(out: Path, model: str, books: Path) -> None:
+def test_answers_are_those_of_the_method(out: Path, model: str, novels: tuple[Path, ...]) -> None:
     """Asked one by one, without a batch and without the sweep."""
     loaded, tokenizer = load(model, device="cpu")
-    samples = run.hidden_in((books,), SAMPLES).samples(tokenizer, LONG, SAMPLES, 0)
-    assert all("The hen slept." in sample.prompt for sample in samples)
+    samples = run.hidden_in(novels[:1], SAMPLES).samples(tokenizer, LONG, SAMPLES, 0)
+    assert all(" begins," in sample.prompt for sample in samples)
     bare = "yarn:factor=1.25,temperature=false"
     alignment = lw.Alignment.load(out / "alignments" / f"yarn-factor-1.25-temperature-false-pmax-layer-{LONG}.json")
     methods: dict[str, Any] = {"none": "none", "streaming_llm": "streaming_llm"}

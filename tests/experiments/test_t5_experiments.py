@@ -24,6 +24,7 @@ from experiments.against_truncation import run as against_truncation
 from experiments.code import run as code
 from experiments.language_modelling import run as language_modelling
 from experiments.questions import run as questions
+from experiments.retrieval import run as retrieval
 from lengthwise.common.text import shipped_prose
 from lengthwise.records import Record
 from tests.helpers.answering import TRAIN_LENGTH, answering, saved
@@ -33,55 +34,33 @@ METHODS = ("none", "truncate", "pmax-model", "hedge-pmax-model")
 CODE = Path(lw.__file__).parent / "tasks"
 
 
-def options(kind: Any, model: str, out: Path, **changes: Any) -> Any:
-    given = {
-        "calibrate": SOLVED,
-        "samples": 2,
-        "methods": METHODS,
-        "device": "cpu",
-        "batch_tokens": 8192,
-        "command": "as typed",
-    }
-    return kind(**{"out": out, "model": model, **given, **changes})
+def options(kind: Any, model: str, out: Path, **own: Any) -> Any:
+    given = {"calibrate": SOLVED, "samples": 2, "methods": METHODS, "device": "cpu", "batch_tokens": 8192}
+    return kind(out=out, model=model, command="as typed", **given, **own)
 
 
-def asked_questions(model: str, out: Path, **changes: Any) -> questions.Options:
-    return options(questions.Options, model, out, **{"documents": (10,), **changes})
-
-
-def asked_code(model: str, out: Path, **changes: Any) -> code.Options:
-    return options(code.Options, model, out, **{"files": CODE, "buckets": (1,), "key_lengths": (700,), **changes})
-
-
-def asked_text(model: str, out: Path, **changes: Any) -> language_modelling.Options:
-    return options(language_modelling.Options, model, out, **{"lengths": (700,), "continuation": 8, **changes})
+def run_all(model: str, out: Path) -> None:
+    questions.questions(options(questions.Options, model, out, documents=(10,)))
+    code.code(options(code.Options, model, out, files=CODE, buckets=(1,), key_lengths=(700,)))
+    language_modelling.language_modelling(options(language_modelling.Options, model, out, lengths=(700,), continuation=8))
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(saved(answering("t5", n_positions=TRAIN), tmp_path_factory.mktemp("model")))
-
-
-@pytest.fixture(scope="module")
-def finished(model: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished(byte_t5: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("finished")
-    questions.questions(asked_questions(model, out))
-    code.code(asked_code(model, out))
-    language_modelling.language_modelling(asked_text(model, out))
+    run_all(byte_t5, out)
     return out
 
 
 def test_paired_differences_follow_the_samples_on_which_two_methods_differ() -> None:
     ours, theirs = [1.0] * 8 + [0.0] * 2 + [1.0] * 10, [0.0] * 8 + [1.0] * 2 + [1.0] * 10
     found = paired(dict(enumerate(ours)), dict(enumerate(theirs)))
-    assert found is not None
     assert (found.n, found.better, found.worse, found.difference) == (20, 8, 2, 0.3)
     # Two sides of a fair coin's 10 tosses: 2 (1 + 10 + 45) / 2^10
     assert found.p == pytest.approx(0.109375)
     # Agresti and Min by hand: 6/22 -+ 1.96 sqrt(11 - 36/22) / 22
     assert (found.low, found.high) == pytest.approx((0.0002, 0.5453), abs=1e-4)
     same = paired({0: 1.0, 1: 0.0}, {0: 1.0, 1: 0.0, 2: 0.0})
-    assert same is not None
     assert (same.n, same.p) == (2, 1.0)
     assert same.low < 0 < same.high
     assert paired({0: 1.0}, {1: 1.0}) is None
@@ -91,13 +70,11 @@ def test_paired_means_are_students() -> None:
     one, other = [0.2, 0.9, 0.5, 0.4, 1.0], [0.1, 0.7, 0.6, 0.1, 0.5]
     expected = ttest_rel(one, other)
     found = paired_means(dict(enumerate(one)), dict(enumerate(other)))
-    assert found is not None
     assert (found.n, found.better, found.worse) == (5, 4, 1)
     assert found.difference == pytest.approx(np.mean(one) - np.mean(other))
     assert (found.low, found.high) == pytest.approx(tuple(expected.confidence_interval(0.95)))
     assert found.p == pytest.approx(expected.pvalue)
     same = paired_means({0: 0.3, 1: 0.4}, {0: 0.3, 1: 0.4})
-    assert same is not None
     # Two that never differ, by hand: 1.96 / (2 + 2)
     assert (same.low, same.high, same.p) == (pytest.approx(-0.49, abs=1e-3), pytest.approx(0.49, abs=1e-3), 1.0)
 
@@ -108,6 +85,25 @@ RECORD = Record("m", "none", "10-0", "", 1700, 0, 0, 1700, 0.0, "a", "a", 1.0, 0
 def answered(method: str, task: str, scores: list[float], length: int = 1700) -> list[Record]:
     base = replace(RECORD, method=method, task=task, length=length, tokens=length)
     return [replace(base, index=at, score=score) for at, score in enumerate(scores)]
+
+
+def test_scopes_are_compared_on_the_same_samples() -> None:
+    records = [
+        record
+        for length in (4096, 15000)
+        for scope, right in (("model", 60), ("layer", 85), ("head", 62))
+        for record in answered(f"pmax-{scope}", "line", [float(at < right) for at in range(100)], length)
+    ]
+    compared = retrieval.scopes(Answers(records, 512))
+    assert [(row["task"], row["lengths"]) for row in compared] == [("line", [4096]), ("line", [15000]), ("line", [4096, 15000])]
+    pair = compared[-1]["against"]["layer - model"]
+    assert (pair["n"], pair["better"], pair["worse"]) == (200, 50, 0)
+    # While head is still answering, all are compared on what it has answered
+    fewer = [record for record in records if record.method != "pmax-head" or record.index < 60]
+    assert retrieval.scopes(Answers(fewer, 512))[0]["means"] == {"model": 1.0, "layer": 1.0, "head": 1.0}
+    # A length that only one scope has answered is not said to be compared
+    half = [record for record in records if record.method == "pmax-model" or record.length == 4096]
+    assert [row["lengths"] for row in retrieval.scopes(Answers(half, 512))] == [[4096]]
 
 
 def test_means_and_gains_over_places_are_taken_question_by_question() -> None:
@@ -126,13 +122,10 @@ def test_means_and_gains_over_places_are_taken_question_by_question() -> None:
     assert [row["mean"] for row in over["means"]] == pytest.approx([100 / 3, 200 / 3])
     assert [row["difference"] for row in over["middle"]] == [100.0]
     whole = questions.gain(answers, "pmax-model", 10)
-    assert whole is not None
     assert (whole.difference, whole.n) == (pytest.approx(1 / 3), 3)
     at_four = questions.gain(answers, "pmax-model", 10, [4])
-    assert at_four is not None
     assert (at_four.n, at_four.better, at_four.worse) == (4, 3, 0)
     middle = questions.middle_gain(answers, "pmax-model", 10)
-    assert middle is not None
     assert (middle.difference, middle.n) == (1.0, 3)
     assert questions.numbers(answers) == [10]
 
@@ -165,14 +158,12 @@ def test_code_is_completed_by_bucket_and_keys_retrieved(finished: Path) -> None:
     assert [code.length_of(n) for n in (1, 15)] == [1500, 15500]
 
 
-def test_finished_experiments_ask_the_model_nothing(finished: Path, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finished_experiments_ask_the_model_nothing(finished: Path, byte_t5: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lengthwise.evaluation.sweep.cells.greedy_answers", None)
     monkeypatch.setattr(language_modelling, "continuation_nll", None)
     monkeypatch.setattr(lw, "calibrate", None)
     before = [path.read_bytes() for path in sorted(finished.rglob("records.jsonl"))]
-    questions.questions(asked_questions(model, finished))
-    code.code(asked_code(model, finished))
-    language_modelling.language_modelling(asked_text(model, finished))
+    run_all(byte_t5, finished)
     assert [path.read_bytes() for path in sorted(finished.rglob("records.jsonl"))] == before
     assert len(before) == 3 + 2
 
@@ -180,12 +171,8 @@ def test_finished_experiments_ask_the_model_nothing(finished: Path, model: str, 
 def test_truncation_and_hedging_are_computed_from_what_was_measured(finished: Path) -> None:
     found = Likelihoods.read(finished)
     assert set(found.cells) == {(name, n) for name in ("none", "pmax-model") for n in (TRAIN, 700)}
-    plain, whole, hedged = (found.nll(name, 700) for name in ("none", "pmax-model", "hedge-pmax-model"))
+    whole, hedged = (found.nll(name, 700) for name in ("pmax-model", "hedge-pmax-model"))
     end = found.nll("none", TRAIN)
-    assert plain is not None
-    assert whole is not None
-    assert hedged is not None
-    assert end is not None
     assert torch.equal(found.nll("truncate", 700), end)
     for case in range(2):
         sums = [math.fsum(table[case].tolist()) for table in (whole, end)]
@@ -201,35 +188,12 @@ def test_truncation_and_hedging_are_computed_from_what_was_measured(finished: Pa
     assert measured_as(["log"]) == ["log"]
 
 
-@pytest.mark.parametrize(
-    ("run", "changes", "message"),
-    [
-        (code.code, {"files": Path("nowhere")}, "nowhere is no folder"),
-        (language_modelling.language_modelling, {"samples": 3}, "was begun with another cases: 2 then, 3 now"),
-        (language_modelling.language_modelling, {"lengths": (800,)}, "was begun with another longest: 700 then, 800 now"),
-    ],
-)
-def test_bad_input_is_refused(run: Any, changes: dict[str, Any], message: str, finished: Path, model: str) -> None:
-    asked = {questions.questions: asked_questions, code.code: asked_code, language_modelling.language_modelling: asked_text}[
-        run
-    ]
-    with pytest.raises(lw.BadInput, match=message):
-        run(asked(model, finished, **changes))
-
-
 def test_a_verdict_is_certain_or_level() -> None:
     half = [1.0, 0.0] * 20
-    records = [
-        *answered("truncate", "line", half, 4096),
-        *answered("hedge-pmax-layer", "line", [1.0] * 40, 4096),
-        *answered("truncate", "topic", half, 4096),
-        *answered("hedge-pmax-layer", "topic", [0.0] * 40, 4096),
-        *answered("truncate", "code_completion_es", [score * 0.9 for score in half], 4096),
-        *answered("hedge-pmax-layer", "code_completion_es", [score * 0.9 for score in half], 4096),
-        # At the training length both read the same
-        *answered("truncate", "line", half, 512),
-        *answered("hedge-pmax-layer", "line", half, 512),
-    ]
+    # At the training length both read the same
+    records = [*answered("truncate", "line", half, TRAIN), *answered("hedge-pmax-layer", "line", half, TRAIN)]
+    for task, scores in {"line": [1.0] * 40, "topic": [0.0] * 40, "code_completion_es": half}.items():
+        records += [*answered("truncate", task, half, 4096), *answered("hedge-pmax-layer", task, scores, 4096)]
     found = {one.task: one for one in against_truncation.by_scores(Answers(records, TRAIN), "hedge-pmax-layer")}
     assert {task: one.said for task, one in found.items()} == {"line": "above", "topic": "below", "code_completion_es": "level"}
     assert found["line"].difference.startswith("+50.0 [+")
@@ -259,11 +223,8 @@ def test_a_little_below_everywhere_is_seen_in_all_lengths_together() -> None:
 def test_a_sample_that_is_missing_at_one_length_counts_at_none_together() -> None:
     records = [*answered("truncate", "line", [1.0] * 8, 4096), *answered("truncate", "line", [1.0] * 8, 8192)]
     records += [*answered("log", "line", [1.0] * 8, 4096), *answered("log", "line", [0.0] * 5, 8192)]
-    assert [(one.length, one.n) for one in against_truncation.by_scores(Answers(records, TRAIN), "log")] == [
-        (4096, 8),
-        (8192, 5),
-        (None, 5),
-    ]
+    found = against_truncation.by_scores(Answers(records, TRAIN), "log")
+    assert [(one.length, one.n) for one in found] == [(4096, 8), (8192, 5), (None, 5)]
 
 
 def verdict(said: str, p: float, length: int | None = 4096) -> against_truncation.Verdict:
@@ -292,14 +253,17 @@ def test_never_below_is_judged_by_all_places_together() -> None:
     assert holm([0.03, 0.01, 0.02]) == pytest.approx([0.04, 0.03, 0.04])
 
 
+def likelihoods_of(folder: Path, nll: dict[tuple[str, int], torch.Tensor]) -> Likelihoods:
+    kept_settings(folder / FOLDER, {"train_length": TRAIN}, made_with={"device": "cpu"})
+    for (name, length), values in nll.items():
+        Cells(folder / FOLDER).once(name, name, length, lambda values=values: (values, 0.0))
+    return Likelihoods.read(folder)
+
+
 def test_a_higher_perplexity_is_below_even_hedged(tmp_path: Path) -> None:
-    kept_settings(tmp_path / FOLDER, {"train_length": TRAIN}, made_with={"device": "cpu"})
-    cells = Cells(tmp_path / FOLDER)
     spread = 0.1 * torch.linspace(-1, 1, 16)[:, None].expand(-1, 4)
-    for name, far in (("none", 4.0), ("pmax-layer", 2.1), ("pmax-model", 2.3)):
-        for length, nll in ((512, 2.0), (8192, far)):
-            cells.once(name, name, length, lambda nll=nll: (spread + nll, 0.0))
-    likelihoods = Likelihoods.read(tmp_path)
+    nll = {("none", TRAIN): 2.0, ("none", 8192): 4.0, ("pmax-layer", TRAIN): 2.0, ("pmax-layer", 8192): 2.1}
+    likelihoods = likelihoods_of(tmp_path, {key: spread + level for key, level in nll.items()})
     found = against_truncation.by_likelihood(likelihoods, "pmax-layer")
     assert [(one.length, one.said) for one in found] == [(8192, "below")]
     assert against_truncation.remaining(found) == found
@@ -308,27 +272,22 @@ def test_a_higher_perplexity_is_below_even_hedged(tmp_path: Path) -> None:
 
 
 def test_p_values_of_perplexity_are_students_over_cases(tmp_path: Path) -> None:
-    kept_settings(tmp_path / FOLDER, {"train_length": TRAIN}, made_with={"device": "cpu"})
     end, whole = torch.randn(2, 12, 4, generator=torch.Generator().manual_seed(0))
-    for name, length, nll in (("none", TRAIN, end), ("log", 8192, whole)):
-        Cells(tmp_path / FOLDER).once(name, name, length, lambda nll=nll: (nll, 0.0))
-    (found,) = against_truncation.by_likelihood(Likelihoods.read(tmp_path), "log")
+    nll = {("none", TRAIN): end, ("log", 8192): whole, ("log", 15000): whole.flip(0) + 0.1}
+    found, _, together = against_truncation.by_likelihood(likelihoods_of(tmp_path, nll), "log")
     expected = ttest_rel(whole.mean(1), end.mean(1), alternative="greater")
     assert found.p == pytest.approx(float(expected.pvalue), rel=1e-4)
     # Two lengths together: the mean of both, case by case
-    Cells(tmp_path / FOLDER).once("log", "log", 15000, lambda: (whole.flip(0) + 0.1, 0.0))
-    *_, together = against_truncation.by_likelihood(Likelihoods.read(tmp_path), "log")
     both = (whole + whole.flip(0) + 0.1).mean(1) / 2
     assert (together.length, together.n) == (None, 12)
     assert together.p == pytest.approx(float(ttest_rel(both, end.mean(1), alternative="greater").pvalue), rel=1e-4)
     assert together.difference.startswith(f"{float((both - end.mean(1)).mean().exp()):.4g} [")
 
 
-@pytest.mark.parametrize("family", ["t5", "llama"])
-def test_every_method_tells_the_same_tokens_at_every_length(family: str, tmp_path: Path) -> None:
+def test_every_method_tells_the_same_tokens_at_every_length(tmp_path: Path) -> None:
     text, out = tmp_path / "text.txt", tmp_path / "out"
     text.write_text(shipped_prose()[:4000])
-    model = saved(answering(family), tmp_path / "model")
+    model = saved(answering("llama"), tmp_path / "model")
     call = [model, "--text", text, "--method", "none", "log", "--length", 320, "--cases", 3, "--continuation", 8, "--out", out]
     typed = [*map(str, call), "--device", "cpu"]
     assert command.main(language_modelling.Options, language_modelling.language_modelling, None, typed) == 0
@@ -346,18 +305,9 @@ def test_every_method_tells_the_same_tokens_at_every_length(family: str, tmp_pat
     assert f"| log | {cells['log', TRAIN_LENGTH]['perplexity']:.4g} [" in (out / "language_modelling.md").read_text()
 
 
-def test_a_command_line_is_read_into_its_dataclass(tmp_path: Path) -> None:
-    typed = ["embedded", "--method", "none", "log", "--method", "truncate", "--no-sentinel", "--out", str(tmp_path)]
-    options = command.parse(language_modelling.Options, None, typed)
-    assert options.methods == ("none", "log", "truncate")
-    assert (options.sentinel, options.out, options.lengths) == (False, tmp_path, language_modelling.LENGTHS)
-    assert options.command.startswith("embedded --method none log --method truncate --no-sentinel --out ")
-
-
 def test_what_is_advised_is_held_against_truncation(finished: Path, tmp_path: Path) -> None:
     typed = [str(finished), "--out", str(tmp_path)]
     assert command.main(against_truncation.Options, against_truncation.against_truncation, None, typed) == 0
     document = json.loads((tmp_path / "against_truncation.json").read_text())
     tasks = {verdict["task"] for verdict in document["verdicts"]}
     assert {"language modelling", "code_completion", "code_key_retrieval", "questions 10-4", "questions 10 documents"} <= tasks
-    assert "hedge-pmax-model - truncate" in (tmp_path / "against_truncation.md").read_text()
