@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -52,6 +53,23 @@ def test_a_run_and_an_analysis_share_a_page(full_run: Path, tmp_path: Path) -> N
 def test_a_run_directory_that_holds_an_analysis_shows_both(full_run: Path, tmp_path: Path) -> None:
     (full_run / ANALYSIS).write_text(json.dumps(analysis().to_json()))
     assert Tags(write_report([full_run], tmp_path / "page.html").read_text()).count("article") == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"score": 1.0}, "has 3 lines with another score .* the first is line 1, which says 1 and not 0"),
+        ({"seed": 1}, "line 1 of .* is damaged: its 'seed'"),
+    ],
+)
+def test_records_that_were_edited_are_refused(
+    changes: dict[str, float], told: str, tmp_path: Path, lengthwise: Callable[..., Said]
+) -> None:
+    lines = [{**line, "prediction": "7", **changes} for line in records(["none"], ["line"], [512], 3)]
+    said = lengthwise("report", write_run(tmp_path / "run", config(["none"]), lines), "--out", tmp_path / "page.html")
+    assert (said.status, len(said.err)) == (2, 1)
+    assert re.search(told, said.err[0])
+    assert not (tmp_path / "page.html").exists()
 
 
 def test_what_a_rotary_model_lacks_is_said(tmp_path: Path) -> None:

@@ -244,6 +244,14 @@ def test_other_models_and_settings_are_not_mixed_in(change: dict[str, Any], mess
     assert (tmp_path / "records.jsonl").read_bytes() == before
 
 
+def test_records_that_do_not_add_up_are_not_added_to(tmp_path: Path) -> None:
+    evaluate(tmp_path, samples=1)
+    file = tmp_path / "records.jsonl"
+    file.write_text(file.read_text().replace('"score": 0.0', '"score": 1.0'))
+    with pytest.raises(lw.BadInput, match=r"records\.jsonl has 1 line with another score .* the first is line 1"):
+        evaluate(tmp_path, samples=2)
+
+
 def test_weights_outside_the_encoder_count_too(tmp_path: Path) -> None:
     model = answering_briefly("t5")
     evaluate(tmp_path, model, samples=1)
@@ -257,7 +265,7 @@ def test_a_spec_keeps_its_alignment(alignment: lw.Alignment, tmp_path: Path) -> 
     alignment.save(file)
     evaluate(tmp_path / "run", methods=[f"@{file}"], samples=1)
     config = json.loads((tmp_path / "run" / "config.json").read_text())
-    assert config["methods"] == {f"@{file}": json.loads(file.read_text())}
+    assert config["methods"] == {f"@{file}": alignment.to_json()}
     replace(alignment, target=0.125).save(file)
     with pytest.raises(lw.BadInput, match=r"the method '@.*a.json' has changed since .*run was begun: its target was"):
         evaluate(tmp_path / "run", methods=[f"@{file}"], samples=2)

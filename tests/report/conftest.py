@@ -70,6 +70,7 @@ def record(method: str, task: str, length: int, index: int, **changes: Any) -> d
         # Up to the training length every method is the plain model; late needles are found a little longer
         reach = REACH[task].get(method if length > TRAIN_LENGTH else "none", 3000) * (0.6 + 0.8 * depth)
         right = chance < 1 / (1 + (length / reach) ** 3.2)
+    right = bool(changes.get("score", right))
     target = str(random.Random(f"{length} {index}").randint(1, 50000))
     return {
         "model": "embedded",

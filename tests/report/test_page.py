@@ -47,10 +47,10 @@ def nasty_run(make_run: MakeRun) -> Path:
     spec = f"@{NASTY}.json"
     document = {**alignment("model"), "provenance": {"text": NASTY}}
     lines = [
-        record(method, "line", length, k, model=NASTY, prediction=NASTY, target=NASTY, data=data, score=float(k))
+        record(method, "line", length, k, model=NASTY, prediction=prediction, target=target, data=data, score=float(k))
         for method in ("none", spec)
         for length, data in ((512, ""), (5210, NASTY))
-        for k in range(2)
+        for k, (prediction, target) in enumerate(((NASTY, NASTY), (f"{NASTY} 5", "5")))
     ]
     settings = {**config(["none"], note=NASTY), "methods": {"none": None, spec: document}}
     return make_run(settings, lines)

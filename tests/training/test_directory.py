@@ -103,6 +103,7 @@ def test_losses_after_the_checkpoint_are_forgotten(tmp_path: Path) -> None:
         (b"\xff", "it is not JSON: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),
         (b"", "it is not JSON: Expecting value at letter 1"),
         (b"[5]", "it is not a JSON object"),
+        (b'{"step": 2, "loss": 1e999, "cross_entropy": 3.0}', "it is not JSON: the number 1e999 is too large"),
         (b'{"step": 2, "loss": 3.5}', "it has no 'cross_entropy'"),
         (b'{"step": "two", "loss": 3.5, "cross_entropy": 3.0}', "its 'step' is \"two\", not a whole number"),
     ],

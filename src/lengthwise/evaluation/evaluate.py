@@ -30,9 +30,9 @@ from lengthwise.evaluation.sweep.run_config import run_config
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.fingerprint import model_fingerprint
 from lengthwise.models.patches import refuse_extended
-from lengthwise.records import Record, RunDirectory
+from lengthwise.records import Record, RunDirectory, check_consistent
 from lengthwise.records.config import Config
-from lengthwise.tasks import Task
+from lengthwise.tasks import Task, scores_of_records
 
 
 def evaluate(
@@ -84,6 +84,8 @@ def evaluate(
     cluster = None if ray is None else _cluster(ray, name, device, config)
     with ExitStack() as stack:
         run = RunDirectory(stack.enter_context(tempfile.TemporaryDirectory()) if out is None else out, config)
+        # Nothing is added to what does not add up
+        check_consistent(run.records.lines.values(), run.records.path, run.config, scores_of_records())
         # A directory that was begun keeps the model's first name
         evaluated = replace(evaluated, name=run.config["model"]["name"])
         stack.callback(run.write_summary)

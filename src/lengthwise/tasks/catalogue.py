@@ -7,6 +7,7 @@ import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -83,3 +84,11 @@ TASKS: dict[str, Task] = {
     "passkey": Task.from_module(passkey),
     "topic": Task.from_module(topic),
 }
+
+
+def scores_of_records() -> dict[str, Callable[[str, str], float]]:
+    """Scores by the names that records carry, but for tasks whose score must know a sample's labels: no record holds those."""
+    named = [(name, task.score) for name, task in TASKS.items()] + [
+        pair for task in TASKS.values() for pair in task.also.items()
+    ]
+    return {name: score for name, score in named if "labels" not in signature(score).parameters}

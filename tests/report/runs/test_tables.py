@@ -60,12 +60,13 @@ def test_nothing_is_best_among_zeros():
 
 def test_the_example_is_the_first_at_the_longest_length_that_methods_differ_on(make_run: MakeRun):
     lines = [
-        record(method, "line", length, k, score=float(method == "log" and k == 2), prediction=f"{method} {k}", target=f"t{k}")
+        record(method, "line", length, k, score=score, prediction=f"{method} {k if score else 70 + k}", target=str(k))
         for method in ("none", "log")
         for length in (512, 1024)
         for k in range(4)
+        for score in (float(method == "log" and k == 2),)
     ]
     group = RunGroup((read_run(make_run(config(["none", "log"]), lines)),))
     found = example(group, group.tasks[0])
-    assert (found.length, found.target) == (1024, "t2")
-    assert [(answer.prediction, answer.score) for answer in found.answers] == [("none 2", 0.0), ("log 2", 1.0)]
+    assert (found.length, found.target) == (1024, "2")
+    assert [(answer.prediction, answer.score) for answer in found.answers] == [("none 72", 0.0), ("log 2", 1.0)]
