@@ -240,6 +240,75 @@ def test_text_in_place_of_a_number_is_refused(damaged: Path, file: str, key: str
             load(str(damaged))
 
 
+OWN_CODE = "it needs code of its own, which is never run; give a model of a family that transformers has"
+
+
+@pytest.mark.parametrize(
+    ("file", "settings", "message"),
+    [
+        ("config.json", {"model_type": "evil", "auto_map": {"AutoConfig": "evil.Evil", "AutoModel": "evil.Evil"}}, OWN_CODE),
+        ("tokenizer_config.json", {"tokenizer_class": "Evil", "auto_map": {"AutoTokenizer": ["evil.Evil", None]}}, ""),
+    ],
+    ids=["config", "tokenizer"],
+)
+def test_code_of_a_checkpoint_never_runs_and_nobody_is_asked(
+    damaged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, settings: dict[str, Any], message: str
+) -> None:
+    ran = tmp_path / "ran"
+    (damaged / "evil.py").write_text(f"open({str(ran)!r}, 'w')\nfrom transformers import *\nEvil = T5Config\n")
+    (damaged / file).write_text(json.dumps(settings))
+    questions: list[str] = []
+    monkeypatch.setattr("builtins.input", lambda question: questions.append(question) or "y")
+    assert refusal(damaged).endswith(message)
+    assert (questions, ran.exists()) == ([], False)
+
+
+def test_attention_from_the_hub_is_code_too(damaged: Path) -> None:
+    config = json.loads((damaged / "config.json").read_text())
+    (damaged / "config.json").write_text(json.dumps({**config, "attn_implementation": "evil/attention"}))
+    assert "its attention is 'evil/attention', code from the hub" in refusal(damaged)
+
+
+@pytest.mark.parametrize("file", ["weights.bin", "../t5/weights.safetensors", "/etc/weights.safetensors", 7])
+def test_an_index_names_safetensors_of_its_own_folder_only(damaged: Path, file: Any) -> None:
+    (damaged / "model.safetensors").rename(damaged / "weights.safetensors")
+    index = damaged / "model.safetensors.index.json"
+    keys = load_file(damaged / "weights.safetensors")
+    index.write_text(json.dumps({"metadata": {}, "weight_map": dict.fromkeys(keys, "weights.safetensors")}))
+    load(str(damaged), device="cpu")
+    index.write_text(json.dumps({"metadata": {}, "weight_map": {**dict.fromkeys(keys, "weights.safetensors"), KEY: file}}))
+    assert f"has {KEY} in {file!r}; only *.safetensors files of the same folder are read" in refusal(damaged)
+    index.write_text(json.dumps({"metadata": {}}))
+    assert "it has no 'weight_map'" in refusal(damaged)
+    index.write_text("[" * 1000)
+    assert "cannot read model.safetensors.index.json" in refusal(damaged)
+
+
+def test_integers_in_place_of_floats_are_refused_by_name(damaged: Path) -> None:
+    """As a header has them in which F32 became I32."""
+    weights = load_file(damaged / "model.safetensors")
+    save_file({**weights, KEY: weights[KEY].view(torch.int32)}, damaged / "model.safetensors", {"format": "pt"})
+    assert f"has {KEY} as integers (I32), not floats" in refusal(damaged)
+    save_file({**weights, "embeddings.position_ids": torch.arange(4)}, damaged / "model.safetensors", {"format": "pt"})
+    load(str(damaged), device="cpu")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("dtype", ["auto", "bfloat16"])
+def test_weights_that_are_no_numbers_are_refused_by_name(damaged: Path, value: float, dtype: str) -> None:
+    weights = load_file(damaged / "model.safetensors")
+    weights[KEY][0, 0] = value
+    save_file(weights, damaged / "model.safetensors", {"format": "pt"})
+    assert refusal(damaged, dtype, "cpu") == f"the checkpoint {damaged} has NaN or infinity in {KEY}; give a whole one"
+
+
+def test_weights_whose_sum_overflows_are_numbers_still(damaged: Path) -> None:
+    weights = load_file(damaged / "model.safetensors")
+    weights[KEY].fill_(3e38)
+    save_file(weights, damaged / "model.safetensors", {"format": "pt"})
+    load(str(damaged), device="cpu")
+
+
 def test_a_tokenizer_fits_as_many_words_or_a_few_more(tokenizer: transformers.ByT5Tokenizer) -> None:
     check_tokenizer(tokenizer, tokenizer.vocab_size)
     check_tokenizer(tokenizer, len(tokenizer) + 64)

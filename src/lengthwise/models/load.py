@@ -1,6 +1,6 @@
 """Load a model and its tokenizer by directory, by hub name, by GGUF file, or `embedded`, the model that ships with the package.
 
-Safetensors (or GGUF) only, nothing left uninitialised, clear refusals.
+Safetensors (or GGUF) only, no code of a checkpoint's own, nothing left uninitialised, clear refusals.
 """
 
 from __future__ import annotations
@@ -18,12 +18,16 @@ from torch import Tensor
 from lengthwise.common.formats import read_json
 from lengthwise.errors import BadInput, did_you_mean, require
 from lengthwise.models import gau_alpha, small_decoder
+from lengthwise.models.stored_weights import check_finite, check_index, check_stored_types
 
 EMBEDDED = Path(__file__).with_name("embedded")
 # Families that transformers does not have
 OWN = {family.FAMILY: family for family in (gau_alpha, small_decoder)}
 FOREIGN = "this is another model's tokenizer, give its own"
 LONGEST_REASON = 240  # letters of a library's own message
+OWN_CODE = "it needs code of its own, which is never run; give a model of a family that transformers has"
+# Without a word transformers would ask on standard input
+NO_CODE = {"trust_remote_code": False}
 DTYPES = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -40,10 +44,14 @@ def load(name: str, dtype: str = "auto", device: str | None = None, *, as_stored
     where, file = _place(path)
     source = name if Path(path).exists() else f"{name} from the hub (no such directory here)"
     config = _said_plainly(source, lambda: _config(where, file))
+    kernel = str(getattr(config, "_attn_implementation", None) or "")
+    require("/" not in kernel, f"cannot load {name}: its attention is {kernel!r}, code from the hub; {OWN_CODE}")
     model_class = _model_class(config, bool(file))
     # Weights of other shapes are let through here, because transformers would say which ones only in its log
     stored: dict[str, Any] = {**file} if file else {"use_safetensors": True}
-    options = {"ignore_mismatched_sizes": True, "output_loading_info": True, **stored}
+    options = {"ignore_mismatched_sizes": True, "output_loading_info": True, **NO_CODE, **stored}
+    if not file:
+        check_index(where)
     model, report = _said_plainly(source, lambda: model_class.from_pretrained(where, dtype=DTYPES[dtype], **options))
     if missing := sorted(report.get("missing_keys", ())):
         lacking = f"{len(missing)} weights of {model_class.__name__}"
@@ -51,15 +59,19 @@ def load(name: str, dtype: str = "auto", device: str | None = None, *, as_stored
     if odd := sorted(report.get("mismatched_keys", ())):
         key, found, expected = odd[0]
         raise BadInput(f"the checkpoint {name} does not fit its config: {key} is {list(found)}, not {list(expected)}")
-    tokenizer = _said_plainly(f"the tokenizer of {name}", lambda: transformers.AutoTokenizer.from_pretrained(where, **file))
+    make = transformers.AutoTokenizer.from_pretrained
+    tokenizer = _said_plainly(f"the tokenizer of {name}", lambda: make(where, **NO_CODE, **file))
     _check_settings(name, model, tokenizer)
-    if file:
+    if not file:
+        check_stored_types(name, where, model)
+    else:
         # transformers notes the folder only
         for module in model.modules():
             if hasattr(module, "config"):
                 module.config._name_or_path = name
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     model = _said_plainly(f"{name} onto {device}", lambda: model.to(device)).eval()
+    check_finite(name, model)
     if dtype == "auto" and model.dtype in (torch.bfloat16, torch.float16) and device.startswith("cpu") and not as_stored:
         model = model.float()
     return model, tokenizer
@@ -106,7 +118,7 @@ def _config(where: str, file: dict[str, str]) -> Any:
     document = read_json(own, finite=False) if not file and own.is_file() else None
     if isinstance(document, dict) and (family := OWN.get(str(document.get("model_type")))):
         family.register()
-    return transformers.AutoConfig.from_pretrained(where, **file)
+    return transformers.AutoConfig.from_pretrained(where, **NO_CODE, **file)
 
 
 def _model_class(config: Any, gguf: bool = False) -> Any:
@@ -143,6 +155,8 @@ def _said_plainly(what: str, load_it: Callable[[], Any]) -> Any:
 def reason_of(error: Exception) -> str:
     """What a library says is wrong, in one line: as many whole sentences as are short enough, or the begin of the first."""
     told = " ".join(str(error).split())
+    if "trust_remote_code" in told:
+        return OWN_CODE
     if len(told) <= LONGEST_REASON:
         return told or type(error).__name__
     ends = [found.start() for found in re.finditer(r"[.!?;](?= )", told[: LONGEST_REASON + 1])]

@@ -44,7 +44,8 @@ def quantised(name: str, arguments: Any) -> Any:
         bnb_4bit_compute_dtype=torch.bfloat16 if arguments.bf16 else torch.float32,
     )
     place = {"": arguments.device}
-    model = AutoModelForCausalLM.from_pretrained(name, quantization_config=narrow, device_map=place, use_safetensors=True)
+    stored = {"use_safetensors": True, "trust_remote_code": False}
+    model = AutoModelForCausalLM.from_pretrained(name, quantization_config=narrow, device_map=place, **stored)
     return prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
 
 
