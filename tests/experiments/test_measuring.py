@@ -129,7 +129,8 @@ def test_every_method_is_calibrated_evaluated_and_told_of(finished: Path, data: 
     assert taus["pmax-model"][0] == pytest.approx(float(saved_tau))
     # Calibrated on one text, run on another: what they were run with is in the run directory
     config = json.loads((finished / "run" / "config.json").read_text())
-    assert config["methods"]["pmax-layer"] == json.loads((finished / "pmax-layer.json").read_text())
+    # A file of its own has a digest as well
+    assert config["methods"]["pmax-layer"].items() <= json.loads((finished / "pmax-layer.json").read_text()).items()
     assert "pride_1" in json.loads((finished / "run-novels" / "config.json").read_text())["tasks"]["passkey"]
 
 
