@@ -20,3 +20,10 @@ def test_a_misspelt_name_gets_the_nearest_one() -> None:
     assert did_you_mean("chess", ["line", "passkey"], "the tasks are ...") == "the tasks are ..."
     assert did_you_mean("none", ["none", "nope"]) == ""
     assert did_you_mean("embedding", ["embedded"], cutoff=0.8) == ""
+
+
+def test_initials_stand_for_names() -> None:
+    names = ["--learning-rate", "--lora-rank", "--length"]
+    assert did_you_mean("--lr", names) == "did you mean '--learning-rate' or '--lora-rank'?"
+    assert did_you_mean("tl", ["train_length"]) == "did you mean 'train_length'?"
+    assert did_you_mean("--l", names) == ""

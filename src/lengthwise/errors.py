@@ -19,9 +19,16 @@ def require(holds: bool, otherwise: str) -> None:
 
 
 def did_you_mean(name: str, allowed: Iterable[str], otherwise: str = "", cutoff: float = 0.6) -> str:
-    """`did you mean 'NAME'?` of the allowed name nearest to a misspelt one; `otherwise` where none is near."""
-    near = get_close_matches(name, list(allowed), n=1, cutoff=cutoff)
-    return f"did you mean {near[0]!r}?" if near and near[0] != name else otherwise
+    """`did you mean 'NAME'?` of the allowed name nearest to a misspelt one, or of those with its letters for initials, as
+    learning-rate has for lr; `otherwise` where there is none."""
+    allowed = list(allowed)
+    near = [other for other in allowed if _initials(other) == name.lstrip("-")] if len(name.lstrip("-")) > 1 else []
+    near = near or get_close_matches(name, allowed, n=1, cutoff=cutoff)
+    return f"did you mean {' or '.join(map(repr, near))}?" if near and near[0] != name else otherwise
+
+
+def _initials(name: str) -> str:
+    return "".join(word[0] for word in name.replace("_", "-").split("-") if word)
 
 
 def require_one_of(what: str, value: str, allowed: Sequence[str]) -> None:

@@ -278,8 +278,8 @@ def test_an_interrupted_calibration_leaves_the_old_file_and_no_half_of_a_new_one
     else:
         monkeypatch.setattr(Path, "replace", interrupt)
     said = lengthwise("calibrate", models / "t5", "--length", LENGTH, "--out", out)
-    assert (said.status, said.out) == (1, "")
-    assert said.err[-1] == "lengthwise: interrupted; nothing half-written was left behind"
+    assert (said.status, said.out) == (130, "")
+    assert said.err[-1] == "lengthwise: interrupted; nothing half-written was left behind, give the same command again"
     assert listing(tmp_path) == ["alignment.json"]
     assert out.read_text() == "the old one"
 
@@ -290,5 +290,5 @@ def test_an_interrupted_bake_leaves_nothing(
     """Interrupted between the weights and the tokenizer."""
     monkeypatch.setattr(transformers.ByT5Tokenizer, "save_pretrained", interrupt)
     said = lengthwise("bake", models / "t5", models / "model.json", "--length", LENGTH, "--out", tmp_path / "baked")
-    assert said.status == 1
+    assert said.status == 130
     assert listing(tmp_path) == []

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import lengthwise as lw
 from tests.cli.conftest import LENGTH, SCRIPT, listing
@@ -31,6 +32,11 @@ def test_help_comes_with_and_without_asking(lengthwise: Callable[..., Said]) -> 
 # Arguments, with {m} for the folder of models and {t} for an empty one, and what the line must say
 REFUSALS: dict[str, tuple[str, str]] = {
     "an unknown option": ("calibrate {m}/t5 --length 64 --out {t}/a.json --loud", "No such option: --loud"),
+    "a misspelt option": (
+        "calibrate {m}/t5 --lenght 64 --out {t}/a.json",
+        "No such option: --lenght; did you mean '--length'?",
+    ),
+    "an option by its initials": ("train {m}/t5 --lr 1 --out {t}", "--lr; did you mean '--learning-rate' or '--lora-rank'?"),
     "an unknown command": ("calibrat {m}/t5", "No such command 'calibrat'"),
 }
 
@@ -79,7 +85,12 @@ DEEP_INSIDE: dict[str, tuple[Exception, str]] = {
     "a text": (UnicodeEncodeError("utf-8", "\udce9", 0, 1, "no text"), "a name or a text is not UTF-8: 'utf-8' codec can't"),
     "a number": (OverflowError("int too large\nto convert"), "a number is too large: int too large to convert"),
     "a nest": (RecursionError("maximum depth"), "lists or objects are too deep: maximum depth"),
-    "memory": (MemoryError(), "there is not enough memory"),
+    "memory": (MemoryError(), "there is not enough memory; give smaller batches"),
+    "memory of a CPU": (
+        RuntimeError("[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory"),
+        "there is not enough memory; give smaller batches, shorter lengths or another --device",
+    ),
+    "memory of a GPU": (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), "there is not enough memory"),
     "a name of two lines": (lw.BadInput("no directory a\nb\x1b[31m"), r"no directory a\nb\x1b[31m"),
 }
 

@@ -13,7 +13,7 @@ from transformers import ByT5Tokenizer
 
 from lengthwise.cli import run
 from lengthwise.cli.evaluation import score_table, with_ray_address
-from lengthwise.evaluation.sweep import cells, in_process
+from lengthwise.evaluation.sweep import in_process
 from lengthwise.methods.temperature.aligned import Alignment, Calibrated
 from lengthwise.records import Cell, Record, read_lines
 from lengthwise.tasks import TASKS
@@ -158,30 +158,6 @@ def test_bad_input_gets_status_2_and_one_line_and_writes_nothing(
     assert message in said.err[0]
     after = {path: path.read_bytes() for folder in (models, runs) for path in folder.rglob("*") if path.is_file()}
     assert after == before
-
-
-def test_an_interrupted_evaluation_says_where_to_go_on(
-    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lengthwise: Callable[..., Said]
-) -> None:
-    real, calls = cells.greedy_answers, []
-
-    def interrupted(*arguments: Any) -> list[str]:
-        calls.append(1)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return real(*arguments)
-
-    monkeypatch.setattr(cells, "greedy_answers", interrupted)
-    command = ("evaluate", models / "t5", "--task", "passkey", "--length", LONG, "--samples", 2, "--batch-tokens", 1)
-    said = lengthwise(*command, "--out", tmp_path)
-    assert (said.status, said.out) == (1, "")
-    assert said.err[-2:] == [
-        f"lengthwise: what was finished is in {tmp_path}; the same command goes on from there",
-        "lengthwise: interrupted; nothing half-written was left behind",
-    ]
-    assert len(read_lines(tmp_path / "records.jsonl", Record)) == 1
-    assert lengthwise(*command, "--out", tmp_path).status == 0
-    assert len(read_lines(tmp_path / "records.jsonl", Record)) == 2
 
 
 @pytest.mark.usefixtures("all_right")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 import warnings
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -19,9 +20,10 @@ from lengthwise.cli.lists import methods, tasks
 from lengthwise.cli.options import say
 from lengthwise.cli.report import report
 from lengthwise.cli.standard_output import CannotPrint, printing
+from lengthwise.cli.stopping import termination_as_interrupt
 from lengthwise.cli.training import train
 from lengthwise.common.files import system_reason
-from lengthwise.errors import BadInput
+from lengthwise.errors import BadInput, did_you_mean
 from lengthwise.version import __version__
 
 app = typer.Typer(help="Let a Transformer work past the length it was trained on.")
@@ -36,8 +38,10 @@ TOO_MUCH = {
     UnicodeError: "a name or a text is not UTF-8",
     OverflowError: "a number is too large",
     RecursionError: "lists or objects are too deep",
-    MemoryError: "there is not enough memory",
 }
+NO_MEMORY = "there is not enough memory; give smaller batches, shorter lengths or another --device"
+# How torch tells it, of a CPU and of a GPU
+OUT_OF_MEMORY = ("DefaultCPUAllocator", "out of memory")
 
 
 @app.callback(invoke_without_command=True)
@@ -52,22 +56,24 @@ def main() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """The exit status: 0 done, 2 bad input (said in one line), 1 anything else."""
+    """The exit status: 0 done, 2 bad input (said in one line), 130 or 143 stopped by a signal, 1 anything else."""
     _quiet_libraries()
     arguments = with_ray_address(arguments) or ["--help"]
-    try:
-        _check_text(arguments)
-        result = typer.main.get_command(app).main(arguments, prog_name="lengthwise", standalone_mode=False)
-    except (KeyboardInterrupt, typer.Abort):
-        result = INTERRUPTED
-    except Exception as error:
-        if (line := _bad_input(error)) is None:
-            raise
-        say(line)
-        return 2
+    with termination_as_interrupt() as received:
+        try:
+            _check_text(arguments)
+            result = typer.main.get_command(app).main(arguments, prog_name="lengthwise", standalone_mode=False)
+        except (KeyboardInterrupt, typer.Abort):
+            result = INTERRUPTED
+        except Exception as error:
+            if (line := _bad_input(error)) is None:
+                raise
+            say(line)
+            return 2
     if result == INTERRUPTED:
-        say("interrupted; nothing half-written was left behind")
-        return 1
+        stopped = "terminated" if received else "interrupted"
+        say(f"{stopped}; nothing half-written was left behind, give the same command again")
+        return 128 + (received[0] if received else signal.SIGINT)
     return result if isinstance(result, int) else 0
 
 
@@ -86,13 +92,24 @@ def _bad_input(error: Exception) -> str | None:
         return str(error)
     # The command-line parser's own errors; newer typer carries its own click, so their class has no one home
     if hasattr(error, "format_message"):
-        return " ".join(error.format_message().split()) + " (lengthwise --help shows what there is)"
+        return _wrong_usage(error)
+    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and any(s in str(error) for s in OUT_OF_MEMORY)):
+        return NO_MEMORY
     # Standard output has a line and an exit status of its own
     if not isinstance(error, CannotPrint) and (reason := system_reason(error)) is not None:
         name = getattr(error, "filename", None)
         return reason if name is None else f"cannot use {name}: {reason}; give another place"
     words = next((words for kind, words in TOO_MUCH.items() if isinstance(error, kind)), None)
     return words and f"{words}: {' '.join(str(error).split())}".rstrip(": ")
+
+
+def _wrong_usage(error: Any) -> str:
+    """What the parser says of a command line, with our own word on a misspelt option."""
+    name, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
+    if name is None or context is None or "No such option" not in str(error.message):
+        return " ".join(error.format_message().split()) + " (lengthwise --help shows what there is)"
+    known = [option for parameter in context.command.params for option in parameter.opts if option.startswith("--")]
+    return f"No such option: {name}; {did_you_mean(name, known, f'lengthwise {context.info_name} --help shows what there is')}"
 
 
 def _quiet_libraries() -> None:

@@ -10,6 +10,7 @@ import typer
 
 from lengthwise.cli.evaluation import columns
 from lengthwise.cli.options import Device, Dtype, Json, Model, Texts, TrainLength, method_option, print_json, say
+from lengthwise.cli.stopping import can_go_on
 
 
 def analyse(
@@ -31,7 +32,7 @@ def analyse(
     from lengthwise.models.load import load
 
     loaded, tokenizer = load(model, dtype, device)
-    try:
+    with can_go_on(out):
         analysis = verb(
             loaded,
             tokenizer,
@@ -43,9 +44,6 @@ def analyse(
             seed=seed,
             name=model,
         )
-    except KeyboardInterrupt:
-        say(f"what was finished is in {out}; the same command goes on from there")
-        raise
     if as_json:
         print_json(analysis.to_json())
         return

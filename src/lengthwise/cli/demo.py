@@ -15,6 +15,7 @@ import typer
 
 from lengthwise.cli.evaluation import score_table
 from lengthwise.cli.options import Device, Json, print_json, say
+from lengthwise.cli.stopping import can_go_on
 from lengthwise.common.files import check_writable
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ def demo(
     # A full demo is another run than a short one
     out = out / "full" if full else out
     check_writable(out / PAGE)
-    cells = summarise(run_demo(out, FULL if full else SHORT, device))
+    with can_go_on(out):
+        cells = summarise(run_demo(out, FULL if full else SHORT, device))
     if as_json:
         print_json({"model": MODEL, "out": str(out), "report": str(out / PAGE), "cells": [asdict(c) for c in cells]})
     else:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from lengthwise.cli.options import Device, Dtype, Force, Json, Model, TrainLength, method_option, print_json, say, task_option
+from lengthwise.cli.stopping import can_go_on
 from lengthwise.errors import require
 
 Out = Annotated[Path, typer.Option(help="Run directory: made, or gone on with.")]
@@ -49,7 +50,7 @@ def evaluate(
     what = "give HOST:PORT, ray://HOST:PORT or auto, or nothing for this machine"
     require(ray is None or _is_address(ray), f"{ray} is not a Ray address; {what}")
     loaded, tokenizer, device = _loaded(model, dtype, device, on_ray=ray is not None)
-    try:
+    with can_go_on(out):
         records = verb(
             loaded,
             tokenizer,
@@ -67,9 +68,6 @@ def evaluate(
             ray=ray,
             device=device,
         )
-    except KeyboardInterrupt:
-        say(f"what was finished is in {out}; the same command goes on from there")
-        raise
     cells = summarise(records)
     if as_json:
         print_json({"model": model, "out": str(out), "cells": [asdict(cell) for cell in cells]})
@@ -98,21 +96,22 @@ def reach(
     from lengthwise.evaluation.reach import reach as verb
 
     loaded, tokenizer, _ = _loaded(model, dtype, device)
-    reaches = verb(
-        loaded,
-        tokenizer,
-        method or (),
-        task or ("passkey",),
-        threshold=threshold,
-        longest=longest,
-        samples=samples,
-        seed=seed,
-        out=out,
-        train_length=train_length,
-        batch_tokens=batch_tokens,
-        name=model,
-        force=force,
-    )
+    with can_go_on(out):
+        reaches = verb(
+            loaded,
+            tokenizer,
+            method or (),
+            task or ("passkey",),
+            threshold=threshold,
+            longest=longest,
+            samples=samples,
+            seed=seed,
+            out=out,
+            train_length=train_length,
+            batch_tokens=batch_tokens,
+            name=model,
+            force=force,
+        )
     if as_json:
         rows = [{**asdict(reach), "says": reach.says} for reach in reaches]
         print_json({"model": model, "threshold": threshold, "longest": longest, "reach": rows})

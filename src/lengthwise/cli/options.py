@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from functools import partial
 from pathlib import Path
@@ -38,4 +39,13 @@ def say(line: str) -> None:
 
 
 def print_json(document: Any) -> None:
-    print(json.dumps(document, indent=2))
+    """Print a document to standard output; JSON has neither NaN nor infinity, which become null."""
+    print(json.dumps(_finite(document), indent=2, allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
