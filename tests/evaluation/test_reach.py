@@ -83,7 +83,7 @@ def test_other_refusals_on_the_way_down_are_not_taken_for_a_short_reach() -> Non
         search(works, 512, 16384)
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", [name for name in TASKS if name != "answer"])
 def test_every_task_says_where_it_has_no_room(name: str) -> None:
     with pytest.raises(NoRoom, match="a prompt of 20 tokens has no room for the question"):
         TASKS[name].samples(ByT5Tokenizer(), 20, 1, 0)

@@ -112,6 +112,13 @@ def test_few_data_make_a_page_that_says_what_is_missing(make_run: MakeRun, tmp_p
     assert "1 sample a cell" in text
 
 
+def test_an_empty_file_of_sharpness_is_called_empty(make_run: MakeRun, tmp_path: Path):
+    run = make_run(config(["none"]), [record("none", "line", 512, 0)])
+    (run / "sharpness.jsonl").touch()
+    text = Tags(write_report([run], tmp_path / "report.html").read_text()).text
+    assert "Left out: the run's sharpness.jsonl is empty, so attention was not measured" in text
+
+
 def test_a_run_still_being_written_is_shown_as_far_as_it_is(make_run: MakeRun, tmp_path: Path):
     run = make_run(config(["none", "log"]), records(["none"], ["line"], [512], samples=2))
     with (run / "records.jsonl").open("a") as file:

@@ -21,15 +21,17 @@ BatchTokens = Annotated[int | None, typer.Option(help="Tokens in a batch; by def
 
 def evaluate(
     model: Model,
-    task: Annotated[list[str], task_option(help="Task; repeat for several.")],
     out: Out,
+    task: Annotated[list[str] | None, task_option(help="Task; repeat for several. With --data alone: answer.")] = None,
     method: Annotated[
         list[str] | None, method_option(help="Method, `none`, `truncate`, `hedge` or hedge+METHOD; repeat for several.")
     ] = None,
     length: Annotated[list[int] | None, typer.Option(help="Length in tokens; repeat for several.")] = None,
     data: Annotated[
         Path | None,
-        typer.Option(help="Official cases, instead of lengths: FILE or hub:NAME. With lengths: what prompts are made of."),
+        typer.Option(
+            help="Your own files of questions, instead of lengths: FILE or hub:NAME. With lengths: what prompts are made of."
+        ),
     ] = None,
     samples: Annotated[int, typer.Option(help="Samples a cell.")] = 100,
     seed: int = 0,
@@ -47,6 +49,8 @@ def evaluate(
     from lengthwise.evaluation.evaluate import evaluate as verb
     from lengthwise.records import summarise
 
+    own_questions = data is not None and not length
+    require(bool(task) or own_questions, "give a task (--task NAME), or questions of your own (--data FILE)")
     what = "give HOST:PORT, ray://HOST:PORT or auto, or nothing for this machine"
     require(ray is None or _is_address(ray), f"{ray} is not a Ray address; {what}")
     loaded, tokenizer, device = _loaded(model, dtype, device, on_ray=ray is not None)
@@ -55,7 +59,7 @@ def evaluate(
             loaded,
             tokenizer,
             method or ["none"],
-            task,
+            task or None,
             length or (),
             samples,
             seed,

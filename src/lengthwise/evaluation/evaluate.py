@@ -39,7 +39,7 @@ def evaluate(
     model: nn.Module,
     tokenizer: Any,
     methods: Iterable[object] | Mapping[str, object] = ("none",),
-    tasks: str | Sequence[str] | Mapping[str, Task] = ("passkey",),
+    tasks: str | Sequence[str] | Mapping[str, Task] | None = None,
     lengths: int | Sequence[int] = (),
     samples: int = 100,
     seed: int = 0,
@@ -62,18 +62,20 @@ def evaluate(
 
     `methods` are specs, method objects, or a mapping from names to them; `truncate` is the baseline that reads the last
     `train_length` tokens, a decoder's answer included. `tasks` are names, or a mapping from names to tasks whose samples are
-    made of other material. `out` is the run directory; without it the records are only returned. `batch_tokens` are the
-    tokens of one batch, by default what suits the device. `force` accepts alignments of another model. `sharpness` also
-    measures each cell's P_max and entropy on its first sample. `ray` is the address of a Ray cluster, or "local"; its workers
-    load the model by its `name`, onto `device`.
+    made of other material; without them `passkey`, or `answer` for the cases in `data`. `out` is the run directory; without it
+    the records are only returned. `batch_tokens` are the tokens of one batch, by default what suits the device. `force`
+    accepts alignments of another model. `sharpness` also measures each cell's P_max and entropy on its first sample. `ray` is
+    the address of a Ray cluster, or "local"; its workers load the model by its `name`, onto `device`.
     """
     refuse_extended(model, "evaluate")
     anatomy = anatomy_of(model, train_length)
     require(batch_tokens is None or batch_tokens >= 1, f"batch_tokens must be at least 1, not {batch_tokens}")
     compared = named_methods(methods, anatomy.facts)
     check_methods(model, compared, train_length, force)
-    tasks = [tasks] if isinstance(tasks, str) else tasks
-    questions = Questions(tokenizer, tasks, parse_lengths(lengths), samples, seed, data)
+    asked = parse_lengths(lengths)
+    if tasks is None:
+        tasks = "answer" if data is not None and not asked else "passkey"
+    questions = Questions(tokenizer, [tasks] if isinstance(tasks, str) else tasks, asked, samples, seed, data)
     jobs = questions.jobs(compared, sharpness)
     check_truncation(model, tokenizer, anatomy.train_length, jobs, questions.example)
     device = device or next(model.parameters()).device.type

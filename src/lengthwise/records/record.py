@@ -30,8 +30,8 @@ class Record(Declared):
     model: str  # the name the model was given, or its checkpoint's
     method: str  # the method's spec, `none` or `truncate`
     task: str  # name of the task
-    data: str  # name of the official file the sample comes from, "" for generated samples
-    length: Length  # tokens asked for; for an official file its mean number of tokens, rounded
+    data: str  # name of the file the sample comes from, "" for generated samples
+    length: Length  # tokens asked for; for a file its mean number of tokens, rounded
     index: Annotated[int, Ge(0)]  # which sample of its task, data and length
     seed: int  # seed the samples were made from
     tokens: int  # tokens the prompt really has

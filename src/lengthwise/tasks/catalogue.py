@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lengthwise.errors import BadInput
-from lengthwise.tasks import babilong, code_completion, code_key_retrieval, line, multi_document_qa, passkey, topic
+from lengthwise.tasks import answer, babilong, code_completion, code_key_retrieval, line, multi_document_qa, passkey, topic
 from lengthwise.tasks.sample import Sample
 
 # What code tasks are made of differs from one Python to the next
@@ -66,6 +66,7 @@ def _babilong(kind: str, told: str) -> Task:
 
 
 TASKS: dict[str, Task] = {
+    "answer": Task.from_module(answer, also={"answer_exact": answer.exact}),
     "babilong_qa1": _babilong("qa1", "where somebody is"),
     "babilong_qa2": _babilong("qa2", "where a thing is that somebody carries"),
     "babilong_qa3": _babilong("qa3", "where a thing was before"),

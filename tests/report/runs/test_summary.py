@@ -84,7 +84,7 @@ def test_no_gain_without_something_to_compare(make_run: MakeRun):
     assert finding(make_run, {"log": {512: 10}}).gain == "No gain can be told: none was not run at the same lengths."
 
 
-def test_official_files_are_named(make_run: MakeRun):
+def test_files_of_ones_own_are_named(make_run: MakeRun):
     found = finding(make_run, {"none": {5210: 0}, "log": {5210: 9}}, data="200.jsonl")
-    assert found.name == "line (official files)"
+    assert found.name == "line (your own files)"
     assert "with log at 200.jsonl, 5,210 tokens" in found.gain

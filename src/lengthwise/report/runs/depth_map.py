@@ -18,7 +18,7 @@ ENOUGH = 50  # samples a column for the finer bins
 CELL_WIDTH, LEFT, RIGHT, TOP, BOTTOM = 42, 44, 6, 8, 26
 HEIGHTS = {FEW: 26, MANY: 17}
 
-Column = tuple[int, str]  # length, official file
+Column = tuple[int, str]  # length, name of a file
 
 
 @dataclass(frozen=True)

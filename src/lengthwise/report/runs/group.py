@@ -55,17 +55,17 @@ def read_run(path: Path) -> ReadRun:
 
 
 class ReportedTask(NamedTuple):
-    """What a chart is about: a task on generated samples, or on official files."""
+    """What a chart is about: a task on generated samples, or on files of the user's."""
 
     task: str
-    official: bool
+    own_files: bool
 
     @property
     def title(self) -> str:
-        return f"{self.task} (official files)" if self.official else self.task
+        return f"{self.task} (your own files)" if self.own_files else self.task
 
     def covers(self, scored: Cell | Record) -> bool:
-        return scored.task == self.task and bool(scored.data) == self.official
+        return scored.task == self.task and bool(scored.data) == self.own_files
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class RunGroup:
     def tasks(self) -> list[ReportedTask]:
         """Generated tasks first, each in the order it was run."""
         tasks = dict.fromkeys(ReportedTask(record.task, bool(record.data)) for run in self.runs for record in run.records)
-        return sorted(tasks, key=lambda reported: reported.official)
+        return sorted(tasks, key=lambda reported: reported.own_files)
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from lengthwise.records.directory import SHARPNESS
 from lengthwise.report.formatting import percent
 from lengthwise.report.page import Section, model_heading
 from lengthwise.report.runs import provenance
@@ -47,6 +48,7 @@ def _content(group: RunGroup, styles: Mapping[str, Style]) -> dict[str, Any]:
         "depths": [(reported.title, maps) for reported in group.tasks if (maps := depth_maps(group, reported, styles))],
         "temperatures": temperature_charts(group, styles) if group.alignments else [],
         "sharpness": sharpness_strips(group, styles),
+        "sharpness_is_empty": any((run.path / SHARPNESS).exists() for run in group.runs) and not group.sharpness,
         "tables": [table(group, reported) for reported in group.tasks],
         "examples": [example(group, reported) for reported in group.tasks],
         "methods": [(spec, provenance.describe(spec, group)) for spec in group.methods],

@@ -54,7 +54,7 @@ def _finding(group: RunGroup, reported: ReportedTask, styles: Mapping[str, Style
 
 def _reach(group: RunGroup, reported: ReportedTask, spec: str, style: Style) -> MethodReach:
     cells = group.cells_of(reported, spec)
-    # Two official files may be of one length
+    # Two files may be of one length
     failed = min((cell.length for cell in cells if cell.mean < WORKS), default=math.inf)
     reached = max((cell.length for cell in cells if cell.length < failed), default=None)
     lengths = [cell.length for cell in group.cells if reported.covers(cell)]

@@ -58,13 +58,12 @@ def markdown(group: RunGroup, styles: Mapping[str, Style]) -> str:
 
 
 def _markdown_table(scores: ScoreTable, styles: Mapping[str, Style]) -> list[str]:
-    official = scores.task.official
-    head = ["length", *(["file"] if official else []), *(styles[spec].name for spec in scores.methods)]
-    rule = ["--:", *["---"] * official, *["--:"] * len(scores.methods)]
+    head = ["length", *(["file"] if scores.task.own_files else []), *(styles[spec].name for spec in scores.methods)]
+    rule = ["--:", *["---"] * scores.task.own_files, *["--:"] * len(scores.methods)]
     lines = [f"### {plain(scores.task.title)}", "", markdown_row(head), markdown_row(rule)]
     for row in scores.rows:
         intervals = [interval(cell) if cell else "" for cell in row.cells]
-        lines.append(markdown_row([f"{row.length:,}", *([row.data] if official else []), *intervals]))
+        lines.append(markdown_row([f"{row.length:,}", *([row.data] if scores.task.own_files else []), *intervals]))
     return [*lines, ""]
 
 

@@ -1,0 +1,47 @@
+"""Answer: questions of your own, a prompt and a target each, scored by whether the answer holds the target.
+
+The target must stand in the answer as whole words: 5 is not in 15. Upper and lower case and white space do not count.
+The second score, `answer_exact`, asks that the answer's first line be the target and nothing more, but for a full stop.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lengthwise.errors import BadInput
+from lengthwise.tasks.material.case_files import read
+from lengthwise.tasks.sample import Sample
+from lengthwise.tasks.scoring import first_line
+
+ANSWER_TOKENS = 64
+__all__ = ["ANSWER_TOKENS", "exact", "read", "samples", "score"]
+
+
+def samples(tokenizer: Any, length: int, n: int, seed: int, depth: float | None = None) -> list[Sample]:
+    raise BadInput("the task answer asks questions of your own and makes none: give --data FILE, and no lengths")
+
+
+def score(prediction: str, target: str) -> float:
+    """1 where the answer holds the target as whole words."""
+    text, wanted = _comparable(prediction), _comparable(target)
+    at = text.find(wanted)
+    while at >= 0:
+        if not (_is_within_a_word(text, at) or _is_within_a_word(text, at + len(wanted))):
+            return 1.0
+        at = text.find(wanted, at + 1)
+    return 0.0
+
+
+def exact(prediction: str, target: str) -> float:
+    """1 where the answer's first line is the target."""
+    return float(_comparable(first_line(prediction)).rstrip(".") == _comparable(target).rstrip("."))
+
+
+def _comparable(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _is_within_a_word(text: str, at: int) -> bool:
+    # ASCII only: other scripts have no spaces between their words
+    around = text[max(at - 1, 0) : at + 1]
+    return len(around) == 2 and around.isascii() and around.isalnum()
