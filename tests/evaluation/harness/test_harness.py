@@ -22,6 +22,8 @@ pytest.importorskip("lm_eval", reason="lm-eval is not installed; pip install 'le
 import datasets
 import lm_eval.tasks
 from lm_eval.tasks._index import TaskIndex
+from lm_eval.utils import make_table
+from pytablewriter import MarkdownTableWriter
 
 # What LongBench's own scores import is slower without a package it does not ask for
 pytestmark = pytest.mark.filterwarnings("ignore:Using slow pure-python SequenceMatcher")
@@ -56,6 +58,7 @@ def test_longbench_e_runs_from_local_files_with_a_method(tmp_path: Path, lengthw
     ]
     said = lengthwise("harness", *arguments, "--tasks", "longbench_tasks_e", "--output_path", out, "--log_samples")
     assert said.status == 0, said.err
+    assert "|Version|Filter|n-shot|Metric|" in said.out.replace(" ", "")
 
     [results] = out.rglob("results_*.json")
     assert (
@@ -102,6 +105,29 @@ def test_bad_input_is_said_in_one_line(tmp_path: Path, lengthwise: Callable[...,
         assert said.status == 2
         assert said.err[-1].startswith("lengthwise: ")
         assert complaint in said.err[-1]
+
+
+def test_the_harnesss_tables_have_its_headers(monkeypatch: pytest.MonkeyPatch) -> None:
+    tables: list[str] = []
+    results = {"results": {"lcc": {"score,none": 0.5, "score_stderr,none": 0.1}}, "versions": {"lcc": 4}}
+    monkeypatch.setattr("lm_eval.__main__.cli_evaluate", lambda: tables.append(make_table(results)))
+    before = vars(MarkdownTableWriter).copy()
+    assert harness(["--tasks", "lcc"]) == 0
+    names = tables[0].splitlines()[0].split("|")
+    assert [name.strip() for name in names] == [
+        "",
+        "Tasks",
+        "Version",
+        "Filter",
+        "n-shot",
+        "Metric",
+        "",
+        "Value",
+        "",
+        "Stderr",
+        "",
+    ]
+    assert vars(MarkdownTableWriter) == before
 
 
 def test_options_that_the_harness_does_not_know_are_its_own_to_refuse(lengthwise: Callable[..., Said]) -> None:

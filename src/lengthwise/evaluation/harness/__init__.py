@@ -12,7 +12,8 @@ import importlib
 import importlib.util
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from lengthwise.errors import BadInput, require
@@ -61,7 +62,8 @@ def _lm_eval(arguments: list[str]) -> int:
 
     arguments_before, sys.argv = sys.argv, ["lm_eval", *arguments]
     try:
-        cli_evaluate()
+        with _table_headers():
+            cli_evaluate()
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except ConnectionError as error:
@@ -76,3 +78,21 @@ def _lm_eval(arguments: list[str]) -> int:
     finally:
         sys.argv = arguments_before
     return 0
+
+
+@contextmanager
+def _table_headers() -> Iterator[None]:
+    """Let the harness's tables have their headers: old versions of pytablewriter call `headers` `header_list`.
+
+    pip installs one of them beside python-dateutil 4, which the newer ones do not allow.
+    """
+    from pytablewriter import MarkdownTableWriter
+
+    old = not hasattr(MarkdownTableWriter(), "headers")
+    if old:
+        MarkdownTableWriter.headers = property(fset=lambda table, names: setattr(table, "header_list", names))
+    try:
+        yield
+    finally:
+        if old:
+            del MarkdownTableWriter.headers
