@@ -9,6 +9,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from lengthwise.errors import BadInput
 from lengthwise.methods.positions.ntk import Ntk
+from lengthwise.methods.spec import methods_of
 
 
 def plain(d: int, base: float = 10_000.0) -> torch.Tensor:
@@ -44,6 +45,15 @@ def test_dynamic_frequencies_are_those_of_transformers(factor: float, length: in
     expected, _ = ROPE_INIT_FUNCTIONS["dynamic"](config, torch.device("cpu"), seq_len=length)
     found = Ntk(factor, train_length=64, dynamic=True).frequencies(plain(16, 500_000.0), length)
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("length", [64, 100, 2048])
+def test_dynamic_needs_no_factor_and_then_stretches_by_the_inputs_length(length: int) -> None:
+    (method,) = methods_of("ntk:dynamic=true", {"train_length": 64})
+    expected = Ntk(length / 64, train_length=64).frequencies(plain(16), length)
+    torch.testing.assert_close(method.frequencies(plain(16), length), expected)  # type: ignore[attr-defined]
+    with pytest.raises(BadInput, match=r"needs factor; write ntk:factor=\.\.\., or ntk:dynamic=true"):
+        methods_of("ntk", {"train_length": 64})
 
 
 def test_dynamic_leaves_the_training_length_alone() -> None:

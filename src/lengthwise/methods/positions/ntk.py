@@ -2,7 +2,8 @@
 
     base' = base s^(d/(d-2)),   that is   theta'_i = theta_i s^(-2i/(d-2))      bloc97 2023
 
-With `dynamic`, s follows the input: s n / n_train - (s - 1), and 1 up to the training length, which is left alone.
+With `dynamic`, s follows the input: s n / n_train - (s - 1), and 1 up to the training length, which is left alone. There the
+factor may be left out and is 1, so that s is how many times longer the input is, as transformers' dynamic rotation has it.
 
 Paper: bloc97 2023, https://www.reddit.com/r/LocalLLaMA/comments/14lz7j5/
 Paper: emozilla 2023 (dynamic), https://www.reddit.com/r/LocalLLaMA/comments/14mrgpr/
@@ -11,7 +12,7 @@ Paper: emozilla 2023 (dynamic), https://www.reddit.com/r/LocalLLaMA/comments/14m
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -21,12 +22,16 @@ from lengthwise.errors import require
 
 @dataclass(frozen=True)
 class Ntk:
-    factor: float
-    train_length: int
+    factor: float | None = None
+    train_length: int = field(kw_only=True)
     dynamic: bool = False
 
     def __post_init__(self) -> None:
-        require(1 <= self.factor < math.inf, f"ntk needs factor >= 1, not {self.factor}: inputs get that many times longer")
+        known = self.factor is not None or self.dynamic
+        require(known, "method 'ntk' needs factor; write ntk:factor=..., or ntk:dynamic=true for one that follows the input")
+        require(
+            1 <= self._given_factor < math.inf, f"ntk needs factor >= 1, not {self.factor}: inputs get that many times longer"
+        )
         require(self.train_length > 0, f"ntk needs train_length > 0, not {self.train_length}")
 
     def frequencies(self, trained: Tensor, length: int) -> Tensor:  # [pairs] -> [pairs]
@@ -37,7 +42,11 @@ class Ntk:
     def leaves_alone(self, length: int) -> bool:
         return self._stretch(length) == 1
 
+    @property
+    def _given_factor(self) -> float:
+        return 1.0 if self.factor is None else self.factor
+
     def _stretch(self, length: int) -> float:
         if not self.dynamic:
-            return self.factor
-        return self.factor * max(length, self.train_length) / self.train_length - (self.factor - 1)
+            return self._given_factor
+        return self._given_factor * max(length, self.train_length) / self.train_length - (self._given_factor - 1)
