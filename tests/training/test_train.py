@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import re
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -63,6 +64,17 @@ def options_of(adjustment: str) -> dict[str, Any]:
     if adjustment == "clex with lora":
         return {"adjustment": "clex", "lora_rank": 4}
     return {"adjustment": adjustment, "quantise": False if adjustment.startswith("longqlora") else None}
+
+
+@pytest.fixture(scope="module")
+def stopped(model: Path, text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that ended after its checkpoint of step 4."""
+    out = tmp_path_factory.mktemp("stopped") / "run"
+    with pytest.MonkeyPatch.context() as patched:
+        killed_at(4, patched)
+        with pytest.raises(KeyboardInterrupt):
+            lw.train(str(model), out, data=[str(text)], **SMALL)
+    return out
 
 
 def everything_in(folder: Path) -> dict[str, bytes]:
@@ -282,6 +294,41 @@ def test_the_same_command_goes_on_after_a_kill_to_the_same_losses(
     assert everything_in(out) == before
 
 
+@pytest.mark.parametrize(
+    ("file", "content", "named"),
+    [
+        ("optimizer.pt", b"cposix\nsystem\n(S'exit 1'\ntR.", "optimizer.pt"),
+        ("optimizer.pt", None, "optimizer.pt"),
+        ("scheduler.pt", b"", "scheduler.pt"),
+        ("rng_state.pth", b"no state", "rng_state.pth"),
+        ("model.safetensors", b"no weights", ""),
+        ("trainer_state.json", b'{"steps": "many"}', ""),
+    ],
+)
+def test_a_damaged_checkpoint_is_refused_by_name_and_the_one_before_serves(
+    file: str, content: bytes | None, named: str, stopped: Path, model: Path, text: Path, tmp_path: Path
+) -> None:
+    out = Path(shutil.copytree(stopped, tmp_path / "run"))
+    last = out / "checkpoints" / "checkpoint-4"
+    (last / file).write_bytes((last / file).read_bytes()[:-100] if content is None else content)
+    with pytest.raises(lw.BadInput) as caught:
+        lw.train(str(model), out, data=[str(text)], **SMALL)
+    assert str(caught.value).startswith(f"{last / named} is damaged: ")
+    assert str(caught.value).endswith(f"; remove {last}, and training goes on from the one before, or from the start")
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_run_killed_before_its_first_checkpoint_says_that_it_starts_over(
+    model: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        killed_at(1, patched)
+        with pytest.raises(KeyboardInterrupt):
+            lw.train(str(model), tmp_path / "run", data=[str(text)], **SMALL)
+    with pytest.warns(UserWarning, match=rf"^no checkpoint is in {tmp_path}/run yet: training starts over at step 1$"):
+        lw.train(str(model), tmp_path / "run", data=[str(text)], **SMALL)
+
+
 def test_tensorboard_shows_the_losses_once(
     whole: Callable[[str], lw.Trained], model: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -450,6 +497,7 @@ def test_a_finished_run_whose_losses_are_gone_or_damaged(
     assert lengthwise(*command) == Said(0, last + "\n", [f"lengthwise: {losses} is gone, and with it the losses"])
 
 
+@pytest.mark.filterwarnings("default")
 def test_an_interrupted_run_says_from_where_it_goes_on(
     lengthwise: Callable[..., Said], model: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

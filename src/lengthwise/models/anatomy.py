@@ -18,6 +18,7 @@ from lengthwise.errors import BadInput, require
 T5_FAMILIES = ("t5", "mt5", "umt5", "switch_transformers")
 # T5's own pre-training length; its config does not always say
 T5_TRAIN_LENGTH = 512
+MOST_TOKENS = 2**31  # beyond all inputs, and few enough for arithmetic of 64 bits
 # Rotations that models were trained on at their full length: Llama 3.1's and Phi-3's
 TRAINED_STRETCHED = ("llama3", "longrope")
 # What families call their embedding of absolute positions
@@ -104,7 +105,9 @@ def anatomy_of(model: nn.Module, train_length: int | None = None) -> Anatomy:
     family = str(inner.config.model_type)
     heads = int(getattr(config, "num_attention_heads", 0) or config.num_heads)
     trained = _train_length(config, family) if train_length is None else train_length
-    require(trained > 1, f"train_length must be above 1 token, not {trained}; give the right one (--train-length)")
+    right = f"{trained}; give the right one (--train-length)"
+    require(trained > 1, f"train_length must be above 1 token, not {right}")
+    require(trained < MOST_TOKENS, f"train_length must be below {MOST_TOKENS} tokens, not {right}")
     return Anatomy(
         family=family,
         stack=stack,

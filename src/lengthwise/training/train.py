@@ -11,6 +11,7 @@ train` spreads the rows of a step over processes.
 from __future__ import annotations
 
 import importlib.util
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -32,6 +33,7 @@ from lengthwise.models.fingerprint import model_fingerprint, versions
 from lengthwise.models.load import load
 from lengthwise.records.locks import claim
 from lengthwise.training.adjustment import LEARNT, Adjustment, TrainingMethods, adjustment_of, methods_for, prepared, spec_with
+from lengthwise.training.checkpoint import readable
 from lengthwise.training.directory import CLAIM, FORMAT, TrainingDirectory, learnt_file
 from lengthwise.training.lora import merged, quantised
 from lengthwise.training.rows import check_files, digest, rows_of
@@ -168,8 +170,11 @@ def _trained(run: TrainingRun, rows: Tensor, shown: bool, callbacks: Sequence[An
         callbacks=list(callbacks),
         **asdict(settings.regulariser(settings.train_length or 0)),
     )
+    if checkpoint is None and run.arguments.process_index == 0 and run.directory.read_losses():
+        warnings.warn(f"no checkpoint is in {settings.out} yet: training starts over at step 1", stacklevel=4)
     # LoRA gives parameters other names, and an alignment was found to fit before that
-    with _watched(trainer, run, checkpoint, shown), extend(model, run.methods.installed, force=True):
+    watched, whole = _watched(trainer, run, checkpoint, shown), readable(checkpoint, trainer)
+    with watched, extend(model, run.methods.installed, force=True), whole:
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     # Trainer has switched it off, and would have it saved so
     run.model.config.use_cache = caches

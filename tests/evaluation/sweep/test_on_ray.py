@@ -49,6 +49,17 @@ def untimed(out: Path) -> list[Record]:
 
 
 @pytest.mark.usefixtures("local")
+def test_ray_on_one_machine_listens_on_loopback_only_and_leaves_signals_alone() -> None:
+    import psutil
+
+    family = [psutil.Process(), *psutil.Process().children(recursive=True)]
+    listening = [place for process in family for place in process.net_connections("inet") if place.status == "LISTEN"]
+    assert listening
+    assert {place.laddr.ip for place in listening} <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+@pytest.mark.usefixtures("local")
 def test_ray_records_what_one_process_does_though_a_worker_is_killed(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

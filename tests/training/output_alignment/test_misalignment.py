@@ -114,6 +114,13 @@ def test_length_and_seed_and_text_are_the_callers(tokenizer: ByT5Tokenizer) -> N
     assert model.training
 
 
+def test_outputs_that_are_no_numbers_are_refused() -> None:
+    model = make("llama")
+    model.lm_head.weight.data[7] = torch.inf
+    with pytest.raises(lw.BadInput, match="the model's outputs are NaN or infinite on this text; give a wider --dtype"):
+        lw.misalignment(model, tokens(3 * PAIR)[0], pairs=2, show_progress=False)
+
+
 def test_overlapping_pairs_are_told() -> None:
     with pytest.warns(UserWarning, match=f"8 pairs of {PAIR} tokens overlap in a text of 100"):
         found = lw.misalignment(make("llama"), tokens(100)[0], pairs=8, show_progress=False)
@@ -127,6 +134,7 @@ def test_overlapping_pairs_are_told() -> None:
         ({"length": 3}, "at least 4 tokens, not 3"),
         ({"seed": -1}, "seed must be 0 or more, not -1"),
         ({"train_length": 0}, "train_length|at least 4 tokens"),
+        ({"train_length": 10**20, "length": 16}, "train_length must be below 2147483648 tokens, not 100000000000000000000"),
         ({"text": "short"}, f"the text has 5 tokens, and a pair at length {TRAIN_LENGTH} takes {PAIR}"),
         ({"text": ""}, "the text has 0 tokens"),
         ({"text": "a", "files": ["b"]}, "a text or files, not both"),

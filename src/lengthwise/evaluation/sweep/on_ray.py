@@ -7,7 +7,9 @@ Methods and samples travel with the task, an alignment as its content.
 from __future__ import annotations
 
 import os
+import signal
 import socket
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -183,11 +185,33 @@ def start(address: str, ray: Any, **options: Any) -> None:
     if address == LOCAL:
         options["include_dashboard"] = False
     try:
-        ray.init(address=address, logging_level="ERROR", log_to_driver=False, **options)
+        with _signals_kept(), _on_loopback(address == LOCAL):
+            ray.init(address=address, logging_level="ERROR", log_to_driver=False, **options)
     except (ConnectionError, ValueError, RuntimeError) as error:
         reason = " ".join(str(error).split())[:200]
         token = "a cluster that asks for a token wants RAY_AUTH_MODE=token and RAY_AUTH_TOKEN in the environment"
         raise BadInput(f"cannot join Ray at {address}: {reason}; {token}") from None
+
+
+@contextmanager
+def _signals_kept() -> Iterator[None]:
+    """Keep what SIGTERM does; Ray would have it end the process with a status of Ray's own."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
+
+
+@contextmanager
+def _on_loopback(local: bool) -> Iterator[None]:
+    """Let a Ray of one machine listen to this machine only, as it does on macOS and Windows, and for no other option."""
+    constants: Any = import_module("ray._private.ray_constants")
+    before = constants.ENABLE_RAY_CLUSTER
+    constants.ENABLE_RAY_CLUSTER = before and not local
+    try:
+        yield
+    finally:
+        constants.ENABLE_RAY_CLUSTER = before
 
 
 def _check_reachable(address: str) -> None:

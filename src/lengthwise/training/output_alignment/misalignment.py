@@ -92,6 +92,8 @@ def misalignment(
     with extend(model, method, train_length=train_length), reading(model), bar as tick:
         sums = _pair_sums(scorer, rows, plans, tick)
     counts = np.array([plan.positions for plan in plans])
+    broken = "the model's outputs are NaN or infinite on this text; give a wider --dtype, or another method"
+    require(bool(np.isfinite(sums).all()), broken)
     (sce, interval), (kl, kl_interval) = (_mean(column, counts) for column in sums.T)
     return Misalignment(
         sce=sce,

@@ -1,0 +1,55 @@
+"""A checkpoint that training goes on from: whatever is damaged in it is told in one line, with what to do.
+
+transformers reads it without pickled code (weights_only), and raises whatever the file at fault makes a library raise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import TrainerCallback
+from transformers.trainer_pt_utils import safe_globals
+
+from lengthwise.errors import BadInput
+from lengthwise.models.load import reason_of
+
+STATES = ("optimizer.pt", "scheduler.pt", "rng_state*.pth")
+
+
+class FirstStep(TrainerCallback):  # type: ignore[misc]
+    """Notes that a step has begun, before which all of a checkpoint is read."""
+
+    begun = False
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.begun = True
+
+
+@contextmanager
+def readable(checkpoint: Path | None, trainer: Any) -> Iterator[None]:
+    """Refuse a checkpoint that cannot be gone on from, by the name of the file at fault where it is known."""
+    first = FirstStep()
+    trainer.add_callback(first)
+    try:
+        yield
+    except Exception as error:
+        if checkpoint is None or first.begun or isinstance(error, BadInput | OSError | MemoryError):
+            raise
+        damaged = _damaged_file(checkpoint) or checkpoint
+        told = f"{damaged} is damaged: {reason_of(error)}"
+        raise BadInput(f"{told}; remove {checkpoint}, and training goes on from the one before, or from the start") from error
+
+
+def _damaged_file(checkpoint: Path) -> Path | None:
+    """The first file of a checkpoint's states that is no such file."""
+    for path in (path for pattern in STATES for path in sorted(checkpoint.glob(pattern))):
+        try:
+            with safe_globals():
+                torch.load(path, map_location="cpu", weights_only=True)
+        except Exception:
+            return path
+    return None
