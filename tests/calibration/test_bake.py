@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import json
 import math
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -467,3 +469,19 @@ def test_a_few_words_are_enough() -> None:
     assert model.config.vocab_size < 16
     baked = lw.bake(model, "log", length=512, train_length=64)
     assert baked.config.lengthwise["baked_length"] == 512
+
+
+@pytest.mark.parametrize("spec", ["yarn:factor=4", "yarn:factor=2,temperature=false", "yarn:factor=4,beta_fast=16"])
+def test_a_yarn_checkpoint_is_made_in_its_config(spec: str) -> None:
+    model = make("llama")
+    with pytest.raises(lw.BadInput, match="only temperatures can be folded") as refusal:
+        lw.bake(model, spec, length=64)
+    said = re.search(r"set (.*); llama\.cpp takes --rope-scaling yarn --rope-scale \d --yarn-orig-ctx 32$", str(refusal.value))
+    assert said is not None
+    config = transformers.LlamaConfig(**{**model.config.to_dict(), **json.loads(f"{{{said[1]}}}")})
+    stock = transformers.LlamaForCausalLM(config).eval()
+    stock.load_state_dict(model.state_dict())
+    ids = torch.arange(3, 100)[None]
+    with torch.inference_mode(), lw.extend(model, spec):
+        expected = model(ids).logits
+    torch.testing.assert_close(stock(ids).logits, expected, atol=1e-4, rtol=1e-4)

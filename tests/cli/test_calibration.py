@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from lengthwise.cli.calibration import _print_alignment
 from lengthwise.methods.temperature.aligned import Calibrated
 from tests.cli.conftest import LENGTH, listing
 from tests.conftest import TRAIN_LENGTH, Said, logits, make, tokens
+from tests.helpers.answering import saved
 
 
 def test_calibrate_writes_the_alignment_file_of_the_contract(
@@ -27,7 +29,7 @@ def test_calibrate_writes_the_alignment_file_of_the_contract(
     said = lengthwise("calibrate", models / "t5", "--length", 96, "--length", 64, "--sequences", 2, "--seed", 4, "--out", out)
     assert said.status == 0
     document = json.loads(out.read_text())
-    keys = ["format", "model", "statistic", "scope", "train_length", "target", "temperatures", "provenance"]
+    keys = ["format", "model", "statistic", "scope", "train_length", "target", "temperatures", "provenance", "digest"]
     assert sorted(document) == sorted(keys)
     assert document["format"] == "lengthwise.alignment/1"
     assert (document["statistic"], document["scope"], document["train_length"]) == ("pmax", "model", TRAIN_LENGTH)
@@ -178,6 +180,21 @@ REFUSALS: dict[str, tuple[str, str]] = {
     "a text for an alignment": ("bake {m}/t5 {m}/letters/dear.txt --length 64 --out {t}/b", "is not an alignment file"),
     "another kind of document": ("bake {m}/t5 {m}/t5/config.json --length 64 --out {t}/b", "its format is None"),
 }
+
+
+def test_a_yarn_checkpoint_is_said_to_be_made_in_its_config(tmp_path: Path, lengthwise: Callable[..., Said]) -> None:
+    model = saved(make("llama"), tmp_path / "llama")
+    said = lengthwise("bake", model, "yarn:factor=2", "--length", 64, "--out", tmp_path / "baked")
+    assert (said.status, len(said.err)) == (2, 1)
+    entry = '{"rope_type": "yarn", "rope_theta": 10000.0, "factor": 2.0, "original_max_position_embeddings": 32}'
+    assert f'set "max_position_embeddings": 64, "rope_parameters": {entry}; llama.cpp takes' in said.err[0]
+    assert "calibrate" not in said.err[0]
+
+
+def test_bake_takes_a_temperature_method_too(models: Path, tmp_path: Path, lengthwise: Callable[..., Said]) -> None:
+    said = lengthwise("bake", models / "t5", "log", "--length", LENGTH, "--out", tmp_path / "baked", "--json")
+    assert said.status == 0, said.err
+    assert json.loads(said.out)["tau"] == pytest.approx(math.log(32) / math.log(LENGTH), rel=1e-5)
 
 
 @pytest.mark.parametrize("case", REFUSALS)

@@ -9,6 +9,7 @@ classes.
 from __future__ import annotations
 
 import copy
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 from lengthwise.calibration.fold import fold, keys_seen
 from lengthwise.calibration.measure import run_stack
 from lengthwise.errors import BadInput, require
+from lengthwise.methods.slots import Slots
 from lengthwise.models.anatomy import anatomy_of, unwrapped
 from lengthwise.models.extend import Method, extend
 from lengthwise.models.patches import refuse_extended
@@ -44,7 +46,8 @@ def bake(
     require(not offloaded, "weights are offloaded; load the model without device_map to bake it")
     slots = suitable_slots(anatomy, method, force)
     filled = ", ".join(slots.filled) or "nothing"
-    require(filled == "temperature", f"only temperatures can be folded into weights; this method fills: {filled}")
+    folded = f"only temperatures can be folded into weights; this method fills: {filled}{_in_its_config(slots)}"
+    require(filled == "temperature", folded)
     if any(hasattr(module, "base_layer") for module in anatomy.stack.modules()):
         raise BadInput("this model carries an adapter, which a stock checkpoint cannot; merge it first (merge_and_unload)")
     baked = unwrapped(model) if inplace else copy.deepcopy(unwrapped(model))
@@ -69,6 +72,18 @@ def bake(
     values = (tau if per_head else tau[:, 0]).tolist()
     baked.config.lengthwise = {"baked_length": length, "tau": values, "per_head": per_head}
     return baked
+
+
+def _in_its_config(slots: Slots) -> str:
+    """How a checkpoint gets what the rotation does without a change of its weights, in words; empty where it cannot."""
+    if (rope := getattr(slots.rotation, "rope_parameters", None)) is None:
+        return ""
+    factor, trained = rope["factor"], rope["original_max_position_embeddings"]
+    entries = json.dumps({"max_position_embeddings": round(factor * trained), "rope_parameters": rope})[1:-1]
+    return (
+        f". Such a checkpoint is made in its config.json, which transformers and vLLM read: set {entries}; llama.cpp takes "
+        f"--rope-scaling yarn --rope-scale {factor:g} --yarn-orig-ctx {trained}"
+    )
 
 
 def _rounded(tau: Tensor) -> Tensor:  # [layers or 1, heads or 1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -70,7 +71,9 @@ def calibrate(
 
 def bake(
     model: Model,
-    alignment: Annotated[Path, typer.Argument(metavar="ALIGNMENT", help="File that `lengthwise calibrate` wrote.")],
+    alignment: Annotated[
+        Path, typer.Argument(metavar="ALIGNMENT", help="File that `lengthwise calibrate` wrote, or a temperature method.")
+    ],
     length: Annotated[int, typer.Option(help="Length whose temperature is folded into the weights.")],
     out: Annotated[Path, typer.Option(help="Directory to write the checkpoint to.")],
     dtype: Dtype = "auto",
@@ -79,15 +82,17 @@ def bake(
 ) -> None:
     """Write a stock checkpoint that carries the temperature and needs no lengthwise."""
     from lengthwise.calibration.bake import bake as verb
+    from lengthwise.methods.registry import METHODS
     from lengthwise.methods.temperature.aligned import Alignment
     from lengthwise.models.load import load
 
-    table = Alignment.load(alignment)
+    is_method = not alignment.exists() and re.split("[:+]", str(alignment))[0] in METHODS
+    method = str(alignment) if is_method else Alignment.load(alignment)
     check_writable(out / "config.json")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise BadInput(f"{out} exists already; give a new directory")
     loaded, tokenizer = load(model, dtype, "cpu", as_stored=True)
-    baked = verb(loaded, table, length=length, inplace=True, force=force)
+    baked = verb(loaded, method, length=length, inplace=True, force=force)
     save_whole(out, [baked, tokenizer])
     # What the weights carry: a window sees fewer keys than the length has
     tau = baked.config.lengthwise["tau"]

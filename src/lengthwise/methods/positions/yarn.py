@@ -43,6 +43,18 @@ class Yarn:
             turns, f"yarn needs train_length > {shortest:.3g}, not {self.train_length}: no pair turns {self.beta_slow:g} times"
         )
 
+    @property
+    def rope_parameters(self) -> dict[str, object] | None:
+        """The entry of a config.json that makes a stock checkpoint compute this; None where the base is not known."""
+        if self.base is None:
+            return None
+        stretched = {"rope_type": "yarn", "rope_theta": self.base, "factor": self.factor}
+        betas = (
+            {"beta_fast": self.beta_fast, "beta_slow": self.beta_slow} if (self.beta_fast, self.beta_slow) != (32, 1) else {}
+        )
+        told = {**stretched, "original_max_position_embeddings": self.train_length, **betas}
+        return told if self.temperature else {**told, "attention_factor": 1.0}
+
     def frequencies(self, trained: Tensor, length: int) -> Tensor:  # [pairs] -> [pairs]
         low, high = self._bounds(trained)
         index = torch.arange(len(trained), dtype=torch.float64, device=trained.device)
