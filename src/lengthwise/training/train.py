@@ -126,7 +126,7 @@ def _arguments(settings: Settings) -> Any:
         lr_scheduler_type="constant_with_warmup",
         warmup_steps=settings.warmup,
         bf16=settings.dtype == "bfloat16",
-        use_cpu=settings.device == "cpu",
+        use_cpu=settings.device == "cpu" or not torch.cuda.is_available(),
         seed=settings.seed,
         logging_steps=1,
         save_steps=settings.save_every,
