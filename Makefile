@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 OLDEST := 5.15.0
 
-.PHONY: demo test notebooks test-all test-gpu pages docs check bench bench-gpu test-oldest oldest format
+.PHONY: demo test notebooks test-all test-gpu pages docs check bench bench-gpu fuzz test-oldest oldest format
 
 demo: $(VENV)/installed
 	$(BIN)/lengthwise demo
@@ -43,6 +43,12 @@ docs: $(VENV)/installed
 
 bench: $(VENV)/installed
 	$(BIN)/python benchmarks/attention_cpu.py --out benchmarks/results/attention_cpu.json
+
+# Hostile commands and damaged files, the same for the same seed; fails where one ends as it should not (docs/reliability.md)
+FUZZ_SEED ?= 1
+fuzz: $(VENV)/installed
+	OMP_NUM_THREADS=1 $(BIN)/python -m scripts.fuzz --seed $(FUZZ_SEED) --commands 500 --files 300 --minutes 10 \
+		--out scripts/fuzz/results/seed-$(FUZZ_SEED).json
 
 # Two minutes of an H200 show what was promised, more show more
 BENCH_SECONDS ?= 130
