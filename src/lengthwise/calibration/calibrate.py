@@ -52,7 +52,7 @@ def calibrate(
     Sequences come from `text`, from `files`, from samples of a `task`, or from prose that ships with lengthwise. `method` is
     applied throughout, so that an alignment can be made on top of other methods.
     """
-    _check_choices(statistic, scope, search)
+    check_choices(statistic, scope, search, task)
     lengths = sorted(set(parse_lengths(length)))
     anatomy = anatomy_of(model, train_length)
     _check_lengths(lengths, anatomy.train_length, sequences)
@@ -103,10 +103,13 @@ def _alignment(
     )
 
 
-def _check_choices(statistic: str, scope: str, search: str) -> None:
+def check_choices(statistic: str, scope: str, search: str, task: str | None) -> None:
+    """Refuse names that do not exist, for which no model is needed."""
     require_one_of("statistic", statistic, STATISTICS)
     require_one_of("scope", scope, SCOPES)
     require_one_of("search", search, SEARCHES)
+    if task is not None:
+        require_one_of("task", task, tuple(TASKS))
     fits = search != "grid" or scope == "model"
     require(fits, f"--search grid is Algorithm 1, which has scope model; scope {scope} needs --search solve")
 
@@ -123,7 +126,6 @@ def _text_source(text: str | None, files: Sequence[str | Path], task: str | None
     sources = sum((text is not None, bool(files), task is not None))
     require(sources <= 1, "give a text, text files or a task, not several of them")
     if task is not None:
-        require_one_of("task", task, tuple(TASKS))
         return f"task {task}", ""
     return text_or_prose(text, files)
 

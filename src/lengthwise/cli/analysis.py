@@ -67,9 +67,11 @@ def misalignment(
     as_json: Json = False,
 ) -> None:
     """Measure how differently a model goes on from a text and from the text's own suffix."""
+    from lengthwise.methods.spec import check_spec
     from lengthwise.models.load import load
     from lengthwise.training.output_alignment.misalignment import misalignment as verb
 
+    check_spec(method)
     loaded, tokenizer = load(model, dtype, device)
     measured = verb(
         loaded, tokenizer, files=text or (), train_length=train_length, length=length, pairs=pairs, seed=seed, method=method

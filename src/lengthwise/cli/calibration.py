@@ -38,8 +38,12 @@ def calibrate(
 ) -> None:
     """Find the temperature that keeps attention as sharp as at training length."""
     from lengthwise.calibration.calibrate import calibrate as verb
+    from lengthwise.calibration.calibrate import check_choices
+    from lengthwise.methods.spec import check_spec
     from lengthwise.models.load import load
 
+    check_choices(statistic, scope, search, task)
+    check_spec(method)
     check_writable(out)
     loaded, tokenizer = load(model, dtype, device)
     alignment = verb(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
@@ -86,10 +86,24 @@ def _term(text: str) -> Term:
 def methods_of(spec: str | Spec, facts: Mapping[str, object]) -> list[object]:
     """The methods of a spec that is to be installed on a model, where no prompt is read."""
     spec = parse_spec(spec) if isinstance(spec, str) else spec
+    _refuse_prompts(spec)
+    return spec.methods(facts)
+
+
+def check_spec(text: str, *, prompts: bool = False, also: Sequence[str] = ()) -> None:
+    """Refuse methods and options that do not exist, for which no model is needed; names in `also` are somebody else's."""
+    spec = parse_spec(text)
+    if not prompts:
+        _refuse_prompts(spec)
+    for term in spec.terms:
+        if term.name not in also:
+            _call_of(term, spec.text)
+
+
+def _refuse_prompts(spec: Spec) -> None:
     if spec.reads != WHOLE:
         name = TRUNCATE if spec.reads == END else HEDGE
         raise BadInput(f"{spec.text!r}: truncate and hedge are for evaluate and reach; leave {name} out here")
-    return spec.methods(facts)
 
 
 def short_name(text: str) -> str:
@@ -99,6 +113,19 @@ def short_name(text: str) -> str:
 
 
 def _method(term: Term, spec: str, facts: Mapping[str, object]) -> object:
+    make, wanted, given = _call_of(term, spec)
+    for key, value in facts.items():
+        # A default of the method's own is meant: softmax_plus's base is not the model's
+        if key in wanted and key not in given and wanted[key].default in (inspect.Parameter.empty, None):
+            given[key] = value
+    missing = [key for key, p in wanted.items() if p.default is p.empty and key not in given]
+    if missing:
+        raise BadInput(f"method {term.name!r} needs {missing[0]}; write {term.name}:{missing[0]}=...")
+    return make(**given)
+
+
+def _call_of(term: Term, spec: str) -> tuple[Callable[..., object], Mapping[str, inspect.Parameter], dict[str, object]]:
+    """What makes a method, the arguments it takes, and those that the spec gives."""
     name = term.name
     if name in (TRUNCATE, HEDGE):
         raise BadInput(f"{spec!r}: truncate and hedge are for evaluate and reach, without options; leave {name} out here")
@@ -107,15 +134,7 @@ def _method(term: Term, spec: str, facts: Mapping[str, object]) -> object:
         raise BadInput(f"no method {name!r} in {spec!r}; {hint}")
     make = factory(name)
     wanted = inspect.signature(make, eval_str=True).parameters
-    given = _arguments(term, wanted)
-    for key, value in facts.items():
-        # A default of the method's own is meant: softmax_plus's base is not the model's
-        if key in wanted and key not in given and wanted[key].default in (inspect.Parameter.empty, None):
-            given[key] = value
-    missing = [key for key, p in wanted.items() if p.default is p.empty and key not in given]
-    if missing:
-        raise BadInput(f"method {name!r} needs {missing[0]}; write {name}:{missing[0]}=...")
-    return make(**given)
+    return make, wanted, _arguments(term, wanted)
 
 
 def _arguments(term: Term, wanted: Mapping[str, inspect.Parameter]) -> dict[str, object]:

@@ -40,6 +40,8 @@ def load(name: str, dtype: str = "auto", device: str | None = None, *, as_stored
     if dtype not in DTYPES:
         raise BadInput(f"dtype must be one of {', '.join(DTYPES)}, not {dtype!r}")
     require(bool(name.strip()), f"no model {name!r}; give a directory, a hub name, a GGUF file, or `embedded`")
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    _said_plainly(f"{name} onto {device}", lambda: torch.device(device))
     path = str(EMBEDDED) if name == "embedded" else name
     where, file = _place(path)
     source = name if Path(path).exists() else f"{name} from the hub (no such directory here)"
@@ -69,7 +71,6 @@ def load(name: str, dtype: str = "auto", device: str | None = None, *, as_stored
         for module in model.modules():
             if hasattr(module, "config"):
                 module.config._name_or_path = name
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     model = _said_plainly(f"{name} onto {device}", lambda: model.to(device)).eval()
     check_finite(name, model)
     if dtype == "auto" and model.dtype in (torch.bfloat16, torch.float16) and device.startswith("cpu") and not as_stored:

@@ -25,10 +25,9 @@ from lengthwise.methods.spec import ALIGNED, NONE, Term, methods_of, parse_spec
 from lengthwise.methods.temperature.aligned import Alignment
 from lengthwise.models.anatomy import Anatomy, unwrapped
 from lengthwise.training.lora import can_quantise, with_lora
-from lengthwise.training.settings import Settings
+from lengthwise.training.settings import LONGQLORA, Settings
 from lengthwise.training.stretched import StretchedClex
 
-LONGQLORA = "longqlora"
 RANK = 64
 # What a method learns is a part of the model while it is trained, so that the optimiser and all processes know of it
 LEARNT = "lengthwise_adjustment"

@@ -16,12 +16,12 @@ from typing_extensions import Doc
 from lengthwise.common.files import read_file
 from lengthwise.common.formats import checked, parse_yaml, should_be
 from lengthwise.errors import BadInput, did_you_mean, require
-from lengthwise.methods.spec import parse_spec
+from lengthwise.methods.spec import check_spec, parse_spec
 
 if TYPE_CHECKING:
     from lengthwise.training.output_alignment.regulariser import Regulariser
 
-CLEX = "clex"
+CLEX, LONGQLORA = "clex", "longqlora"
 OF_A_DATASET = ("dataset_config", "split", "text_field")
 # Settings that are on or off
 SWITCHES = ("shifted_sparse", "quantise")
@@ -70,6 +70,7 @@ class Settings:
         for name in OF_A_DATASET if self.data else ():
             unasked = getattr(self, name) == getattr(Settings, name)
             require(unasked, f"{flag(name)} is of a --dataset, and --data is given; leave {flag(name)} out")
+        check_spec(self.adjustment, also=(LONGQLORA,))
         stretches = CLEX in parse_spec(self.adjustment).names
         unused = f"--stretch is of the adjustment {CLEX}, and this one is {self.adjustment}; leave --stretch out"
         require(stretches or self.stretch == Settings.stretch, unused)

@@ -17,6 +17,7 @@ from lengthwise.errors import BadInput, did_you_mean, require
 from lengthwise.evaluation.harness import MODEL
 from lengthwise.evaluation.sweep.generate import check_can_answer
 from lengthwise.methods.base import follows_length, method_name
+from lengthwise.methods.spec import check_spec
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.extend import extend
 from lengthwise.models.layer import active_slots
@@ -51,6 +52,8 @@ class LengthwiseLM(HFLM):  # type: ignore[misc]
         _check_options(options, batch_size, max_length)
         if isinstance(pretrained, str):
             require(tokenizer is None, f"a tokenizer goes with a loaded model; {pretrained} brings its own")
+            if isinstance(method, str):
+                check_spec(method)
             # cuda:0 is what the harness says where nobody said anything
             unasked = device == "cuda:0" and not torch.cuda.is_available()
             model, tokenizer = load(pretrained, dtype, None if unasked else device)
