@@ -19,7 +19,8 @@ from lengthwise.methods.temperature.aligned import Alignment, Calibrated
 SOURCES = Path(lengthwise.__file__).parent
 READERS = ("methods/base.py", "methods/slots.py")
 FUNCTIONS = {function for functions in CLAIMS.values() for function in functions}
-OPTIONAL = {"name", "leaves_alone", "dynamic", "max_distance", "sinks_and_window", "fingerprint", "check_fits", "to_json"}
+OPTIONAL = {"name", "leaves_alone", "dynamic", "max_distance", "sinks_and_window", "fingerprint", "check_fits"}
+OPTIONAL |= {"stock_rotation", "to_json"}
 METHODS = re.compile(r"\b(method|methods|rotation|similarity|bias|narrow\w*|segment\w*|law|laws|adaptive|visible|slots)\b")
 
 
@@ -36,6 +37,7 @@ class Outspoken(Silent):
     max_distance = 7
     sinks_and_window = base.SinksAndWindow(4, 60)
     fingerprint = {"family": "llama"}
+    stock_rotation = {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 64}
 
     def leaves_alone(self, length: int) -> bool:
         return length <= 64
@@ -55,6 +57,7 @@ def test_every_optional_member_has_a_default() -> None:
     assert base.bias_radius(method, 1000) == 1000
     assert base.sinks_and_window(method) is None
     assert base.fingerprint_of(method) == {}
+    assert base.stock_rotation(method) is None
     base.check_fits(method, 2, 4)
     assert base.file_contents_of([method]) is None
 
@@ -68,6 +71,7 @@ def test_every_optional_member_is_heard() -> None:
     assert (base.bias_radius(method, 1000), base.bias_radius(method, 3)) == (7, 3)
     assert base.sinks_and_window(method) == base.SinksAndWindow(4, 60, rolls=True)
     assert base.fingerprint_of(method) == {"family": "llama"}
+    assert base.stock_rotation(method) == {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 64}
     with pytest.raises(BadInput, match="not 2 layers of 4 heads"):
         base.check_fits(method, 2, 4)
     assert base.file_contents_of([Silent(), method]) == {"said": "this"}

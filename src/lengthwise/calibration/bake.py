@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from lengthwise.calibration.fold import fold, keys_seen
 from lengthwise.calibration.measure import run_stack
 from lengthwise.errors import BadInput, require
+from lengthwise.methods.base import stock_rotation
 from lengthwise.methods.slots import Slots
 from lengthwise.models.anatomy import anatomy_of, unwrapped
 from lengthwise.models.extend import Method, extend
@@ -76,13 +77,13 @@ def bake(
 
 def _in_its_config(slots: Slots) -> str:
     """How a checkpoint gets what the rotation does without a change of its weights, in words; empty where it cannot."""
-    if (rope := getattr(slots.rotation, "rope_parameters", None)) is None:
+    if (rope := stock_rotation(slots.rotation)) is None:
         return ""
     factor, trained = rope["factor"], rope["original_max_position_embeddings"]
     entries = json.dumps({"max_position_embeddings": round(factor * trained), "rope_parameters": rope})[1:-1]
     return (
         f". Such a checkpoint is made in its config.json, which transformers and vLLM read: set {entries}; llama.cpp takes "
-        f"--rope-scaling yarn --rope-scale {factor:g} --yarn-orig-ctx {trained}"
+        f"--rope-scaling {rope['rope_type']} --rope-scale {factor:g} --yarn-orig-ctx {trained}"
     )
 
 

@@ -27,6 +27,7 @@ Everything else is optional. Each optional member is read by one function of thi
 | `sinks_and_window`  | None: all are kept | `sinks_and_window` | caches that drop keys no row will see again               |
 | `fingerprint`       | {}: any model      | `fingerprint_of`   | methods made for one model                                |
 | `check_fits(l, h)`  | fits every model   | `check_fits`       | methods with a number for each layer or head              |
+| `stock_rotation`    | None               | `stock_rotation`   | rotations that a stock checkpoint's config can ask for    |
 | `to_json()`         | None               | `file_contents_of` | methods read from a file: what the file said              |
 
 A method with parameters to train is an `nn.Module`; its weights stand in `file_contents_of` as a digest.
@@ -172,6 +173,14 @@ def check_fits(method: object, layers: int, heads: int) -> None:
     """Let the method raise BadInput where it cannot serve a model of so many layers, of so many heads each."""
     if (refuse := getattr(method, "check_fits", None)) is not None:
         refuse(layers, heads)
+
+
+def stock_rotation(method: object) -> dict[str, Any] | None:
+    """The `rope_parameters` of a config.json with which a stock model computes the method's rotation, if there are any.
+
+    They hold `factor` and `original_max_position_embeddings`, as those of every stretched model do.
+    """
+    return getattr(method, "stock_rotation", None)
 
 
 def file_contents_of(methods: Iterable[object]) -> Any:

@@ -44,8 +44,8 @@ class Yarn:
         )
 
     @property
-    def rope_parameters(self) -> dict[str, object] | None:
-        """The entry of a config.json that makes a stock checkpoint compute this; None where the base is not known."""
+    def stock_rotation(self) -> dict[str, object] | None:
+        """The `rope_parameters` of a config.json that make a stock checkpoint do this; None where the base is not known."""
         if self.base is None:
             return None
         stretched = {"rope_type": "yarn", "rope_theta": self.base, "factor": self.factor}
