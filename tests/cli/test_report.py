@@ -72,6 +72,30 @@ def test_records_that_were_edited_are_refused(
     assert not (tmp_path / "page.html").exists()
 
 
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [
+        ({}, 0),
+        ({"temperatures": []}, 2),
+        ({"scope": "all"}, 2),
+        ({"train_length": "512"}, 2),
+        ({"temperatures": [{"tau": 1}]}, 2),
+    ],
+)
+def test_what_a_method_was_run_with_is_shown_or_damaged(
+    changes: dict[str, object], status: int, tmp_path: Path, lengthwise: Callable[..., Said]
+) -> None:
+    found = {"length": 1024, "tau": 0.7, "statistic": 0.5, "forwards": 3}
+    alignment = {"statistic": "pmax", "scope": "model", "train_length": 512, "target": 0.5, "temperatures": [found]}
+    lines = [{**line, "prediction": "7", "score": 0.0} for line in records(["log", "none"], ["line"], [512], 3)]
+    run = config(["log", "none"])
+    # An object that is no alignment is a rule of somebody's own
+    run["methods"] = {"log": [{**alignment, **changes}], "none": {"a": 1}}
+    said = lengthwise("report", write_run(tmp_path / "run", run, lines), "--out", tmp_path / "page.html")
+    assert (said.status, len(said.err)) == (status, 1)
+    assert ("is damaged: the 'log' in its 'methods'" in said.err[0]) == (status == 2)
+
+
 def test_what_a_rotary_model_lacks_is_said(tmp_path: Path) -> None:
     page = Tags(write_report([written(tmp_path / "a", analysis(sights=()))], tmp_path / "page.html").read_text())
     assert "This model has no learned bias over distances" in page.text

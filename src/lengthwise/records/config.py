@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any, Literal, NotRequired
 
+from annotated_types import Gt, MinLen
 from typing_extensions import TypedDict
 
 from lengthwise.common.formats import Such, checked, shown
@@ -21,9 +22,44 @@ Config = dict[str, Any]
 COMPARED = ("family", "layers", "heads", "key_size", "weights")
 ANOTHER = "give another --out"
 USUAL = "what the package brings"
+Length = Annotated[int, Gt(1)]
+
+
+class StoredTemperature(TypedDict):
+    """An entry of an alignment, as far as a report shows it."""
+
+    __pydantic_config__ = {"strict": True, "allow_inf_nan": False}  # type: ignore[misc]
+
+    length: Length
+    tau: float | list[float] | list[list[float]]
+
+
+class StoredAlignment(TypedDict):
+    """An alignment, as far as a report shows it."""
+
+    __pydantic_config__ = {"strict": True}  # type: ignore[misc]
+
+    statistic: Literal["pmax", "entropy"]
+    scope: Literal["model", "layer", "head"]
+    train_length: Length
+    temperatures: Annotated[list[StoredTemperature], MinLen(1)]
+    provenance: NotRequired[dict[str, Any]]
+
+
+def _is_document(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(map(_is_document, value))
+    if isinstance(value, dict) and "temperatures" in value:
+        try:
+            checked(StoredAlignment, value)
+        except ValueError:
+            return False
+    return isinstance(value, dict | None)
+
+
 # What a file of a method holds; a list where a spec names several
 Document = Annotated[
-    dict[str, Any] | list[Any] | None, Such("an object, a list or null", lambda value: isinstance(value, dict | list | None))
+    dict[str, Any] | list[Any] | None, Such("an alignment, another object, a list of such or null", _is_document)
 ]
 
 

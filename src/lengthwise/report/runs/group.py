@@ -156,4 +156,4 @@ def alignments_in(document: Any) -> list[dict[str, Any]]:
     """The alignment documents a method was run with; none, one or several."""
     if isinstance(document, list):
         return [inner for part in document for inner in alignments_in(part)]
-    return [document] if isinstance(document, dict) else []
+    return [document] if isinstance(document, dict) and "temperatures" in document else []
