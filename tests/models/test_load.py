@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -177,6 +178,12 @@ def test_a_pickle_beside_some_other_safetensors_file_is_not_opened_either(damage
     (damaged / "model.safetensors").rename(damaged / "adapter.safetensors")
     torch.save(make("t5").state_dict(), damaged / "pytorch_model.bin")
     assert refusal(damaged).startswith(f"cannot load {damaged}: ")
+
+
+def test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for(damaged: Path) -> None:
+    (damaged / "model.safetensors").unlink()
+    os.mkfifo(damaged / "model.safetensors")
+    assert "holds model.safetensors, which is a pipe or a device" in refusal(damaged)
 
 
 def test_a_directory_without_weights_is_refused(damaged: Path) -> None:

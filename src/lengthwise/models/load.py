@@ -100,6 +100,9 @@ def _check_directory(name: str) -> None:
             raise BadInput(f"no model {name!r}; {hint}")
         return
     require((path / "config.json").is_file(), f"{name} is not a model directory: it has no config.json")
+    # Whoever reads a pipe waits for a writer
+    odd = [file.name for file in sorted(path.iterdir()) if file.exists() and not (file.is_file() or file.is_dir())]
+    require(not odd, f"{name} holds {''.join(odd[:1])}, which is a pipe or a device and no file; take it away")
     if not _files(path, "*.safetensors"):
         if pickles := _files(path, "*.bin", "*.pt", "*.pth", "*.ckpt"):
             pickle = f"the weights in {name} are a pickle ({pickles[0]}), which can run code"
