@@ -164,7 +164,7 @@ class Alignment:
     def digest(self) -> str:
         """A short digest of what was calibrated; 1 and 1.0 are the same number."""
         content = self.to_json()
-        values = json.loads(json.dumps([content[key] for key in COVERED]), parse_int=float)
+        values = [_with_floats(content[key]) for key in COVERED]
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
     def save(self, path: str | Path) -> None:
@@ -220,6 +220,15 @@ def _changed_tau(alignment: Alignment) -> str:
         if (tried := taus.get(entry.length)) and entry.tau not in tried:
             return f": the tau at length {entry.length} is {shown(entry.tau)}, and its search ended at {shown(tried[-1])}"
     return ""
+
+
+def _with_floats(value: Any) -> Any:
+    """The same with every whole number as a float: 1 and 1.0 are one value."""
+    if isinstance(value, dict):
+        return {key: _with_floats(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_floats(inner) for inner in value]
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def _tensor(entry: Calibrated) -> Tensor:
