@@ -16,7 +16,7 @@ CALIBRATE = "calibrate {m} --length 64 --out {t}/a.json "
 MISSPELT: dict[str, str] = {
     EVALUATE + "--task passky": "no task 'passky'; did you mean 'passkey'?",
     EVALUATE + "--task passkey --method yarm": "no method 'yarm' in 'yarm'; did you mean 'yarn'?",
-    EVALUATE + "--task passkey --method hedge+yarn:facto=2": "method 'yarn' has no option 'facto=2'",
+    EVALUATE + "--task passkey --method hedge+yarn:facto=2": "method 'yarn' has no option 'facto=2'; did you mean 'factor'?",
     "reach {m} --task passky": "no task 'passky'; did you mean 'passkey'?",
     "reach {m} --method yarm": "no method 'yarm' in 'yarm'; did you mean 'yarn'?",
     CALIBRATE + "--scope heads": "not 'heads'; did you mean 'head'?",

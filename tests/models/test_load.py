@@ -14,6 +14,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from lengthwise.errors import BadInput
+from lengthwise.models import small_decoder
 from lengthwise.models.load import EMBEDDED, check_tokenizer, check_tokens, load, reason_of
 from lengthwise.tasks import TASKS
 from tests.conftest import TRAIN_LENGTH, logits, make, tokens
@@ -250,17 +251,25 @@ def test_text_in_place_of_a_number_is_refused(damaged: Path, file: str, key: str
 OWN_CODE = "it needs code of its own, which is never run; give a model of a family that transformers has"
 
 
+def make_small(folder: Path) -> None:
+    config = small_decoder.SmallDecoderConfig(vocab_size=384, hidden_size=32, num_hidden_layers=1, num_attention_heads=2)
+    small_decoder.SmallDecoderForCausalLM(config).save_pretrained(folder)
+
+
 @pytest.mark.parametrize(
     ("file", "settings", "message"),
     [
         ("config.json", {"model_type": "evil", "auto_map": {"AutoConfig": "evil.Evil", "AutoModel": "evil.Evil"}}, OWN_CODE),
-        ("tokenizer_config.json", {"tokenizer_class": "Evil", "auto_map": {"AutoTokenizer": ["evil.Evil", None]}}, ""),
+        ("tokenizer_config.json", {"tokenizer_class": "Evil", "auto_map": {"AutoTokenizer": ["evil.Evil", None]}}, OWN_CODE),
     ],
     ids=["config", "tokenizer"],
 )
 def test_code_of_a_checkpoint_never_runs_and_nobody_is_asked(
     damaged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, settings: dict[str, Any], message: str
 ) -> None:
+    if file == "tokenizer_config.json":
+        # A family without a tokenizer in transformers, which would take the checkpoint's own
+        make_small(damaged)
     ran = tmp_path / "ran"
     (damaged / "evil.py").write_text(f"open({str(ran)!r}, 'w')\nfrom transformers import *\nEvil = T5Config\n")
     (damaged / file).write_text(json.dumps(settings))

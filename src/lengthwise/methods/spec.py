@@ -142,8 +142,8 @@ def _arguments(term: Term, wanted: Mapping[str, inspect.Parameter]) -> dict[str,
     for option in term.options:
         key, equals, value = (piece.strip() for piece in option.partition("="))
         if not equals or key not in wanted:
-            known = ", ".join(wanted) or "none"
-            raise BadInput(f"method {term.name!r} has no option {option!r}; its options are: {known}")
+            hint = did_you_mean(key, wanted, f"its options are: {', '.join(wanted) or 'none'}")
+            raise BadInput(f"method {term.name!r} has no option {option!r}; {hint or f'write {key}=...'}")
         if key in given:
             raise BadInput(f"method {term.name!r} is given {key} twice")
         try:
