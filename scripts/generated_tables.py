@@ -158,6 +158,18 @@ def training() -> str:
     return _table(["parameters", "2 B", "plain", "two readings", "with the loss", "of plain", "of two readings"], rows)
 
 
+def campaign() -> str:
+    """Outcomes of the campaign of hostile commands and damaged files, by seed."""
+    files = sorted((ROOT / "scripts/fuzz/results").glob("seed-*.json"), key=lambda file: int(file.stem.rpartition("-")[2]))
+    documents = [json.loads(file.read_text()) for file in files]
+    rows = [
+        [document["seed"], kind, *outcomes.values(), sum(outcomes.values())]
+        for document in documents
+        for kind, outcomes in document["outcomes"].items()
+    ]
+    return _table(["seed", "", *documents[0]["outcomes"]["command lines"], "all"], rows, left=2)
+
+
 def methods() -> str:
     """Every method with what it does, its file, its paper and its authors' code, as its own file says."""
     from lengthwise.methods.registry import METHODS, source_of
@@ -239,6 +251,6 @@ TABLES: dict[str, Callable[[], str]] = {
     table.__name__: table
     for table in (
         *(retrieval, larger, going_on, against_truncation, decoders, misalignment_loss),
-        *(sharpness, temperatures, encoders, encoder_cpu, attention_gpu, training, methods),
+        *(sharpness, temperatures, encoders, encoder_cpu, attention_gpu, training, campaign, methods),
     )
 }

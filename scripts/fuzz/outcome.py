@@ -23,7 +23,7 @@ GOOD = (DONE, REFUSED, INTERRUPTED)
 OUTCOMES = (*GOOD, TRACEBACK, HANG, HARMED, LINES, STATUS)
 SPOKEN, NOTE = "lengthwise: ", "lengthwise: note: "
 # Options that `lengthwise harness` passes on are the harness's own to refuse
-OF_THE_HARNESS = "lm-eval run: error: "
+OF_THE_HARNESS = ("lm-eval: error: ", "lm-eval run: error: ")
 # What work that goes on says of itself: a line a step, in the words of progress.py's callers
 PROGRESS = re.compile(r"[\w+@:=.,/ -]{1,300}")
 LEFT_OVER = re.compile(r"\.part-|\.claim-|tmp")
