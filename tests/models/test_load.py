@@ -339,3 +339,21 @@ def test_a_token_outside_the_table_is_named() -> None:
     check_tokens(torch.tensor([], dtype=torch.long), 10)
     with pytest.raises(BadInput, match="the text has token 10, and the model knows 10 tokens only"):
         check_tokens(torch.tensor([[0, 10]]), 10)
+
+
+def test_what_a_library_prints_while_it_loads_is_no_result(
+    saved: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As the tokenizers library does, below Python's own standard output, on an unknown key of tokenizer_config.json."""
+    make_tokenizer = transformers.AutoTokenizer.from_pretrained
+
+    def telling(*given: Any, **options: Any) -> Any:
+        os.write(1, b"Ignored unknown kwarg option\n")
+        return make_tokenizer(*given, **options)
+
+    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", telling)
+    load(str(saved))
+    os.write(1, b"{}\n")
+    out, err = capfd.readouterr()
+    assert out == "{}\n"
+    assert "Ignored unknown" in err

@@ -42,6 +42,7 @@ def test_yaml_values_become_what_the_fields_are(tmp_path: Path) -> None:
         ({"learning_rate": 0}, "--learning-rate must be above 0"),
         ({"warmup": -1}, "--warmup must be at least 0, not -1"),
         ({"lora_rank": -1}, "--lora-rank must be at least 0, not -1"),
+        ({"lora_rank": 10**20}, f"--lora-rank must be below 65536, not {10**20}"),
         ({"stretch": 1}, "--stretch must be above 1, not 1"),
         ({"stretch": 8}, "--stretch is of the adjustment clex, and this one is none; leave --stretch out"),
         ({"stretch": 8, "adjustment": "yarn:factor=2"}, "--stretch is of the adjustment clex, and this one is yarn:factor=2"),

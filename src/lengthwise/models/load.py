@@ -6,8 +6,10 @@ Safetensors (or GGUF) only, no code of a checkpoint's own, nothing left uninitia
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -149,11 +151,29 @@ def _check_settings(name: str, model: Any, tokenizer: Any) -> None:
 
 
 def _said_plainly(what: str, load_it: Callable[[], Any]) -> Any:
-    """Whatever the libraries that read checkpoints raise, as one line."""
+    """Whatever the libraries that read checkpoints raise, as one line; what they print is no result."""
     try:
-        return load_it()
+        with _printing_to_standard_error():
+            return load_it()
     except Exception as error:
         raise BadInput(f"cannot load {what}: {reason_of(error)}") from error
+
+
+@contextmanager
+def _printing_to_standard_error() -> Iterator[None]:
+    """The tokenizers library prints warnings to descriptor 1, below sys.stdout, where a JSON document may be expected."""
+    try:
+        kept = os.dup(1)
+    except OSError:
+        # There is no standard output to keep clean
+        yield
+        return
+    try:
+        os.dup2(2, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def reason_of(error: Exception) -> str:

@@ -25,6 +25,7 @@ CLEX, LONGQLORA = "clex", "longqlora"
 OF_A_DATASET = ("dataset_config", "split", "text_field")
 # Settings that are on or off
 SWITCHES = ("shifted_sparse", "quantise")
+Rank = Annotated[int, Ge(0), Lt(2**16)]  # no matrix is wider
 # Any length does to check the rest of the loss before a model is loaded
 SOME_LENGTH = 4096
 
@@ -53,9 +54,7 @@ class Settings:
     accumulation: Annotated[int, Ge(1), Doc("Forwards of one step.")] = 1
     learning_rate: Annotated[float, Gt(0), Doc("Constant after the warm-up.")] = 2e-5
     warmup: Annotated[int, Ge(0), Doc("Steps of warm-up.")] = 20
-    lora_rank: Annotated[Annotated[int, Ge(0)] | None, Doc("0 trains all weights; by default 64 with longqlora, else 0.")] = (
-        None
-    )
+    lora_rank: Annotated[Rank | None, Doc("0 trains all weights; by default 64 with longqlora, else 0.")] = None
     shifted_sparse: Annotated[bool | None, Doc("Train within shifted groups of tokens; by default with longqlora.")] = None
     quantise: Annotated[bool | None, Doc("4-bit weights below LoRA; by default with longqlora, on a GPU.")] = None
     stretch: Annotated[float, Gt(1), Doc("Training lengths that clex learns up to.")] = 4.0
