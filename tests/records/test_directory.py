@@ -39,7 +39,7 @@ def test_a_second_process_sees_the_first_ones_records_and_writes_none_twice(tmp_
         ),
         (
             {"config.json": json.dumps({**CONFIG, "methods": {"none": 5}})},
-            "the 'none' in its 'methods' is 5, not an object, a list",
+            "the 'none' in its 'methods' is 5, not an alignment, another object, a list of such or null",
         ),
         ({"config.json": json.dumps({**CONFIG, "format": "lengthwise.run/9"})}, "its format is 'lengthwise.run/9'"),
         ({"records.jsonl": json.dumps(asdict(RECORD)) + "\n"}, "holds records but no config.json"),
