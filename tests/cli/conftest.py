@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 import transformers
 
 import lengthwise as lw
-from tests.conftest import TRAIN_LENGTH, make
+from tests.conftest import TRAIN_LENGTH, Said, make
 
 LENGTH = 2 * TRAIN_LENGTH
 SCRIPT = Path(sys.executable).with_name("lengthwise")
@@ -43,6 +44,29 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
         model, tokenizer = make("t5"), transformers.ByT5Tokenizer()
         lw.calibrate(model, tokenizer, LENGTH, scope=scope, show_progress=False).save(folder / f"{scope}.json")
     return folder
+
+
+@pytest.fixture
+def refused(models: Path, lengthwise: Callable[..., Said]) -> Callable[[str, str, Path], None]:
+    """Shows that a command is refused with status 2 and one line, and that no file is written or changed.
+
+    In its arguments {m} stands for the folder of models and {t} for the folder it may write to.
+    """
+
+    def check(arguments: str, message: str, folder: Path) -> None:
+        before = _contents(models, folder)
+        said = lengthwise(*arguments.format(m=models, t=folder).split())
+        assert (said.status, said.out) == (2, "")
+        assert len(said.err) == 1
+        assert said.err[0].startswith("lengthwise: ")
+        assert message in said.err[0]
+        assert _contents(models, folder) == before
+
+    return check
+
+
+def _contents(*folders: Path) -> dict[Path, bytes | None]:
+    return {path: path.read_bytes() if path.is_file() else None for folder in folders for path in folder.rglob("*")}
 
 
 def listing(folder: Path) -> list[str]:
