@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 OLDEST := 5.15.0
+# Dozens of interpreters start here: without bytecode each would compile torch and transformers again, which takes 15 seconds
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test notebooks test-all test-gpu pages docs check bench bench-gpu fuzz test-oldest oldest format
 
