@@ -25,13 +25,15 @@ SIGNALS = [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminate
 
 @pytest.fixture(autouse=True)
 def _unhandled() -> Iterator[None]:
-    """A SIGTERM that no command takes fails a test instead of ending the tests."""
+    """A SIGTERM that no command takes fails a test instead of ending the tests; SIGINT is taken even behind a shell's `&`."""
 
     def unhandled(*_: Any) -> None:
         raise AssertionError("nobody took the signal")
 
     before = signal.signal(signal.SIGTERM, unhandled)
+    interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
+    signal.signal(signal.SIGINT, interrupt)
     assert signal.signal(signal.SIGTERM, before) is unhandled
 
 
