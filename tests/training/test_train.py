@@ -319,7 +319,10 @@ def test_a_damaged_checkpoint_is_refused_by_name_and_the_one_before_serves(
 
 
 def test_a_run_killed_before_its_first_checkpoint_says_that_it_starts_over(
+    # As a kill leaves it while a model is saved
+    shutil.copytree(model, out / ".part-model" / "new")
     model: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    assert not (out / ".part-model").exists()
 ) -> None:
     with monkeypatch.context() as patched:
         killed_at(1, patched)

@@ -14,6 +14,7 @@ method.txt          the spec to use the model with; written last, so that where 
 from __future__ import annotations
 
 import json
+import shutil
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, NotRequired, cast
@@ -83,6 +84,11 @@ class TrainingDirectory:
         if foreign := [name for name in names if not name.startswith((CLAIM, PART))]:
             raise BadInput(f"{self.path} is not a training directory, but holds {foreign[0]}; give a new or empty one as --out")
         write_whole(known, json.dumps(config, indent=2) + "\n")
+
+    def remove_unfinished(self) -> None:
+        """Remove what a killed process had begun to write, which may be as large as a model; for whoever holds the claim."""
+        for part in self.path.glob(f"{PART}*"):
+            shutil.rmtree(part, ignore_errors=True) if part.is_dir() else part.unlink(missing_ok=True)
 
     def last_checkpoint(self, learns: str | None) -> Path | None:
         """The latest checkpoint that was written to its end; `learns` is the method that has weights of its own."""

@@ -83,6 +83,7 @@ def train_with(settings: Settings, *, show_progress: bool = True, callbacks: Seq
             run.directory.agree(_config(run, rows))
             ours = stack.enter_context(claim(run.directory.path / CLAIM))
             require(ours, f"another process is training in {settings.out}; wait for it, or give another --out")
+            run.directory.remove_unfinished()
         if not run.directory.method.exists():
             with writing(run.directory.path):
                 _trained(run, rows, show_progress and run.arguments.process_index == 0, callbacks)
