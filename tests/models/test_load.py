@@ -285,6 +285,28 @@ def test_attention_from_the_hub_is_code_too(damaged: Path) -> None:
     assert "its attention is 'evil/attention', code from the hub" in refusal(damaged)
 
 
+@pytest.mark.parametrize("alone", [False, True])
+def test_an_adapter_is_neither_applied_nor_left_out_in_silence(alone: bool, damaged: Path, tmp_path: Path) -> None:
+    """Its config may name a base model elsewhere, and modules to import."""
+    elsewhere = Path(shutil.copytree(damaged, tmp_path / "elsewhere"))
+    adapter = {"peft_type": "LORA", "base_model_name_or_path": str(elsewhere), "megatron_config": {}, "megatron_core": "evil"}
+    (damaged / "adapter_config.json").write_text(json.dumps(adapter))
+    if alone:
+        (damaged / "config.json").unlink()
+    assert refusal(damaged) == (
+        f"{damaged} holds an adapter of peft (adapter_config.json), which is never applied; "
+        "merge it into its model (merge_and_unload), save that, and give its directory"
+    )
+
+
+def test_an_adapter_from_the_hub_is_refused_too(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stored beside a config, it would have the base model that it names loaded in place of the one asked for."""
+    config = transformers.AutoConfig.from_pretrained(saved)
+    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", lambda *_, **__: config)
+    monkeypatch.setattr("transformers.utils.find_adapter_config_file", lambda name: f"cache/{name}/adapter_config.json")
+    assert refusal("someone/model").startswith("someone/model holds an adapter of peft")
+
+
 @pytest.mark.parametrize("file", ["weights.bin", "../t5/weights.safetensors", "/etc/weights.safetensors", 7])
 def test_an_index_names_safetensors_of_its_own_folder_only(damaged: Path, file: Any) -> None:
     (damaged / "model.safetensors").rename(damaged / "weights.safetensors")

@@ -20,7 +20,7 @@ from torch import Tensor
 from lengthwise.common.formats import read_json
 from lengthwise.errors import BadInput, did_you_mean, require
 from lengthwise.models import gau_alpha, small_decoder
-from lengthwise.models.stored_weights import check_finite, check_index, check_stored_types
+from lengthwise.models.stored_weights import check_finite, check_index, check_no_adapter, check_stored_types
 
 EMBEDDED = Path(__file__).with_name("embedded")
 # Families that transformers does not have
@@ -55,6 +55,7 @@ def load(name: str, dtype: str = "auto", device: str | None = None, *, as_stored
     stored: dict[str, Any] = {**file} if file else {"use_safetensors": True}
     options = {"ignore_mismatched_sizes": True, "output_loading_info": True, **NO_CODE, **stored}
     if not file:
+    check_no_adapter(where)
         check_index(where)
     model, report = _said_plainly(source, lambda: model_class.from_pretrained(where, dtype=DTYPES[dtype], **options))
     if missing := sorted(report.get("missing_keys", ())):
@@ -102,6 +103,7 @@ def _check_directory(name: str) -> None:
             raise BadInput(f"no model {name!r}; {hint}")
         return
     require((path / "config.json").is_file(), f"{name} is not a model directory: it has no config.json")
+    check_no_adapter(name)
     # Whoever reads a pipe waits for a writer
     odd = [file.name for file in sorted(path.iterdir()) if file.exists() and not (file.is_file() or file.is_dir())]
     require(not odd, f"{name} holds {''.join(odd[:1])}, which is a pipe or a device and no file; take it away")

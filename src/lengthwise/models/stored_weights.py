@@ -1,6 +1,6 @@
 """Which weights of a checkpoint are believed: safetensors of its own folder, of floating-point numbers, all of them finite.
 
-transformers would follow an index out of the folder, turn integers into floats as they are, and compute with NaN.
+transformers would follow an index or an adapter out of the folder, turn integers into floats as they are, and compute with NaN.
 """
 
 from __future__ import annotations
@@ -27,6 +27,16 @@ def _folder(name: str) -> Path | None:
         return Path(name)
     config = cached_file(name, "config.json", local_files_only=True, _raise_exceptions_for_missing_entries=False)
     return None if config is None else Path(config).parent
+
+
+def check_no_adapter(name: str) -> None:
+    """Refuse an adapter, which transformers would apply where peft is installed, and leave out without a word elsewhere; its
+    settings may name another folder's weights, pickles and modules to import."""
+    from transformers.utils import find_adapter_config_file
+
+    if find_adapter_config_file(name) is not None:
+        merge = "merge it into its model (merge_and_unload), save that, and give its directory"
+        raise BadInput(f"{name} holds an adapter of peft (adapter_config.json), which is never applied; {merge}")
 
 
 def check_index(name: str) -> None:
