@@ -1,7 +1,11 @@
 """The exception for input that a user can put right; nearly everything that lengthwise refuses raises it."""
 
+import errno
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+
+# How torch tells it of a CPU and a GPU, C++ of its own, and the libraries in Rust
+OUT_OF_MEMORY = ("DefaultCPUAllocator", "out of memory", "bad_alloc", "(os error 12)")
 
 
 class BadInput(ValueError):
@@ -35,3 +39,10 @@ def require_one_of(what: str, value: str, allowed: Sequence[str]) -> None:
     """Raise `BadInput` unless `value` is allowed, with the nearest that is."""
     hint = did_you_mean(str(value), allowed)
     require(value in allowed, f"{what} must be one of {', '.join(allowed)}, not {value!r}{'; ' * bool(hint)}{hint}")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out, whichever library met it; no file, checkpoint or disk is to be blamed for it then."""
+    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+        return True
+    return not isinstance(error, BadInput) and any(sign in str(error) for sign in OUT_OF_MEMORY)

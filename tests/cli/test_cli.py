@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import subprocess
@@ -80,9 +81,14 @@ DEEP_INSIDE: dict[str, tuple[Exception, str]] = {
     "memory": (MemoryError(), "there is not enough memory; give smaller batches"),
     "memory of a CPU": (
         RuntimeError("[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory"),
-        "there is not enough memory; give smaller batches, shorter lengths or another --device",
+        "there is not enough memory; give smaller batches, shorter lengths, a smaller model or another --device",
     ),
     "memory of a GPU": (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), "there is not enough memory"),
+    "memory of the system": (OSError(errno.ENOMEM, "Cannot allocate memory", "run/a"), "there is not enough memory; give"),
+    "memory told by Rust": (
+        RuntimeError("I/O error: Cannot allocate memory (os error 12)"),
+        "there is not enough memory; give",
+    ),
     "a name of two lines": (lw.BadInput("no directory a\nb\x1b[31m"), r"no directory a\nb\x1b[31m"),
 }
 

@@ -69,6 +69,30 @@ def test_a_signal_ends_an_evaluation_in_order_and_the_same_command_goes_on(
     assert len(read_lines(tmp_path / "records.jsonl", Record)) == 2
 
 
+def test_memory_that_runs_out_leaves_what_was_finished(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lengthwise: Callable[..., Said]
+) -> None:
+    calls: list[int] = []
+
+    def exhausted(*arguments: Any) -> list[str]:
+        calls.append(1)
+        if len(calls) == 2:
+            raise RuntimeError("[enforce fail at alloc_cpu.cpp:127] . DefaultCPUAllocator: can't allocate memory")
+        return real(*arguments)
+
+    real = cells.greedy_answers
+    command = ("evaluate", models / "t5", "--task", "passkey", "--length", LONG, "--samples", 2, "--batch-tokens", 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(cells, "greedy_answers", exhausted)
+        said = lengthwise(*command, "--out", tmp_path)
+    assert (said.status, said.out) == (2, "")
+    assert said.err[-1].startswith("lengthwise: there is not enough memory; give smaller batches")
+    assert len(read_lines(tmp_path / "records.jsonl", Record)) == 1
+    assert not [name for name in listing(tmp_path) if ".claim" in name or ".part" in name]
+    assert lengthwise(*command, "--out", tmp_path).status == 0
+    assert len(read_lines(tmp_path / "records.jsonl", Record)) == 2
+
+
 @pytest.mark.parametrize(("number", "status", "word"), SIGNALS, ids=["SIGINT", "SIGTERM"])
 @pytest.mark.parametrize("command", ["calibrate", "misalignment"])
 def test_a_signal_ends_every_command_with_one_line(

@@ -307,6 +307,17 @@ def test_an_adapter_from_the_hub_is_refused_too(saved: Path, monkeypatch: pytest
     assert refusal("someone/model").startswith("someone/model holds an adapter of peft")
 
 
+@pytest.mark.parametrize(
+    "error", [MemoryError(), OSError(12, "Cannot allocate memory"), RuntimeError("DefaultCPUAllocator: can't allocate memory")]
+)
+def test_a_model_that_is_larger_than_the_memory(error: Exception, saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def exhausted(*_: Any, **__: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(transformers.T5ForConditionalGeneration, "from_pretrained", exhausted)
+    assert refusal(saved) == f"cannot load {saved}: there is not enough memory; give a smaller model or another --device"
+
+
 @pytest.mark.parametrize("file", ["weights.bin", "../t5/weights.safetensors", "/etc/weights.safetensors", 7])
 def test_an_index_names_safetensors_of_its_own_folder_only(damaged: Path, file: Any) -> None:
     (damaged / "model.safetensors").rename(damaged / "weights.safetensors")

@@ -167,6 +167,40 @@ def test_a_disk_that_fills_while_a_checkpoint_is_written_is_told_in_one_line(
         lw.train(str(model), tmp_path / "run", data=[str(text)], callbacks=[Filling()], **SMALL)
 
 
+@pytest.mark.parametrize(
+    ("error", "begun"),
+    [
+        (RuntimeError("[enforce fail at alloc_cpu.cpp:127] . DefaultCPUAllocator: can't allocate memory"), True),
+        (OSError(12, "Cannot allocate memory"), True),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), False),
+    ],
+)
+def test_memory_that_runs_out_is_no_fault_of_the_disk_or_of_a_checkpoint(
+    error: Exception,
+    begun: bool,
+    stopped: Path,
+    whole: Callable[[str], lw.Trained],
+    lengthwise: Callable[..., Said],
+    model: Path,
+    text: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In a step, or while a checkpoint is read; what was saved stays, and the same run goes on from there."""
+
+    def exhausted(*_: Any, **__: Any) -> Any:
+        raise error
+
+    out = Path(shutil.copytree(stopped, tmp_path / "run"))
+    same = ["--batch", 2, "--save-every", 2, "--warmup", 1, "--learning-rate", 0.01, "--train-length", 64, "--device", "cpu"]
+    with monkeypatch.context() as patched:
+        patched.setattr(LossesCallback, "on_step_begin" if begun else "on_train_begin", exhausted)
+        said = lengthwise("train", model, "--data", text, "--steps", 5, *same, "--out", out)
+    assert (said.status, said.out) == (2, "")
+    assert said.err[-1].startswith("lengthwise: there is not enough memory; give smaller batches")
+    assert lw.train(str(model), out, data=[str(text)], **SMALL).losses == whole("none").losses
+
+
 def test_the_merged_model_is_the_base_with_the_adapter(whole: Callable[[str], lw.Trained], model: Path) -> None:
     from peft import PeftModel
 
@@ -285,7 +319,10 @@ def test_the_same_command_goes_on_after_a_kill_to_the_same_losses(
         assert not (out / "method.txt").exists()
     assert [json.loads(line)["step"] for line in (out / "losses.jsonl").read_text().splitlines()] == [1, 2, 3]
     straight = whole(adjustment)
+    # As a kill leaves it while a model is saved
+    shutil.copytree(model, out / ".part-model" / "new")
     resumed = lw.train(str(model), out, **options)
+    assert not (out / ".part-model").exists()
     assert resumed.losses == straight.losses
     weights, expected = (tf.LlamaForCausalLM.from_pretrained(run.model).state_dict() for run in (resumed, straight))
     assert all(torch.equal(weights[name], expected[name]) for name in expected)
@@ -319,10 +356,7 @@ def test_a_damaged_checkpoint_is_refused_by_name_and_the_one_before_serves(
 
 
 def test_a_run_killed_before_its_first_checkpoint_says_that_it_starts_over(
-    # As a kill leaves it while a model is saved
-    shutil.copytree(model, out / ".part-model" / "new")
     model: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    assert not (out / ".part-model").exists()
 ) -> None:
     with monkeypatch.context() as patched:
         killed_at(1, patched)

@@ -23,7 +23,7 @@ from lengthwise.cli.standard_output import CannotPrint, printing
 from lengthwise.cli.stopping import termination_as_interrupt
 from lengthwise.cli.training import train
 from lengthwise.common.files import system_reason
-from lengthwise.errors import BadInput, did_you_mean
+from lengthwise.errors import BadInput, did_you_mean, is_out_of_memory
 from lengthwise.version import __version__
 
 app = typer.Typer(help="Let a Transformer work past the length it was trained on.")
@@ -39,9 +39,7 @@ TOO_MUCH = {
     OverflowError: "a number is too large",
     RecursionError: "lists or objects are too deep",
 }
-NO_MEMORY = "there is not enough memory; give smaller batches, shorter lengths or another --device"
-# How torch tells it, of a CPU and of a GPU
-OUT_OF_MEMORY = ("DefaultCPUAllocator", "out of memory")
+NO_MEMORY = "there is not enough memory; give smaller batches, shorter lengths, a smaller model or another --device"
 
 
 @app.callback(invoke_without_command=True)
@@ -93,7 +91,7 @@ def _bad_input(error: Exception) -> str | None:
     # The command-line parser's own errors; newer typer carries its own click, so their class has no one home
     if hasattr(error, "format_message"):
         return _wrong_usage(error)
-    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and any(s in str(error) for s in OUT_OF_MEMORY)):
+    if is_out_of_memory(error):
         return NO_MEMORY
     # Standard output has a line and an exit status of its own
     if not isinstance(error, CannotPrint) and (reason := system_reason(error)) is not None:

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from lengthwise.errors import BadInput
+from lengthwise.errors import BadInput, is_out_of_memory
 
 PART = ".part-"  # begins the name of a file or a folder that is being written
 LARGEST = 4 << 30  # bytes of a file that is read
@@ -115,6 +115,8 @@ def writing(path: str | Path) -> Iterator[None]:
 def system_reason(error: BaseException) -> str | None:
     """What the operating system has said against a file, in one line; None for an error of another kind."""
     told = " ".join(str(error).split())
+    if is_out_of_memory(error):
+        return None
     if isinstance(error, OSError):
         return error.strerror or told or type(error).__name__
     return told if not isinstance(error, BadInput) and any(sign in told for sign in SYSTEM_ERRORS) else None

@@ -18,7 +18,7 @@ import transformers
 from torch import Tensor
 
 from lengthwise.common.formats import read_json
-from lengthwise.errors import BadInput, did_you_mean, require
+from lengthwise.errors import BadInput, did_you_mean, is_out_of_memory, require
 from lengthwise.models import gau_alpha, small_decoder
 from lengthwise.models.stored_weights import check_finite, check_index, check_no_adapter, check_stored_types
 
@@ -27,6 +27,7 @@ EMBEDDED = Path(__file__).with_name("embedded")
 OWN = {family.FAMILY: family for family in (gau_alpha, small_decoder)}
 FOREIGN = "this is another model's tokenizer, give its own"
 LONGEST_REASON = 240  # letters of a library's own message
+NO_MEMORY = "there is not enough memory; give a smaller model or another --device"
 OWN_CODE = "it needs code of its own, which is never run; give a model of a family that transformers has"
 # Without a word transformers would ask on standard input
 NO_CODE = {"trust_remote_code": False}
@@ -54,8 +55,8 @@ def load(name: str, dtype: str = "auto", device: str | None = None, *, as_stored
     # Weights of other shapes are let through here, because transformers would say which ones only in its log
     stored: dict[str, Any] = {**file} if file else {"use_safetensors": True}
     options = {"ignore_mismatched_sizes": True, "output_loading_info": True, **NO_CODE, **stored}
-    if not file:
     check_no_adapter(where)
+    if not file:
         check_index(where)
     model, report = _said_plainly(source, lambda: model_class.from_pretrained(where, dtype=DTYPES[dtype], **options))
     if missing := sorted(report.get("missing_keys", ())):
@@ -102,8 +103,8 @@ def _check_directory(name: str) -> None:
         if "/" not in name and (hint := did_you_mean(name, ["embedded"], cutoff=0.8)):
             raise BadInput(f"no model {name!r}; {hint}")
         return
-    require((path / "config.json").is_file(), f"{name} is not a model directory: it has no config.json")
     check_no_adapter(name)
+    require((path / "config.json").is_file(), f"{name} is not a model directory: it has no config.json")
     # Whoever reads a pipe waits for a writer
     odd = [file.name for file in sorted(path.iterdir()) if file.exists() and not (file.is_file() or file.is_dir())]
     require(not odd, f"{name} holds {''.join(odd[:1])}, which is a pipe or a device and no file; take it away")
@@ -158,7 +159,8 @@ def _said_plainly(what: str, load_it: Callable[[], Any]) -> Any:
         with _printing_to_standard_error():
             return load_it()
     except Exception as error:
-        raise BadInput(f"cannot load {what}: {reason_of(error)}") from error
+        reason = NO_MEMORY if is_out_of_memory(error) else reason_of(error)
+        raise BadInput(f"cannot load {what}: {reason}") from error
 
 
 @contextmanager

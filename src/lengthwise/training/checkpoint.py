@@ -14,7 +14,7 @@ import torch
 from transformers import TrainerCallback
 from transformers.trainer_pt_utils import safe_globals
 
-from lengthwise.errors import BadInput
+from lengthwise.errors import BadInput, is_out_of_memory
 from lengthwise.models.load import reason_of
 
 STATES = ("optimizer.pt", "scheduler.pt", "rng_state*.pth")
@@ -37,7 +37,7 @@ def readable(checkpoint: Path | None, trainer: Any) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if checkpoint is None or first.begun or isinstance(error, BadInput | OSError | MemoryError):
+        if checkpoint is None or first.begun or isinstance(error, BadInput | OSError) or is_out_of_memory(error):
             raise
         damaged = _damaged_file(checkpoint) or checkpoint
         told = f"{damaged} is damaged: {reason_of(error)}"

@@ -147,15 +147,22 @@ def test_models_that_write_nothing_are_refused(family: str) -> None:
         check_can_answer(make(family))
 
 
-def test_out_of_memory_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [torch.OutOfMemoryError("CUDA out of memory. Tried ..."), RuntimeError("DefaultCPUAllocator: can't ..."), MemoryError()],
+    ids=lambda error: type(error).__name__,
+)
+def test_out_of_memory_is_said_in_one_line(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     model = answering("t5")
 
     def exhausted(**_: Any) -> Any:
-        raise torch.OutOfMemoryError("a page of figures")
+        raise error
 
     monkeypatch.setattr(model, "generate", exhausted)
     own = model.generation_config
-    with pytest.raises(lw.BadInput, match="out of memory on a batch of 1x40 tokens; give a smaller --batch-tokens"):
+    with pytest.raises(
+        lw.BadInput, match="not enough memory for a batch of 1x40 tokens; give a smaller --batch-tokens with another --out"
+    ):
         greedy_answers(model, ByT5Tokenizer(), [tokens(40)[0].tolist()], 4)
     assert model.generation_config is own
 

@@ -11,7 +11,7 @@ from torch import nn
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 
 from lengthwise.common.sequences import last_tokens, pad_rows, text_span
-from lengthwise.errors import BadInput, require
+from lengthwise.errors import BadInput, is_out_of_memory, require
 from lengthwise.models.anatomy import unwrapped
 from lengthwise.models.patches import evaluating
 from lengthwise.tasks import Sample
@@ -47,11 +47,12 @@ def greedy_answers(
                 generation_config=settings,
                 logits_processor=None if processor is None else LogitsProcessorList([processor]),
             )
-    except torch.OutOfMemoryError as error:
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
         size = "x".join(map(str, ids.shape))
-        raise BadInput(
-            f"out of memory on a batch of {size} tokens; give a smaller --batch-tokens or a shorter length"
-        ) from error
+        smaller = "give a smaller --batch-tokens with another --out, or shorter lengths"
+        raise BadInput(f"there is not enough memory for a batch of {size} tokens; {smaller}") from error
     # A decoder repeats its prompt
     rows = (output[:, ids.shape[1] :] if is_decoder else output).tolist()
     return [str(tokenizer.decode(row, skip_special_tokens=True)) for row in rows]
