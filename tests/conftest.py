@@ -6,6 +6,7 @@ import gc
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import pytest
@@ -16,12 +17,15 @@ if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
 import transformers as tf
+import typer
 from transformers import ByT5Tokenizer
 
 from lengthwise.cli import run
 from tests.helpers.byte_tokenizer import make_quick
 
 make_quick()
+# The tree of all commands, which every call of the command line builds anew
+typer.main.get_command = cache(typer.main.get_command)
 
 TRAIN_LENGTH = 32
 T5_SIZES = {

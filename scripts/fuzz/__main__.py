@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import gc
 import importlib
+import io
 import json
 import shlex
 import shutil
@@ -13,7 +14,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -21,6 +22,7 @@ from typing import Any
 
 import torch
 
+from lengthwise.cli import run
 from scripts.fuzz.command_lines import command_line
 from scripts.fuzz.damaged_files import damaged_file
 from scripts.fuzz.forked import Fork, run_alone
@@ -140,6 +142,9 @@ def _import_all() -> None:
     for name in ("transformers.trainer", "peft", "datasets", "yaml", "matplotlib.pyplot", "torch.utils.tensorboard"):
         with suppress(ImportError):
             importlib.import_module(name)
+    # And what the first command of a process imports to read its words
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        run(["report", "missing"])
     # A collection would write to, and so copy, all that the forks share
     gc.collect()
     gc.freeze()

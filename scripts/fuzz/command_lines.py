@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -16,7 +17,7 @@ from scripts.fuzz.values import ALWAYS, GOOD, GOOD_FOR, NUMBERS, PLACES, SPECS, 
 
 def command_line(random: Random) -> list[str]:
     """The words of one command."""
-    commands: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    commands = _commands()
     names = sorted(commands)
     name = random.choices(names, [WEIGHTS.get(name, 1.0) for name in names])[0]
     if random.random() < 0.02:
@@ -34,6 +35,11 @@ def command_line(random: Random) -> list[str]:
             random.choice(["--no-such", "--leng", "extra", "--json=1", "--seed", _text(random)]),
         )
     return words
+
+
+@cache
+def _commands() -> dict[str, Any]:
+    return typer.main.get_command(app).commands  # type: ignore[attr-defined,no-any-return]
 
 
 def _given(command: str, parameter: Any, random: Random, odd: float) -> list[str]:

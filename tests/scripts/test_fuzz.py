@@ -19,17 +19,19 @@ from scripts.fuzz.damage import damage
 from scripts.fuzz.forked import run_alone
 from scripts.fuzz.outcome import DONE, GOOD, HANG, HARMED, INTERRUPTED, LINES, REFUSED, STATUS, TRACEBACK, classify, snapshot
 
-COMMANDS, FILES, SEED = 60, 40, 6
+COMMANDS, FILES, SEED = 30, 20, 6
 
 
-def test_hostile_commands_and_damaged_files_end_as_promised(tmp_path: Path) -> None:
-    cases = [Case(f"c{n}", SEED) for n in range(COMMANDS)] + [Case(f"f{n}", SEED) for n in range(FILES)]
+@pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.sweep)])
+def test_hostile_commands_and_damaged_files_end_as_promised(part: int, tmp_path: Path) -> None:
+    names = [f"{kind}{n + part * most}" for kind, most in (("c", COMMANDS), ("f", FILES)) for n in range(most)]
+    cases = [Case(name, SEED) for name in names]
     results = list(campaign(cases, tmp_path, seconds=300))
     assert [result.line() for result in results if result.outcome.kind not in GOOD] == []
     counts = count(results)
     assert [sum(row.values()) for row in counts.values()] == [COMMANDS, FILES]
     # Not everything is refused at the door
-    assert all(row[DONE] > 8 and row[REFUSED] > 8 for row in counts.values())
+    assert all(row[DONE] > 2 and row[REFUSED] > 2 for row in counts.values())
 
 
 def say(*lines: str, status: int = 2) -> None:
@@ -102,7 +104,7 @@ def test_the_campaign_sees(
     (folder / "old.json").touch(0o600)
     os.mkfifo(folder / "pipe")
     before = snapshot(folder)
-    ended = run_alone(folder, words, tmp_path / "printed", 0.4, planted)
+    ended = run_alone(folder, words, tmp_path / "printed", 2.0 if planted is wait else 0.4, planted)
     outcome = classify(words, ended, folder, before)
     assert (outcome.kind, why in outcome.why) == (kind, True), outcome
 
