@@ -154,6 +154,12 @@ def test_our_model_is_the_default(given: list[str], passed: list[str], monkeypat
     assert harness_module.sys.argv == before
 
 
+@pytest.mark.parametrize(("code", "status"), [(None, 0), (0, 0), (3, 3), ("no such option", 1)])
+def test_the_exit_status_is_the_harnesss_own(code: object, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lm_eval.__main__.cli_evaluate", lambda: sys.exit(code))
+    assert harness(["--tasks", "a"]) == status
+
+
 @pytest.mark.parametrize("given", [[], ["run"], ["--model_args", "pretrained=x", "--data", "LongBench"]])
 def test_a_run_without_a_task_is_refused_before_the_harness_is_imported(
     given: list[str], monkeypatch: pytest.MonkeyPatch, lengthwise: Callable[..., Said]

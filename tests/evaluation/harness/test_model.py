@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,10 @@ from transformers import ByT5Tokenizer
 
 import lengthwise as lw
 from lengthwise.errors import BadInput
+from lengthwise.models.anatomy import anatomy_of
+from lengthwise.models.fingerprint import model_fingerprint
 from tests.conftest import make
+from tests.extended import alignment
 from tests.helpers.answering import TRAIN_LENGTH, answering, saved
 
 pytest.importorskip("lm_eval", reason="lm-eval is not installed; pip install 'lengthwise[lm-eval]'")
@@ -24,6 +28,7 @@ from lengthwise.evaluation.sweep.generate import greedy_answers
 TOKENIZER = ByT5Tokenizer()
 METHOD = "constant:tau=0.7"
 SHORT, LONG = "A text of some length." * 3, "A text of another length." * (TRAIN_LENGTH // 16)
+OF_ANOTHER = replace(alignment(None), model=model_fingerprint(anatomy_of(make("llama"))))
 both = pytest.mark.parametrize("family", ["llama", "t5"])
 
 
@@ -151,6 +156,9 @@ def test_models_load_by_directory_and_by_name(tmp_path: Path) -> None:
         ({"metod": "log"}, "the model 'lengthwise' takes no argument 'metod'; did you mean 'method'"),
         ({"trust_remote_code": True}, "takes no argument 'trust_remote_code'"),
         ({"method": "logg"}, "logg"),
+        # Before anything is loaded
+        ({"method": "logg", "pretrained": "/nowhere", "tokenizer": None}, "logg"),
+        ({"method": OF_ANOTHER}, "made for another model: its layers is 3"),
         ({"batch_size": "auto"}, "batch_size=auto tries batches of the longest inputs; say how long they are"),
         ({"tokenizer": None}, "a loaded model needs its tokenizer beside it"),
         ({"pretrained": "embedded"}, "a tokenizer goes with a loaded model; embedded brings its own"),
@@ -160,3 +168,9 @@ def test_models_load_by_directory_and_by_name(tmp_path: Path) -> None:
 def test_what_it_cannot_take_is_refused(settings: dict[str, Any], complaint: str) -> None:
     with pytest.raises(BadInput, match=complaint):
         LengthwiseLM(**{"pretrained": answering("llama"), "tokenizer": TOKENIZER, **settings})
+
+
+def test_an_alignment_of_another_model_is_taken_by_force() -> None:
+    lm = lm_of("llama", method=OF_ANOTHER, train_length=32, force=True)
+    forced, plain = (model.loglikelihood(asked("loglikelihood", (LONG[:100], "1"))) for model in (lm, lm_of("llama")))
+    assert forced != plain

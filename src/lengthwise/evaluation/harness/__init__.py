@@ -60,6 +60,8 @@ def _with_model(arguments: Sequence[str]) -> list[str]:
 def _lm_eval(arguments: list[str]) -> int:
     from lm_eval.__main__ import cli_evaluate
 
+    from lengthwise.models.load import reason_of
+
     arguments_before, sys.argv = sys.argv, ["lm_eval", *arguments]
     try:
         with _table_headers():
@@ -67,14 +69,12 @@ def _lm_eval(arguments: list[str]) -> int:
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except ConnectionError as error:
-        reason = " ".join(str(error).split())[:160]
-        raise BadInput(
-            f"the data of a task is out of reach ({reason}); LongBench-E runs from local files with --data"
-        ) from error
+        told = f"the data of a task is out of reach ({reason_of(error)})"
+        raise BadInput(f"{told}; LongBench-E runs from local files with --data") from error
     except ValueError as error:
         if not str(error).startswith(TASK_REFUSALS):
             raise
-        raise BadInput(f"the harness has no such task: {' '.join(str(error).split())[:160]} ({LISTED})") from error
+        raise BadInput(f"the harness has no such task: {reason_of(error)} ({LISTED})") from error
     finally:
         sys.argv = arguments_before
     return 0
