@@ -96,6 +96,12 @@ def test_losses_after_the_checkpoint_are_forgotten(tmp_path: Path) -> None:
     assert directory.losses.read_text() == "".join(lines[:2])
 
 
+def test_losses_of_a_run_that_breaks_are_read(tmp_path: Path) -> None:
+    directory = TrainingDirectory(tmp_path)
+    directory.losses.write_text('{"step": 1, "loss": NaN, "cross_entropy": Infinity}\n')
+    assert [(line["loss"] > 0, line["cross_entropy"]) for line in directory.read_losses()] == [(False, float("inf"))]
+
+
 @pytest.mark.parametrize(
     ("line", "reason"),
     [

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
-from lengthwise.training.lora import LORA_ALPHA, can_quantise, merged, with_lora
+from lengthwise.training.lora import LORA_ALPHA, can_quantise, merged, quantised, with_lora
 from tests.conftest import logits, make, tokens
 
 pytest.importorskip("peft")
@@ -51,3 +53,19 @@ def test_merged_weights_are_w_plus_16_over_r_times_b_a(tmp_path: Path) -> None:
 def test_without_a_gpu_nothing_is_quantised(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert not can_quantise()
+
+
+@pytest.mark.parametrize(("bf16", "dtype"), [(True, torch.bfloat16), (False, torch.float32)])
+def test_narrow_weights_run_no_code_and_every_layer_keeps_what_it_computed(
+    bf16: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the libraries are asked for: without bitsandbytes and a GPU they cannot do it."""
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr("transformers.BitsAndBytesConfig", dict)
+    monkeypatch.setattr("transformers.AutoModelForCausalLM.from_pretrained", lambda name, **options: asked.update(options))
+    monkeypatch.setattr("peft.prepare_model_for_kbit_training", lambda model, **options: options)
+    assert quantised("m", SimpleNamespace(bf16=bf16, device="cuda:1")) == {"use_gradient_checkpointing": False}
+    narrow = asked.pop("quantization_config")
+    assert narrow.pop("bnb_4bit_compute_dtype") == dtype
+    assert narrow == {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True}
+    assert asked == {"device_map": {"": "cuda:1"}, "use_safetensors": True, "trust_remote_code": False}

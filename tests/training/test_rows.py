@@ -45,6 +45,9 @@ def test_no_more_is_read_than_the_steps_need(tmp_path: Path, tokenizer: ByT5Toke
         assert rows_of(chosen, tokenizer, WORDS, 4, 2).tolist() == [of("abcd"), of("efgh")]
     with pytest.warns(UserWarning, match=r"^the steps end before they reach \S*2\.txt: .* nothing of it$"):
         assert rows_of(chosen, tokenizer, WORDS, 4, 3).tolist() == [of("abcd"), of("efgh"), of("|ij|")]
+    four = settings(data=files(tmp_path, "abcdefgh", *"ijkl"))
+    with pytest.warns(UserWarning, match=r"reach (\S*\d\.txt, ){3}\S*4\.txt: "):
+        rows_of(four, tokenizer, WORDS, 4, 2)
     many = settings(data=files(tmp_path, "abcdefgh", *"ijklmn"))
     with pytest.warns(UserWarning, match=r"reach (\S*\d\.txt, ){4}and 2 more: "):
         rows_of(many, tokenizer, WORDS, 4, 2)
@@ -88,6 +91,7 @@ def test_what_makes_no_row_is_refused(tmp_path: Path, tokenizer: ByT5Tokenizer) 
     chosen = settings(data=files(tmp_path, "abcdef"))
     with pytest.raises(BadInput, match="the text has 7 tokens, and one row takes 8; give more text"):
         rows_of(chosen, tokenizer, WORDS, 8, 9)
+    assert rows_of(chosen, tokenizer, WORDS, 7, 9).tolist() == [of("abcdef|")]
     with pytest.raises(
         BadInput, match=r"the tokenizer has 256 tokens, and the model knows 200 tokens only; this is another model's tokenizer"
     ):

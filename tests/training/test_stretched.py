@@ -36,6 +36,15 @@ def test_stretched_stands_where_the_formula_says() -> None:
     assert min(seen_t) < 1.3 < 3.7 < max(seen_t)
 
 
+def test_every_step_of_a_long_run_draws_other_places() -> None:
+    method, whole = StretchedClex(Clex(train_length=32, rotary_size=8), 4.0, 16, seed=5), Visible.build(16, 16, causal=True)
+    places = set()
+    for method.step in range(200):
+        (part,) = method.distances(whole, whole)
+        places.add(tuple(part.key[0].tolist()))
+    assert len(places) == 200
+
+
 def test_stretched_begins_where_the_reading_is_and_is_refused_below() -> None:
     clex = Clex(train_length=32, rotary_size=8)
     assert all(StretchedClex(clex, 3.0, 64, seed=seed).t >= 2 for seed in range(20))

@@ -329,6 +329,9 @@ def test_the_same_command_goes_on_after_a_kill_to_the_same_losses(
     before = everything_in(out)
     assert lw.train(str(model), out, **options) == resumed
     assert everything_in(out) == before
+    # Killed before its last word, a run finds what it saved
+    (out / "method.txt").unlink()
+    assert lw.train(str(model), out, **options) == resumed
 
 
 @pytest.mark.parametrize(
@@ -364,6 +367,13 @@ def test_a_run_killed_before_its_first_checkpoint_says_that_it_starts_over(
             lw.train(str(model), tmp_path / "run", data=[str(text)], **SMALL)
     with pytest.warns(UserWarning, match=rf"^no checkpoint is in {tmp_path}/run yet: training starts over at step 1$"):
         lw.train(str(model), tmp_path / "run", data=[str(text)], **SMALL)
+    assert shown_steps(tmp_path / "run") == [1, 2, 3, 4, 5]
+
+
+def shown_steps(out: Path) -> list[int]:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    return [event.step for event in EventAccumulator(str(out / "tensorboard")).Reload().Scalars("train/loss")]
 
 
 def test_tensorboard_shows_the_losses_once(
