@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,11 @@ def test_what_cannot_be_read_is_said_in_one_line(file: Path, tmp_path: Path, mon
     broken.write_bytes(file.read_bytes()[:500])
     with pytest.raises(BadInput, match="cannot load"):
         load(str(broken))
+    beside = broken.with_name("adapter_config.json")
+    beside.write_text("{}")
+    with pytest.raises(BadInput, match="holds an adapter of peft"):
+        load(str(shutil.copy(file, tmp_path / "whole.gguf")))
+    beside.unlink()
     with pytest.raises(BadInput, match=r"no directory .*missing\.gguf"):
         load(str(tmp_path / "missing.gguf"))
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
