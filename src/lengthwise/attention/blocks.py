@@ -1,4 +1,4 @@
-"""Exact attention over a few queries at a time: every slot of the equation, statistics, gradients, O(L) extra memory.
+"""Exact attention over a few queries at a time: every slot of the equation, statistics, O(L) extra memory.
 
 It needs no kernel of our own and runs on any device. `scan` goes over the same blocks for statistics at several temperatures.
 """
@@ -11,12 +11,10 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from lengthwise.attention.bias import DistanceBias, toeplitz
 from lengthwise.attention.equation import Equation
-from lengthwise.attention.reference import reference
-from lengthwise.attention.statistics import RowStatistics, join
+from lengthwise.attention.statistics import RowStatistics
 from lengthwise.attention.visible import Visible
 
 # One block of logits, in numbers: 256 queries of 8,192 keys. Larger blocks leave the cache of a CPU core; a GPU wants more.
@@ -25,26 +23,24 @@ CUDA_BLOCK = 2**27
 
 
 def blockwise(equation: Equation, statistics: bool = False) -> tuple[Tensor, RowStatistics | None]:
-    """Exact attention over a few queries at a time; every slot, statistics, gradients."""
-    if equation.needs_grad or equation.dropout > 0:
-        return _differentiable(equation, statistics)
-    shape, equation = equation.query.shape[:3], _folded(equation)
+    """Exact attention over a few queries at a time; every slot, statistics; gradients are blocks_gradient.py's."""
+    shape, equation = equation.query.shape[:3], folded(equation)
     batch, heads, queries, _ = equation.query.shape
     output = equation.query.new_zeros(batch, heads, queries, equation.value.shape[-1])
     rows = [equation.query.new_empty((batch, heads, queries), dtype=torch.float32) for _ in range(3)]
-    regions = _regions(equation)
+    regions = regions_of(equation)
     # A second buffer of a block's size, for weights beside their logits
-    spare = _buffer(equation, regions) if statistics else output
-    for region, block in _blocks(equation, regions):
+    spare = buffer(equation, regions) if statistics else output
+    for region, block in logit_blocks(equation, regions):
         l_max = block.amax(-1, keepdim=True)
         block.sub_(l_max)
-        weights = torch.exp(block, out=_view(spare, block.shape) if statistics else block)
+        weights = torch.exp(block, out=view(spare, block.shape) if statistics else block)
         total = weights.sum(-1, keepdim=True)
         if statistics:
             expected = torch.linalg.vecdot(weights, block)[..., None] / total
             for field, result in zip(rows, (1 / total, l_max + total.log(), total.log() - expected), strict=True):
                 field[region.index] = result[..., 0].flip(-1)
-        mixed = torch.bmm(weights, _of_heads(equation, equation.value, region)) / total
+        mixed = torch.bmm(weights, of_heads(equation, equation.value, region)) / total
         output[region.index] = mixed.flip(1).to(output.dtype)
     empty = (equation.visible.count == 0)[:, None].expand(batch, heads, queries)
     row_statistics = RowStatistics(*rows)
@@ -62,17 +58,17 @@ def scan(equation: Equation, inverse_temperatures: Tensor) -> RowStatistics:  # 
     """
     whole = (inverse_temperatures.shape[0], *equation.query.shape[:3])
     g = inverse_temperatures.float().expand(whole)
-    equation = _folded(replace(equation, inverse_temperature=None))
+    equation = folded(replace(equation, inverse_temperature=None))
     shape = (whole[0], *equation.query.shape[:3])
     g = g.reshape(shape)
     fields = [equation.query.new_empty(shape, dtype=torch.float32) for _ in range(3)]
-    regions = _regions(equation)
-    spare = _buffer(equation, regions)
+    regions = regions_of(equation)
+    spare = buffer(equation, regions)
     flat = bool((g == 0).any())
-    for region, block in _blocks(equation, regions):
+    for region, block in logit_blocks(equation, regions):
         l_max = block.amax(-1)
         block.sub_(l_max[..., None])
-        weights = _view(spare, block.shape)
+        weights = view(spare, block.shape)
         # At g = 0 every key has the same weight, be its logit as low as it may: hidden ones must be taken out
         hidden = block < torch.finfo(block.dtype).min / 2 if flat and not region.whole else None
         for t in range(shape[0]):
@@ -88,7 +84,7 @@ def scan(equation: Equation, inverse_temperatures: Tensor) -> RowStatistics:  # 
     return RowStatistics(*fields).without(empty).map(lambda field: field.view(whole))
 
 
-def _folded(equation: Equation) -> Equation:
+def folded(equation: Equation) -> Equation:
     """Turn batch entries that share one mask into further heads of one entry: few large products instead of many small."""
     batch, heads = equation.query.shape[:2]
     visible, g, bias = equation.visible, equation.inverse_temperature, equation.bias
@@ -131,21 +127,21 @@ class Region:
         return [replace(self, heads=slice(h, min(h + step, heads))) for h in range(0, heads, step)]
 
 
-def _blocks(equation: Equation, regions: Sequence[Region]) -> Iterator[tuple[Region, Tensor]]:
+def logit_blocks(equation: Equation, regions: Sequence[Region]) -> Iterator[tuple[Region, Tensor]]:
     """Blocks of masked logits, [heads, queries, keys], the queries reversed; keys that no row of a block sees are left out."""
     query = equation.query.float() * (equation.scale if _scaled_later(equation) else _scale(equation).float())
     # One buffer for all blocks: fresh ones would cost a CPU more in page faults than in arithmetic
-    scratch = _buffer(equation, regions)
+    scratch = buffer(equation, regions)
     for region in regions:
         visible = equation.visible.entry(region.batch).rows(region.rows.start, region.rows.stop)
         yield region, _logits(equation, query, region, visible, scratch)
 
 
-def _buffer(equation: Equation, regions: Sequence[Region]) -> Tensor:
+def buffer(equation: Equation, regions: Sequence[Region]) -> Tensor:
     return equation.query.new_empty(max((region.size for region in regions), default=0), dtype=torch.float32)
 
 
-def _regions(equation: Equation) -> list[Region]:
+def regions_of(equation: Equation) -> list[Region]:
     """The regions of all blocks. Each has whole groups of heads, so that a key head is read once."""
     # On the host: asking a GPU for one number a block would keep it waiting
     seen, (batch, heads, queries, _) = equation.visible.cpu, equation.query.shape
@@ -171,15 +167,15 @@ def _region(batch: int, heads: int, rows: Visible, first: int) -> Region | None:
 def _logits(equation: Equation, query: Tensor, region: Region, visible: Visible, scratch: Tensor) -> Tensor:
     """`query` carries scale and, but for a temperature that changes along biased rows, g."""
     reversed_query = query[region.index].flip(1)
-    key = _of_heads(equation, equation.key, region).transpose(-1, -2)
+    key = of_heads(equation, equation.key, region).transpose(-1, -2)
     g = equation.inverse_temperature
-    logits = _view(scratch, (*reversed_query.shape[:2], key.shape[-1]))
+    logits = view(scratch, (*reversed_query.shape[:2], key.shape[-1]))
     if equation.bias is None:
         torch.bmm(reversed_query, key, out=logits)
     else:
         torch.baddbmm(_bias(equation, equation.bias, region, visible), reversed_query, key, out=logits)
         if _scaled_later(equation) and g is not None:
-            logits.mul_(_of_rows(g, region).flip(-1)[..., None])
+            logits.mul_(of_rows(g, region).flip(-1)[..., None])
     if not region.whole:
         hidden = ~visible.mask(region.keys.start, region.keys.stop)[0].flip(0)
         logits.masked_fill_(hidden, torch.finfo(logits.dtype).min)
@@ -191,7 +187,7 @@ def _bias(equation: Equation, bias: DistanceBias, region: Region, visible: Visib
     low, high, g = region.keys.start, region.keys.stop, equation.inverse_temperature
     table = bias.table[region.heads].float()
     if g is not None and equation.one_temperature_a_head:
-        table = table * _of_rows(g, region)
+        table = table * of_rows(g, region)
     bias = DistanceBias(table)
     if equation.visible.cpu.in_line:
         return toeplitz(bias.line(low - region.last, high - 1 - region.first), visible.queries, high - low)
@@ -199,17 +195,17 @@ def _bias(equation: Equation, bias: DistanceBias, region: Region, visible: Visib
     return bias.at(torch.arange(low, high, device=own.device) - own)
 
 
-def _view(scratch: Tensor, shape: tuple[int, ...]) -> Tensor:
+def view(scratch: Tensor, shape: tuple[int, ...]) -> Tensor:
     return scratch[: math.prod(shape)].view(shape)
 
 
-def _of_rows(g: Tensor, region: Region) -> Tensor:  # [heads or 1, rows or 1]
+def of_rows(g: Tensor, region: Region) -> Tensor:  # [heads or 1, rows or 1]
     batch, heads, rows = (size > 1 for size in g.shape)
     picked = g[region.batch if batch else 0][region.heads if heads else slice(None)]
     return (picked[:, region.rows] if rows else picked).float()
 
 
-def _of_heads(equation: Equation, tensor: Tensor, region: Region) -> Tensor:  # [heads, keys, size]
+def of_heads(equation: Equation, tensor: Tensor, region: Region) -> Tensor:  # [heads, keys, size]
     group = equation.group
     shared = slice(region.heads.start // group, -(-region.heads.stop // group))
     return tensor[region.batch, shared, region.keys].float().repeat_interleave(group, 0)
@@ -234,21 +230,3 @@ def _rows_at_once(equation: Equation) -> int:
     # No more rows than each sees keys: they would see together what is hidden from most of them
     width = max(128, int(equation.visible.cpu.count.max()))
     return max(1, min(queries, 1024, width, CUDA_BLOCK // (keys * equation.group)))
-
-
-def _solved(_: Tensor, block: Equation) -> tuple[Tensor, RowStatistics]:
-    return reference(block)
-
-
-def _differentiable(equation: Equation, statistics: bool) -> tuple[Tensor, RowStatistics | None]:
-    """The reference on a few queries at a time, recomputed in the backward pass so that no block's weights are kept."""
-    rows = equation.query.shape[0] * equation.query.shape[1]
-    step = max(1, (CUDA_BLOCK if equation.query.is_cuda else CPU_BLOCK) // max(1, rows * equation.visible.keys))
-    outputs, found = [], []
-    for first in range(0, equation.visible.queries, step):
-        block = equation.rows(first, min(first + step, equation.visible.queries))
-        # A tensor beside it, by which a checkpoint knows the device whose random numbers dropout must draw again
-        output, row = checkpoint(_solved, block.query, block, use_reentrant=False)
-        outputs.append(output)
-        found.append(row)
-    return torch.cat(outputs, 2), join(found, 2) if statistics else None

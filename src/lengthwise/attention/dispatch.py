@@ -7,7 +7,7 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-from lengthwise.attention import autocast, blocks, fused
+from lengthwise.attention import autocast, blocks, blocks_gradient, fused
 from lengthwise.attention.equation import Equation
 from lengthwise.attention.reference import reference
 from lengthwise.attention.statistics import RowStatistics, merge, merged
@@ -43,7 +43,8 @@ def attention(
         return fused.fused(equation), None
     with autocast.off(equation.query.device.type):
         if chosen == "blockwise":
-            return blocks.blockwise(equation, statistics)
+            differentiable = equation.needs_grad or equation.dropout > 0
+            return (blocks_gradient.with_gradient if differentiable else blocks.blockwise)(equation, statistics)
         output, rows = reference(equation)
         return output, rows if statistics else None
 
