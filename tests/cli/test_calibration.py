@@ -301,3 +301,14 @@ def test_an_interrupted_bake_leaves_nothing(
     said = lengthwise("bake", models / "t5", models / "model.json", "--length", LENGTH, "--out", tmp_path / "baked")
     assert said.status == 130
     assert listing(tmp_path) == []
+
+
+@pytest.mark.filterwarnings("ignore:length .*no temperature makes")
+def test_answers_are_told_on_cases_that_were_not_fitted(models: Path, tmp_path: Path, lengthwise: Callable[..., Said]) -> None:
+    out = tmp_path / "a.json"
+    command = ("calibrate", models / "t5", "--length", 640, "--train-length", 512, "--statistic", "answers")
+    said = lengthwise(*command, "--task", "passkey", "--sequences", 2, "--out", out)
+    assert said.status == 0
+    assert "nats on cases that were not fitted" in said.out
+    assert [line.split()[:2] for line in said.out.splitlines()[-2:]] == [["640", "passkey"], ["640", "prose"]]
+    assert lw.Alignment.load(out).statistic == "answers"

@@ -34,7 +34,7 @@ from lengthwise.common.sequences import long_sequences
 from lengthwise.common.text import parse_lengths, text_or_prose
 from lengthwise.errors import BadInput, require
 from lengthwise.evaluation.sweep.run_config import dtype_of, made_with, parameters_digest, tokenizer_digest
-from lengthwise.methods.temperature.aligned import STATISTICS
+from lengthwise.methods.temperature.aligned import MEASURED
 from lengthwise.models.anatomy import Anatomy, anatomy_of
 from lengthwise.models.fingerprint import model_fingerprint
 from lengthwise.models.patches import refuse_extended
@@ -108,7 +108,7 @@ class _Job:
             tick(0, f"length {length:,}: measuring")
             folder.lengths.append([at_length(self.model, self.anatomy, ids)])
             tick(_cost(length))
-        for statistic in STATISTICS if length > self.anatomy.train_length else ():
+        for statistic in MEASURED if length > self.anatomy.train_length else ():
             if (length, statistic) not in folder.aligned.lines:
                 tick(0, f"length {length:,}: Algorithm 1, {statistic}")
                 folder.aligned.append([self.aligned(length, statistic)])
@@ -148,7 +148,7 @@ class _AnalysisFolder:
     def remaining_cost(self, lengths: Sequence[int], train_length: int) -> float:
         """Work that is not done yet, in the units of `_cost`."""
         measuring = sum(_cost(n) for n in lengths if n not in self.lengths.lines)
-        pairs = [(n, statistic) for n in lengths if n > train_length for statistic in STATISTICS]
+        pairs = [(n, statistic) for n in lengths if n > train_length for statistic in MEASURED]
         return measuring + sum(FORWARDS * _cost(n) for n, statistic in pairs if (n, statistic) not in self.aligned.lines)
 
     def write(self, anatomy: Anatomy) -> Analysis:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from lengthwise.analysis.records import Aligned, AtLength, Temperatures
 from lengthwise.common.laws import log_law
 from lengthwise.errors import BadInput
-from lengthwise.methods.temperature.aligned import STATISTICS
+from lengthwise.methods.temperature.aligned import MEASURED
 from lengthwise.methods.temperature.proposition1 import proposition1
 from lengthwise.methods.temperature.proposition2 import proposition2
 
@@ -45,7 +45,7 @@ def _estimates(trained: AtLength, measured: AtLength, aligned: Mapping[tuple[int
     else:
         why["proposition_2"] = "all logits of the first layer are equal: no temperature changes their entropy"
     solved: dict[str, float | None] = {}
-    for statistic in STATISTICS:
+    for statistic in MEASURED:
         alignment = (
             Aligned(measured.length, statistic, 1.0) if measured is trained else aligned.get((measured.length, statistic))
         )

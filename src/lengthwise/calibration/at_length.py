@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -29,11 +29,12 @@ class LengthResult:
     entry: Calibrated
     path: list[dict[str, Any]]  # tau and statistic of each forward of a search
     missed: list[str]  # a line each: targets that were not reached, and what to do
+    expects: dict[str, Any] = field(default_factory=dict)  # what cases that were not fitted say, plain and fitted
 
     @property
     def provenance(self) -> dict[str, Any]:
-        told = {"length": self.entry.length, "path": self.path}
-        return {**told, "missed": self.missed} if self.missed else told
+        told = {"path": self.path, "missed": self.missed, "expects": self.expects}
+        return {"length": self.entry.length, **{key: value for key, value in told.items() if value or key == "path"}}
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""Find the temperature at which attention at length is as sharp as it was at training length (Chi et al., Algorithm 1).
+"""Find the temperature at which attention at length is as sharp as it was at training length (Chi et al., Algorithm 1),
+or, with the statistic `answers`, the one under which the model best tells answers that it can know (answers.py).
 
 `grid` is the paper's search: eleven long forwards, tau = 1.00, 0.95 ... 0.50, the nearest wins. `solve` needs three. Scopes
 `layer` and `head` need one: each layer is solved as the forward reaches it, and the forward goes on with what was found.
@@ -13,6 +14,8 @@ from typing import Any
 
 from torch import nn
 
+from lengthwise.calibration.answer_cases import DEFAULT_TASKS, Cases
+from lengthwise.calibration.answers import SAMPLES, STEPS, fit_to_answers
 from lengthwise.calibration.at_length import Batch, LengthCalibration, LengthResult, sharpness_of
 from lengthwise.calibration.search import GRID
 from lengthwise.common.progress import progress
@@ -25,7 +28,7 @@ from lengthwise.models.extend import Method, extend
 from lengthwise.models.fingerprint import model_fingerprint, versions
 from lengthwise.models.layer import active_slots
 from lengthwise.models.suitability import refuse_past_the_table
-from lengthwise.tasks import TASKS
+from lengthwise.tasks import TASKS, Task
 
 SEARCHES = ("solve", "grid")
 
@@ -41,50 +44,79 @@ def calibrate(
     train_length: int | None = None,
     text: str | None = None,
     files: Sequence[str | Path] = (),
-    task: str | None = None,
-    sequences: int = 1,
+    task: str | Sequence[str] | None = None,
+    data: str | Path | None = None,
+    sequences: int | None = None,
     seed: int = 0,
     method: Method = "none",
     show_progress: bool = True,
 ) -> Alignment:
     """The alignment of `model` at one length or several; `lengthwise.extend` takes it as a method.
 
-    Sequences come from `text`, from `files`, from samples of a `task`, or from prose that ships with lengthwise. `method` is
-    applied throughout, so that an alignment can be made on top of other methods.
+    Sequences come from `text`, from `files`, from samples of a `task`, or from prose that ships with lengthwise; `sequences`
+    are read at each length, 1 by default. `method` is applied throughout, so that an alignment can be made on top of others.
+
+    The statistic `answers` asks samples of several tasks, four by default, `sequences` of each; a task's questions, or its
+    cases, can come from `data`. With `text` or `files` it asks for words that stand far back in the text.
     """
-    check_choices(statistic, scope, search, task)
+    tasks = (task,) if isinstance(task, str) else tuple(task or ())
+    check_choices(statistic, scope, search, tasks, data)
     lengths = sorted(set(parse_lengths(length)))
     anatomy = anatomy_of(model, train_length)
+    sequences = sequences if sequences is not None else SAMPLES[scope] if statistic == "answers" else 1
     _check_lengths(lengths, anatomy.train_length, sequences)
     fingerprint, outer = model_fingerprint(anatomy), active_slots(anatomy)
-    source, text = _text_source(text, files, task)
-    batches = {n: short_and_long(tokenizer, text, task, n, anatomy.train_length, sequences, seed) for n in lengths}
     # Before shorter lengths are read
-    refuse_past_the_table(anatomy, max(long["input_ids"].shape[1] for _, long in batches.values()))
-
-    forwards = {"grid": len(GRID), "solve": 3}[search] if scope == "model" else 1
-    total = len(lengths) * (forwards + 1) * len(anatomy.layers)
-    results: list[LengthResult] = []
-    with extend(model, method, train_length=train_length), progress("calibrating", total, show_progress) as tick:
+    refuse_past_the_table(anatomy, max(lengths))
+    asked = {} if text is not None or files else _asked(tasks, data)
+    source, text = _source(statistic, text, files, tasks, data)
+    with extend(model, method, train_length=train_length):
         # All slots together, whoever filled them
         if (slots := active_slots(anatomy)) is not None:
             slots.refuse_adaptive()
-        for n, (short, long) in batches.items():
-            shorter = sharpness_of([result.entry for result in results])
-            at_length = LengthCalibration(model, anatomy, statistic, n, short, long, shorter, tick)
-            results.append(at_length.search(search) if scope == "model" else at_length.in_one_pass(scope))
+        if statistic == "answers":
+            with progress("calibrating", len(lengths) * STEPS, show_progress) as tick:
+                file = None if data is None else Path(data)
+                cases = Cases(model, tokenizer, anatomy, asked, file, text, sequences, seed, tick)
+                results = fit_to_answers(cases, lengths, scope)
+        else:
+            read = {
+                n: short_and_long(tokenizer, text, tasks[0] if tasks else None, n, anatomy.train_length, sequences, seed)
+                for n in lengths
+            }
+            results = _by_sharpness(model, anatomy, read, statistic, scope, search, show_progress)
     for line in (line for result in results for line in result.missed):
         warnings.warn(line, stacklevel=2)
     provenance = {
         "text": source,
         "sequences": sequences,
         "seed": seed,
-        "search": search if scope == "model" else "one pass",
+        "search": "answers" if statistic == "answers" else search if scope == "model" else "one pass",
         "method": method if isinstance(method, str) else repr(method),
     }
     if outer is not None:
         provenance["extended_with"] = outer.names
     return _alignment(anatomy, fingerprint, statistic, scope, results, provenance)
+
+
+def _by_sharpness(
+    model: nn.Module,
+    anatomy: Anatomy,
+    batches: dict[int, tuple[Batch, Batch]],
+    statistic: str,
+    scope: str,
+    search: str,
+    show_progress: bool,
+) -> list[LengthResult]:
+    """The temperatures that keep a statistic of attention, by length."""
+    forwards = {"grid": len(GRID), "solve": 3}[search] if scope == "model" else 1
+    results: list[LengthResult] = []
+    with progress("calibrating", len(batches) * (forwards + 1) * len(anatomy.layers), show_progress) as tick:
+        for n, (short, long) in batches.items():
+            shorter = sharpness_of([result.entry for result in results])
+            at_length = LengthCalibration(model, anatomy, statistic, n, short, long, shorter, tick)
+            results.append(at_length.search(search) if scope == "model" else at_length.in_one_pass(scope))
+    return results
 
 
 def _alignment(
@@ -103,15 +135,22 @@ def _alignment(
     )
 
 
-def check_choices(statistic: str, scope: str, search: str, task: str | None) -> None:
-    """Refuse names that do not exist, for which no model is needed."""
+def check_choices(statistic: str, scope: str, search: str, tasks: Sequence[str], data: object = None) -> None:
+    """Refuse names that do not exist, and what does not go together, for which no model is needed."""
     require_one_of("statistic", statistic, STATISTICS)
     require_one_of("scope", scope, SCOPES)
     require_one_of("search", search, SEARCHES)
-    if task is not None:
+    for task in tasks:
         require_one_of("task", task, tuple(TASKS))
     fits = search != "grid" or scope == "model"
     require(fits, f"--search grid is Algorithm 1, which has scope model; scope {scope} needs --search solve")
+    if statistic == "answers":
+        require(search != "grid", "--search grid is Algorithm 1, which keeps pmax or entropy; leave it out with answers")
+        require(data is None or len(tasks) == 1, f"--data holds questions of one task; give one --task, not {len(tasks)}")
+    else:
+        several = f"--statistic {statistic} reads samples of one task, not of {len(tasks)}; several go with answers"
+        require(len(tasks) <= 1, several)
+        require(data is None, f"--data holds questions with answers, which --statistic {statistic} does not ask")
 
 
 def _check_lengths(lengths: list[int], train_length: int, sequences: int) -> None:
@@ -121,13 +160,26 @@ def _check_lengths(lengths: list[int], train_length: int, sequences: int) -> Non
     require(sequences >= 1, f"sequences must be at least 1, not {sequences}")
 
 
-def _text_source(text: str | None, files: Sequence[str | Path], task: str | None) -> tuple[str, str]:
-    """(description, text) of what sequences are cut from; a task has no text."""
-    sources = sum((text is not None, bool(files), task is not None))
+def _source(
+    statistic: str, text: str | None, files: Sequence[str | Path], tasks: Sequence[str], data: str | Path | None
+) -> tuple[str, str]:
+    """(description, text) of what is read; a task has no text, but for what answers must leave as it is."""
+    sources = sum((text is not None, bool(files), bool(tasks)))
     require(sources <= 1, "give a text, text files or a task, not several of them")
-    if task is not None:
-        return f"task {task}", ""
-    return text_or_prose(text, files)
+    if tasks and statistic != "answers":
+        return f"task {tasks[0]}", ""
+    source, text = text_or_prose(text, files)
+    if statistic != "answers":
+        return source, text
+    if sources and not tasks:
+        return f"words that stand far back in {source}", text
+    return f"answers to {', '.join(tasks or DEFAULT_TASKS)}{f' of {Path(data).name}' if data else ''}; {source}", text
+
+
+def _asked(tasks: Sequence[str], data: str | Path | None) -> dict[str, Task]:
+    """By name, the tasks whose answers are fitted, their samples made of the user's material where they can be."""
+    asked = {name: TASKS[name] for name in tasks or DEFAULT_TASKS}
+    return {name: task if data is None or task.take is None else task.of(Path(data)) for name, task in asked.items()}
 
 
 def short_and_long(

@@ -19,15 +19,19 @@ def calibrate(
     model: Model,
     length: Annotated[list[int], typer.Option(help="Length in tokens; repeat for a table.")],
     out: Annotated[Path, typer.Option(help="The alignment file to write.")],
-    statistic: Annotated[str, typer.Option(help="pmax or entropy.")] = "pmax",
+    statistic: Annotated[str, typer.Option(help="Keep pmax or entropy, or fit to answers.")] = "pmax",
     scope: Annotated[str, typer.Option(help="model, layer or head: what shares one temperature.")] = "model",
     search: Annotated[str, typer.Option(help="solve (3 forwards) or grid (Algorithm 1, 11 forwards).")] = "solve",
     train_length: TrainLength = None,
     text: Annotated[list[Path] | None, typer.Option(help="Text file to cut sequences from.")] = None,
     task: Annotated[
-        str | None, typer.Option(help="Use samples of a task instead of text.", autocompletion=completion.tasks)
+        list[str] | None,
+        typer.Option(help="Use samples of a task instead of text; repeat with answers.", autocompletion=completion.tasks),
     ] = None,
-    sequences: Annotated[int, typer.Option(help="Long sequences to average over.")] = 1,
+    data: Annotated[Path | None, typer.Option(help="Questions with answers for the task, with --statistic answers.")] = None,
+    sequences: Annotated[
+        int | None, typer.Option(help="Long sequences to average over (1); of each task with answers (8, or 32 by scope).")
+    ] = None,
     seed: int = 0,
     method: Annotated[
         str, typer.Option(help="Method applied throughout, to calibrate on top of it.", autocompletion=completion.methods)
@@ -42,7 +46,7 @@ def calibrate(
     from lengthwise.methods.spec import check_spec
     from lengthwise.models.load import load
 
-    check_choices(statistic, scope, search, task)
+    check_choices(statistic, scope, search, task or (), data)
     check_spec(method)
     check_writable(out)
     loaded, tokenizer = load(model, dtype, device)
@@ -56,6 +60,7 @@ def calibrate(
         train_length=train_length,
         files=text or (),
         task=task,
+        data=data,
         sequences=sequences,
         seed=seed,
         method=method,
@@ -114,6 +119,16 @@ def _print_alignment(alignment: Any) -> None:
         (str(entry.length), _brief(entry.tau), _brief(entry.statistic), str(entry.forwards)) for entry in alignment.temperatures
     ]
     print(columns([[f"{length:>8}", *rest] for length, *rest in rows]))
+    expected = [(found["length"], found["expects"]) for found in alignment.provenance.get("searched", ()) if "expects" in found]
+    if expected:
+        print("nats on cases that were not fitted; of prose, how far it moved:")
+        told = [("length", "", "plain", "fitted")]
+        told += [
+            (str(length), name, f"{nats:.4g}", f"{expects['fitted'][name]:.4g}")
+            for length, expects in expected
+            for name, nats in expects["plain"].items()
+        ]
+        print(columns([[f"{length:>8}", *rest] for length, *rest in told]))
 
 
 def _brief(table: Any) -> str:

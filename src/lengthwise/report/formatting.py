@@ -7,7 +7,12 @@ from collections.abc import Sequence
 from lengthwise.records import Cell
 
 LONGEST_ANSWER = 160  # characters shown
-STATISTICS = {"pmax": "P_max", "entropy": "entropy"}
+STATISTICS = {"pmax": "P_max kept", "entropy": "entropy kept", "answers": "fitted to answers"}
+CALIBRATED = {
+    "pmax": "calibrated to keep P_max as at training length",
+    "entropy": "calibrated to keep entropy as at training length",
+    "answers": "fitted to answers",
+}
 SCOPES = {"model": "one temperature for the model", "layer": "one a layer", "head": "one a layer and head"}
 
 

@@ -4,8 +4,8 @@
     g(n) linear in ln n between calibrated lengths, so that a log law is represented without error
     g(n) = the last value beyond the last calibrated length, and a warning says so once
 
-The values come from Chi et al.'s Algorithm 1 (see `lengthwise.calibrate`): one for the model, one a layer, or one a layer and
-head. The file format is `lengthwise.alignment/1`; its `digest` tells whether a value was changed after calibration.
+The values come from Chi et al.'s Algorithm 1, or from answers (see `lengthwise.calibrate`): one for the model, one a layer, or
+one a layer and head. The file format is `lengthwise.alignment/1`; its `digest` tells whether a value was changed since.
 
 Paper: Chi et al. 2023, arXiv:2311.00684
 Code: https://github.com/chijames/Attention-Alignment-Transformer-Length-Extrapolation
@@ -31,7 +31,8 @@ from lengthwise.common.formats import Declared, Such, Whole, checked, read_json,
 from lengthwise.errors import BadInput, require
 
 FORMAT = "lengthwise.alignment/1"
-STATISTICS = ("pmax", "entropy")
+MEASURED = ("pmax", "entropy")  # of attention
+STATISTICS = (*MEASURED, "answers")
 FINGERPRINT = "the model of an alignment must be its fingerprint"
 SCOPES = ("model", "layer", "head")
 ROUNDING = 1e-3  # nats
@@ -62,7 +63,7 @@ class Calibrated(Declared):
 
     length: int  # keys visible to a row
     tau: TauTable  # the temperature, shaped as the scope says
-    statistic: StatisticTable  # the statistic at that temperature, measured in the last forward
+    statistic: StatisticTable  # the statistic at that temperature; of answers the nats, on cases that were not fitted
     forwards: int  # long forwards it took
     target: StatisticTable | None = None  # what it was solved for: the statistic at the training length on the same text
 
@@ -71,7 +72,7 @@ class Calibrated(Declared):
 class Alignment:
     """A calibrated table of temperatures; a method that fills the temperature slot."""
 
-    statistic: str  # "pmax" or "entropy"
+    statistic: str  # "pmax", "entropy" or "answers"
     scope: str  # "model", "layer" or "head"
     train_length: int
     target: Table  # the statistic at the training length, shaped as the scope says; of the text of the last length

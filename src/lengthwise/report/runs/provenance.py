@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from lengthwise.report.formatting import SCOPES, STATISTICS, listed
+from lengthwise.report.formatting import CALIBRATED, SCOPES, listed
 from lengthwise.report.runs.group import ReportedTask, RunGroup, alignments_in
 
 # Settings that `lengthwise evaluate` takes as options of the same name
@@ -55,10 +55,8 @@ def describe(spec: str, group: RunGroup) -> str:
 def _alignment(document: Mapping[str, Any]) -> str:
     lengths = listed([f"{entry['length']:,}" for entry in document["temperatures"]])
     text = document.get("provenance", {}).get("text")
-    return (
-        f"temperature calibrated to keep {STATISTICS[document['statistic']]} as at training length, "
-        f"{SCOPES[document['scope']]}, at {lengths} tokens" + (f" of {text}" if text else "")
-    )
+    how = f"{CALIBRATED[document['statistic']]}, {SCOPES[document['scope']]}"
+    return f"temperature {how}, at {lengths} tokens" + (f" of {text}" if text else "")
 
 
 def commands(group: RunGroup) -> list[str]:

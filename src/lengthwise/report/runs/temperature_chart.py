@@ -56,7 +56,7 @@ def temperature_charts(group: RunGroup, styles: Mapping[str, Style]) -> list[Cha
         style = styles[spec]
         charts.append(
             Chart(
-                title=f"{style.name}: {SCOPES[document['scope']]}, {STATISTICS[document['statistic']]} kept",
+                title=f"{style.name}: {SCOPES[document['scope']]}, {STATISTICS[document['statistic']]}",
                 description=f"Calibrated temperature of {style.name} against length, beside the log law",
                 box=BOX,
                 x=x,

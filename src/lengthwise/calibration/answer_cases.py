@@ -1,0 +1,201 @@
+"""What temperatures are fitted to: prompts whose answers we know, and places in a text.
+
+Of an answer every token counts. Of a text's continuation those count that a far reader can know and a near one cannot: they
+stand in the text before it, but not within the last training length. The others show what must not change (`kept`).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, kl_div
+
+from lengthwise.common.progress import ProgressCallback
+from lengthwise.common.sequences import special_tokens
+from lengthwise.errors import NoRoom, require
+from lengthwise.models.anatomy import Anatomy, unwrapped
+from lengthwise.models.patches import evaluating
+from lengthwise.tasks import Sample, Task
+from lengthwise.tasks.language_modelling import SENTINEL, frame_of, framed, passages
+
+DEFAULT_TASKS = ("passkey", "line", "multi_document_qa", "code_key_retrieval")
+TEXT = "text"  # the name of its far words among tasks
+GUARD = 3.0  # what a nat weighs by which prose moves
+MOST_KEPT = 24  # places in prose
+CHARACTERS = 8  # of a token, at most, in most texts
+# Evaluations make samples with small seeds: what is fitted is never what is asked
+FAR_SEEDS = 1_000_003
+FAR, KEPT = 128, 32  # tokens of a continuation: to find some that depend on the far past; to hold the others
+
+
+@dataclass(frozen=True)
+class Case:
+    """What the model reads, and what it should tell from it."""
+
+    inputs: Tensor  # [1, tokens], read by the long stack
+    targets: Tensor  # [1, tokens]
+    counted: Tensor  # [tokens], which targets count
+    kept: Tensor | None = None  # [counted, vocabulary], log-probabilities that should stay as they are
+
+    def loss(self, model: nn.Module) -> Tensor:  # []
+        """-ln p of what is counted; or how far it moved from what is kept, as KL in nats a token."""
+        logits = self.logits(model)
+        if self.kept is None:
+            return cross_entropy(logits, self.targets[0, self.counted].to(logits.device), reduction="sum")
+        return kl_div(logits.log_softmax(-1), self.kept, log_target=True, reduction="sum") / len(logits)
+
+    def logits(self, model: nn.Module) -> Tensor:  # [counted, vocabulary], float32
+        device = next(model.parameters()).device
+        inputs, targets = self.inputs.to(device), self.targets.to(device)
+        if has_encoder(model):
+            logits = model(input_ids=inputs, labels=targets, use_cache=False).logits
+        else:
+            ids = torch.cat([inputs, targets], 1)[:, :-1]
+            logits = model(input_ids=ids, use_cache=False, logits_to_keep=targets.shape[1]).logits
+        counted: Tensor = logits[0, self.counted.to(device)].float()
+        return counted
+
+
+@dataclass(frozen=True)
+class Group:
+    """Cases of one kind, and what their losses weigh; one in four is not fitted."""
+
+    name: str
+    weight: float
+    cases: Sequence[Case]
+
+    @property
+    def held_out(self) -> Sequence[Case]:
+        return self.cases[: max(1, len(self.cases) // 4)]
+
+    @property
+    def fitted(self) -> Sequence[Case]:
+        return self.cases[len(self.held_out) :]
+
+
+@dataclass(frozen=True)
+class Cases:
+    """What one model is asked at any length."""
+
+    model: nn.Module
+    tokenizer: Any
+    anatomy: Anatomy
+    tasks: dict[str, Task]  # none: far words of the text
+    data: Path | None  # cases of the one task, where it makes none
+    text: str
+    samples: int  # of a task
+    seed: int
+    tick: ProgressCallback
+
+    def known(self) -> dict[str, tuple[float, float]]:
+        """By task, the nats of an answer and of a token of it at the training length; without tasks that have no room there."""
+        known, without_room = {}, None
+        with evaluating(self.model), torch.no_grad():
+            for name in self.tasks:
+                self.tick(0, f"training length {self.anatomy.train_length}: {name}")
+                try:
+                    cases = self._answers(name, self.anatomy.train_length, 0, max(2, self.samples // 4))
+                except NoRoom as error:
+                    without_room = error
+                    continue
+                nats = sum(float(case.loss(self.model)) for case in cases)
+                known[name] = nats / len(cases), nats / sum(int(case.counted.sum()) for case in cases)
+        if without_room is not None and not known:
+            raise without_room
+        return known
+
+    def groups(self, length: int, shorter: int, weights: dict[str, float]) -> list[Group]:
+        """The tasks, or the text's far words, at one length, and prose that should be told as it is now."""
+        self.tick(0, f"length {length}: making cases")
+        asked = {
+            name: self._answers(name, length, shorter, self.samples)
+            if name in self.tasks
+            else self._places(length, self.samples, self.seed, far=True)
+            for name in weights
+        }
+        prose = self._places(length, min(self.samples, MOST_KEPT), FAR_SEEDS + self.seed, far=False)
+        with evaluating(self.model), torch.no_grad():
+            kept = [replace(case, kept=case.logits(self.model).log_softmax(-1)) for case in prose]
+        return [*(Group(name, weight, asked[name]) for name, weight in weights.items()), Group("prose", GUARD, kept)]
+
+    def _answers(self, name: str, length: int, shorter: int, n: int) -> list[Case]:
+        task = self.tasks[name]
+        if self.data is not None and task.take is None:
+            return answer_cases(self.model, self.tokenizer, self._read(task, self.data, length, shorter, n))
+        room = length if has_encoder(self.model) else length - task.answer_tokens
+        return answer_cases(self.model, self.tokenizer, task.samples(self.tokenizer, room, n, FAR_SEEDS + self.seed))
+
+    def _read(self, task: Task, data: Path, length: int, shorter: int, n: int) -> list[Sample]:
+        """Cases of the user's file that are longer than `shorter` and within the length; all of them where 0 leaves none."""
+        every = task.read(self.tokenizer, data)
+        read = [sample for sample in every if shorter < sample.tokens <= length] or (every if shorter == 0 else [])
+        told = f"{data.name} has {len(read)} cases of {shorter + 1} to {length} tokens; at least 2 are needed"
+        require(len(read) >= 2, f"{told}, some to fit and others to ask")
+        return random.Random(f"{data.name} {self.seed}").sample(read, min(n, len(read)))
+
+    def _places(self, length: int, n: int, seed: int, far: bool) -> list[Case]:
+        return text_cases(self.model, self.tokenizer, self.text, length, self.anatomy.train_length, n, seed, far)
+
+
+def has_encoder(model: nn.Module) -> bool:
+    """Whether an encoder reads and a decoder tells."""
+    return bool(getattr(unwrapped(model).config, "is_encoder_decoder", False))
+
+
+def answer_cases(model: nn.Module, tokenizer: Any, samples: Sequence[Sample]) -> list[Case]:
+    """Samples of a task; a decoder reads prompt and answer in one."""
+    cases = []
+    for sample in samples:
+        prompt = tokenizer(sample.prompt, verbose=False).input_ids
+        if has_encoder(model):
+            answer = tokenizer(sample.target, verbose=False).input_ids
+        else:
+            both = tokenizer(f"{sample.prompt} {sample.target}", verbose=False).input_ids
+            # An end-of-text token, and a first sign of the answer that melts into the prompt's last, stand in one of them only
+            same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(prompt, both[:-1], strict=False)))
+            prompt, answer = both[:same], both[same:]
+        cases.append(Case(torch.tensor([prompt]), torch.tensor([answer]), torch.ones(len(answer), dtype=torch.bool)))
+    return cases
+
+
+def text_cases(
+    model: nn.Module, tokenizer: Any, text: str, length: int, train_length: int, n: int, seed: int, far: bool
+) -> list[Case]:
+    """Places in the text, `length` tokens of it before each; of their continuations the far tokens count, or the others.
+
+    A text that is too short is repeated where nothing of it is asked for.
+    """
+    sentinel = tokenizer.convert_tokens_to_ids(SENTINEL) not in (None, tokenizer.unk_token_id)
+    frame, tokens = frame_of(tokenizer, has_encoder(model), sentinel), FAR if far else KEPT
+    if not far:
+        wanted = length + n * tokens + sum(map(len, special_tokens(tokenizer)))
+        text = text[: CHARACTERS * wanted]
+        text *= -(-wanted // max(1, len(tokenizer(text, add_special_tokens=False, verbose=False).input_ids)))
+    found = passages(tokenizer, text, frame.prefix_tokens(length, tokens), tokens, n, seed)
+    cases = []
+    for passage, inputs, targets in zip(found, *framed(frame, found, length, tokens), strict=True):
+        counted = depends_on_the_far_past(passage[:-tokens], passage[-tokens:], train_length)
+        counted = torch.cat([torch.zeros(len(targets) - tokens, dtype=torch.bool), counted if far else ~counted])
+        if bool(counted.any()):
+            cases.append(Case(inputs[None], targets[None], counted))
+    told = "no word of the text's continuations stands in the text before them, but not within the last"
+    require(len(cases) > 1, f"{told} {train_length} tokens; give a longer text, or a task")
+    return cases
+
+
+def depends_on_the_far_past(prefix: Tensor, continuation: Tensor, near: int) -> Tensor:  # [continuation]
+    """Which tokens stand in the prefix, but neither in its last `near` tokens nor in the continuation before them."""
+    recent = set(prefix[-near:].tolist())
+    far = set(prefix.tolist()) - recent
+    depends = []
+    for token in continuation.tolist():
+        depends.append(token in far)
+        far.discard(token)
+    return torch.tensor(depends)

@@ -1,0 +1,182 @@
+"""Fit temperatures to answers: under which sharpness does the model best tell answers that it can know?
+
+    loss(a) = sum over tasks of w_task (nats of an answer) + GUARD (KL from what was told of prose) + REGULARISER sum (a - a0)^2
+    a = ln g,   w_task ~ exp(-nats a token at the training length)
+
+The weights are frozen. One number for the model is searched for on both sides of g = 1; a number a layer or a head follows the
+gradient, which comes through the attention itself. A task counts as much as the model can do it at its training length, so
+that what it cannot do does not steer. KL, at the same length, holds what was not asked. a0 is 0 at the first length and grows
+with ln n from there. Cases that are not fitted decide when to stop, and whether to change anything at all.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lengthwise.calibration.align import SharpnessByLength
+from lengthwise.calibration.answer_cases import TEXT, Case, Cases, Group
+from lengthwise.calibration.at_length import LengthResult, sharpness_of
+from lengthwise.calibration.search import FLATTEST, SHARPEST
+from lengthwise.common.progress import ProgressCallback
+from lengthwise.methods.temperature.aligned import Calibrated
+from lengthwise.models.extend import extend
+from lengthwise.models.patches import evaluating
+
+SAMPLES = {"model": 8, "layer": 32, "head": 32}  # cases of a task, by scope
+REGULARISER = 0.1
+ENOUGH = 0.1  # nats: nothing is left to gain
+STEPS, RATE, CASES_A_STEP = 40, 0.05, 2
+CHECK_EVERY, PATIENCE, LEAST_GAIN = 5, 2, 0.01  # checks without a gain of this share of the loss end the fit
+WIDEST, NARROWEST = 0.2, 0.05  # steps of ln g in the search for one number
+Losses = dict[str, float]  # by the name of a group
+
+
+def fit_to_answers(cases: Cases, lengths: Sequence[int], scope: str) -> list[LengthResult]:
+    """A fit at every length, each from where the shorter one leads; the model may be extended already."""
+    anatomy, known = cases.anatomy, cases.known()
+    shares = {name: math.exp(-a_token) for name, (_, a_token) in known.items()}
+    shares = {name: share / sum(shares.values()) for name, share in shares.items()} or {TEXT: 1.0}
+    target = sum(shares[name] * nats for name, (nats, _) in known.items())
+    shape = {"model": (1, 1), "layer": (len(anatomy.layers), 1), "head": (len(anatomy.layers), anatomy.heads)}[scope]
+    start, results, shorter = torch.zeros(shape), list[LengthResult](), anatomy.train_length
+    for length in lengths:
+        if results:
+            start = start * math.log(length / anatomy.train_length) / math.log(shorter / anatomy.train_length)
+        sharpness = SharpnessByLength(anatomy.train_length, length, sharpness_of([result.entry for result in results]))
+        fit = Fit(cases.model, sharpness, cases.groups(length, shorter, shares), start, cases.seed, cases.tick)
+        start, path, expects = fit.run()
+        told = sum(share * expects["fitted"][name] for name, share in shares.items())
+        entry = Calibrated(length, _table((-start).exp(), scope), told, fit.forwards, target)
+        missed = [] if bool(start.any()) else [f"length {length}: no temperature makes the answers likelier; it stays 1"]
+        results.append(LengthResult(entry, path, missed, expects))
+        shorter = length
+    return results
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A temperature while it is fitted: a method whose sharpness at one length is still moving."""
+
+    sharpness: SharpnessByLength
+    log_g: Tensor  # [layers or 1, heads or 1]
+
+    def inverse_temperature(self, visible: Tensor, layer: int = 0) -> Tensor:
+        g = self.log_g[layer % len(self.log_g)].exp()
+        return self.sharpness.rows(visible, g[None], layer)[0]
+
+
+@dataclass
+class Fit:
+    """The fit at one length."""
+
+    model: nn.Module
+    sharpness: SharpnessByLength
+    groups: Sequence[Group]
+    start: Tensor  # a0, [layers or 1, heads or 1]
+    seed: int
+    tick: ProgressCallback
+    forwards: int = 0  # long ones so far; a step back takes as long as two
+
+    def run(self) -> tuple[Tensor, list[dict[str, float]], dict[str, Losses]]:
+        """The best a; the path there; and the losses of cases that are not fitted, plain and fitted."""
+        a = torch.zeros_like(self.start, device=next(self.model.parameters()).device)
+        candidate, train_length = Candidate(self.sharpness, a), self.sharpness.train_length
+        with _frozen(self.model), evaluating(self.model), extend(self.model, candidate, train_length=train_length):
+            plain = self._held_out()
+            found, path, fitted = self._search(a) if a.numel() == 1 else self._descend(a, plain)
+        return found.detach().cpu(), path, {"plain": plain, "fitted": fitted}
+
+    def _search(self, a: Tensor) -> tuple[Tensor, list[dict[str, float]], Losses]:
+        """One number: a step to the side that is better, on while it is, then by half a step."""
+        tried: dict[float, float] = {}
+
+        def loss(x: float) -> float:
+            if x not in tried:
+                a.fill_(x)
+                tried[x] = self._total({group.name: self._mean(group.fitted) for group in self.groups}) + REGULARISER * x**2
+                self._say(f"tau {math.exp(-x):.3f}", tried[x])
+            return tried[x]
+
+        x, step = min((0.0, float(self.start)), key=loss), WIDEST
+        while step >= NARROWEST and loss(x) > ENOUGH:
+            sides = [round(x + side * step, 4) for side in (-1, 1)]
+            best = min([x, *(side for side in sides if math.log(FLATTEST) <= side <= math.log(SHARPEST))], key=loss)
+            x, step = (best, step) if best != x else (x, step / 2)
+        a.fill_(x)
+        return a, [{"tau": math.exp(-x), "loss": value} for x, value in tried.items()], self._held_out()
+
+    def _descend(self, a: Tensor, plain: Losses) -> tuple[Tensor, list[dict[str, float]], Losses]:
+        """Many numbers: Adam, with a few cases of every group a step."""
+        randomness, start = random.Random(f"answers {self.seed}"), self.start.to(a)
+        path, best, idle = [self._step(0, plain)], (torch.zeros_like(a), plain), 0
+        a.copy_(start).requires_grad_()
+        optimiser = torch.optim.Adam([a], lr=RATE)
+        for step in range(1, STEPS + 1):
+            optimiser.zero_grad()
+            self._backward(randomness)
+            (REGULARISER * (a - start).square().sum()).backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+            with torch.no_grad():
+                a.clamp_(math.log(FLATTEST), math.log(SHARPEST))
+            self.tick(1)
+            if step % CHECK_EVERY == 0:
+                told = self._held_out()
+                path.append(self._step(step, told))
+                self._say(f"step {step}", self._total(told))
+                gained = self._total(best[1]) - self._total(told)
+                idle = 0 if gained > LEAST_GAIN * self._total(plain) else idle + 1
+                best = (a.detach().clone(), told) if gained > 0 else best
+                if idle == PATIENCE or self._total(told) <= ENOUGH:
+                    break
+        return best[0], path, best[1]
+
+    def _backward(self, randomness: random.Random) -> None:
+        for group in self.groups:
+            chosen = randomness.sample(list(group.fitted), min(CASES_A_STEP, len(group.fitted)))
+            for case in chosen:
+                (group.weight / len(chosen) * case.loss(self.model)).backward()  # type: ignore[no-untyped-call]
+                self.forwards += 3
+
+    def _held_out(self) -> Losses:
+        return {group.name: self._mean(group.held_out) for group in self.groups}
+
+    def _mean(self, cases: Sequence[Case]) -> float:
+        self.forwards += len(cases)
+        with torch.no_grad():
+            return sum(float(case.loss(self.model)) for case in cases) / len(cases)
+
+    def _total(self, losses: Losses) -> float:
+        return sum(group.weight * losses[group.name] for group in self.groups)
+
+    def _step(self, step: int, losses: Losses) -> dict[str, float]:
+        return {"step": step, "loss": self._total(losses), **losses}
+
+    def _say(self, where: str, loss: float) -> None:
+        self.tick(0, f"length {self.sharpness.length}, {where}: {loss:.4g} nats")
+
+
+@contextmanager
+def _frozen(model: nn.Module) -> Iterator[None]:
+    """No gradients for the weights."""
+    learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    try:
+        for parameter in learning:
+            parameter.requires_grad_(False)
+        yield
+    finally:
+        for parameter in learning:
+            parameter.requires_grad_(True)
+
+
+def _table(tau: Tensor, scope: str) -> Any:
+    """As an alignment of this scope holds it."""
+    values = tau.double()
+    return float(values) if scope == "model" else values[:, 0].tolist() if scope == "layer" else values.tolist()
