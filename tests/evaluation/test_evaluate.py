@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 from transformers import ByT5Tokenizer
 
 import lengthwise as lw
+import lengthwise.cli.evaluation as command_line
 from lengthwise.evaluation.sweep import cells, in_process
 from lengthwise.methods.temperature.aligned import Calibrated
 from lengthwise.models.anatomy import anatomy_of
@@ -24,6 +26,7 @@ from lengthwise.models.fingerprint import model_fingerprint
 from lengthwise.records import Record, Sharpness, read_lines
 from lengthwise.tasks import TASKS, Task
 from lengthwise.tasks.line import samples as line_samples
+from tests.conftest import make
 from tests.helpers.answering import TRAIN_LENGTH, answering_briefly
 
 TOKENIZER = ByT5Tokenizer()
@@ -90,6 +93,14 @@ def test_without_a_directory_the_records_are_only_returned(tmp_path: Path, monke
     monkeypatch.chdir(tmp_path)
     assert len(evaluate()) == 3
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "reach"])
+def test_python_and_the_command_line_have_the_same_defaults(verb: str) -> None:
+    python, command = (signature(getattr(module, verb)).parameters for module in (lw, command_line))
+    shared = [name for name in python if name in command and name not in ("out", "lengths", "device")]
+    assert {"samples", "seed", "train_length", "batch_tokens", "force"} <= {*shared}
+    assert [python[name].default for name in shared] == [command[name].default for name in shared]
 
 
 def test_one_method_task_and_length_need_no_list() -> None:
@@ -344,6 +355,9 @@ def test_an_alignment_of_another_model_needs_force(alignment: lw.Alignment) -> N
         ({"tasks": ["chess"]}, "no task 'chess'; the tasks are answer, babilong_qa1, .*line, .*passkey, topic"),
         ({"tasks": []}, "give at least one task"),
         ({"methods": ["warp"]}, "no method 'warp'"),
+        # Not when its turn comes
+        ({"methods": ["none", "yarn:factor=2"]}, "Yarn"),
+        ({"model": make("bert")}, "BertForMaskedLM cannot write answers"),
         ({"methods": ["truncate+infoscale"]}, "truncate is a baseline of its own"),
         ({"lengths": []}, "give lengths in tokens"),
         ({"lengths": [300.0]}, "a length is a whole number of tokens, not 300.0"),
@@ -401,6 +415,16 @@ def test_the_cases_of_a_file_are_recorded_under_its_name_and_mean_length(cases: 
     with pytest.raises(lw.BadInput, match="truncate keeps the last 16 tokens"):
         evaluate(tmp_path / "tight", methods=["none", "truncate"], data=cases, lengths=[], train_length=16)
     assert not (tmp_path / "tight").exists()
+
+
+def test_without_a_task_it_is_passkey_or_the_cases_of_a_file(cases: Path) -> None:
+    assert {record.task for record in evaluate(tasks=None, samples=1)} == {"passkey"}
+    assert {record.task for record in evaluate(tasks=None, samples=1, data=cases, lengths=[])} == {"answer", "answer_exact"}
+
+
+def test_a_directory_keeps_the_name_that_its_model_had_first(tmp_path: Path) -> None:
+    evaluate(tmp_path, samples=1, name="first")
+    assert [record.model for record in evaluate(tmp_path, samples=2, name="second")] == ["first", "first"]
 
 
 def test_a_file_that_has_changed_is_refused(cases: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,11 +12,12 @@ import torch
 import transformers
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.models.llama.modeling_llama import LlamaAttention
 
 import lengthwise as lw
 from lengthwise.methods.spec import methods_of
 from lengthwise.models.anatomy import anatomy_of
-from lengthwise.models.attention_interface import NAME, register
+from lengthwise.models.attention_interface import NAME, attention_forward, register
 from lengthwise.models.patches import Patches
 from tests.conftest import (
     DECODER_SIZES,
@@ -88,6 +90,45 @@ def test_one_thread_may_begin_while_another_ends(monkeypatch: pytest.MonkeyPatch
     other.join()
     assert registered == [True, True]
     assert NAME not in ALL_ATTENTION_FUNCTIONS
+
+
+@pytest.fixture
+def states() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Queries, keys and values of a layer of the tiny Llama."""
+    generator = torch.Generator().manual_seed(0)
+    return tuple(torch.randn(1, heads, LONG, 8, generator=generator) for heads in (4, 2, 2))  # type: ignore[return-value]
+
+
+def test_what_a_model_leaves_out_is_what_transformers_takes_for_it(
+    states: tuple[torch.Tensor, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mask, the scale and the dropout of a family that hands on none of them."""
+    model = make("llama").train()
+    layer, (query, key, value) = model.model.layers[0].self_attn, states
+    causal, whole = (
+        torch.nn.functional.scaled_dot_product_attention(*states, is_causal=is_causal, enable_gqa=True).transpose(1, 2)
+        for is_causal in (True, False)
+    )
+    with lw.extend(model, "none", train_length=2):
+        close = partial(torch.testing.assert_close, atol=TOLERANCE, rtol=TOLERANCE)
+        close(attention_forward(layer, query, key, value, None)[0], causal)
+        close(attention_forward(layer, query, key, value, None, is_causal=False)[0], whole)
+        monkeypatch.delattr(layer, "is_causal")
+        close(attention_forward(layer, query, key, value, None)[0], whole)
+        close(attention_forward(layer, query, key, value, None, is_causal=True)[0], causal)
+
+
+def test_an_implementation_that_cannot_be_found_is_named() -> None:
+    """A class in a file of the user's has no eager function beside it."""
+    model = make("llama")
+    model.set_attn_implementation("eager")
+    for layer in model.model.layers:
+        layer.self_attn.__class__ = type("OwnAttention", (LlamaAttention,), {"__module__": __name__})
+    with (
+        lw.extend(model, "log"),
+        pytest.raises(lw.BadInput, match="OwnAttention's own attention implementation 'eager' cannot"),
+    ):
+        logits(model, tokens(TRAIN_LENGTH))
 
 
 def test_what_the_equation_does_not_have_is_refused() -> None:

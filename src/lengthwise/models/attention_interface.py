@@ -119,10 +119,7 @@ def _with_temperature(layer: Layer, equation: Equation, heads: slice = slice(Non
 def _solve(layer: Layer, equation: Equation) -> Tensor:
     if layer.observer is None:
         return attention(equation, implementation=layer.implementation)[0]
-    g = equation.inverse_temperature
     equation = layer.observer.before(layer.index, equation)
-    if equation.inverse_temperature is not g:
-        layer.slots.refuse_adaptive()
     output, rows = attention(equation, statistics=True, implementation=layer.implementation)
     assert rows is not None
     layer.observer.after(layer.index, equation, rows)
