@@ -417,6 +417,14 @@ def test_the_cases_of_a_file_are_recorded_under_its_name_and_mean_length(cases: 
     assert not (tmp_path / "tight").exists()
 
 
+def test_what_is_not_said_is_the_models_name_and_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    model = answering_briefly("t5")
+    model.get_encoder().config._name_or_path = "somewhere/t5"
+    (record,) = lw.evaluate(model, TOKENIZER, lengths=LONG, samples=1)
+    assert record.model == "somewhere/t5"
+    assert capsys.readouterr().err == f"passkey at {LONG} tokens, none\n"
+
+
 def test_without_a_task_it_is_passkey_or_the_cases_of_a_file(cases: Path) -> None:
     assert {record.task for record in evaluate(tasks=None, samples=1)} == {"passkey"}
     assert {record.task for record in evaluate(tasks=None, samples=1, data=cases, lengths=[])} == {"answer", "answer_exact"}

@@ -178,11 +178,13 @@ def test_no_mask_means_everything_or_everything_so_far(causal: bool) -> None:
     assert mask.stock is None
 
 
-def test_encode_and_decode_are_inverse() -> None:
-    visible = Visible.build(4, 9, causal=True, window=3, padding=torch.tensor([[True] * 9, [False] * 6 + [True] * 3]))
-    carried = decode(encode(ForwardMask(visible), 2), 4, 9, False, CPU)
+@pytest.mark.parametrize("batch", [1, 2])
+def test_encode_and_decode_are_inverse(batch: int) -> None:
+    padding = torch.tensor([[True] * 9, [False] * 6 + [True] * 3])[:batch]
+    visible = Visible.build(4, 9, causal=True, window=3, padding=padding)
+    carried = decode(encode(ForwardMask(visible), batch), 4, 9, False, CPU)
     assert carried.visible is visible
-    read = decode(encode(ForwardMask(visible), 2).clone(), 4, 9, False, CPU).visible
+    read = decode(encode(ForwardMask(visible), batch).clone(), 4, 9, False, CPU).visible
     for name in ("start", "stop", "position"):
         assert torch.equal(getattr(read, name), getattr(visible, name))
     assert read.keys == 9
@@ -283,6 +285,16 @@ def test_of_a_longer_mask_the_last_tokens_count() -> None:
     real = real_tokens(torch.tensor([[0, 0, 1, 1]]), 2)
     assert real is not None
     assert real.tolist() == [[True, True]]
+
+
+def test_masks_made_ahead_tell_which_tokens_are_real_also_one_for_each_kind_of_layer() -> None:
+    made = build_mask(2, 3, 3, attention_mask=torch.tensor([[1, 1, 1], [0, 1, 1]]), device=CPU)
+    for mask in (made, {"full_attention": made, "sliding_attention": made}):
+        real = real_tokens(mask, 3)
+        assert real is not None
+        assert real.tolist() == [[True, True, True], [False, True, True]]
+    assert real_tokens({}, 3) is None
+    assert real_tokens(made.clone(), 3) is None
 
 
 TOLERANCE = 2e-5

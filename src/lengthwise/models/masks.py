@@ -158,7 +158,7 @@ def _runs_of_rule(
 ) -> Visible:
     """A sliding window, packed sequences, chunks: ask transformers' rule, a few rows at a time."""
     b = torch.arange(batch, device=device)[:, None, None]
-    h = torch.zeros((1, 1, 1), dtype=torch.long, device=device)
+    h = torch.zeros((), dtype=torch.long, device=device)
     k = torch.arange(keys, device=device) + kv_offset
 
     def mask(rows: Tensor) -> Tensor:

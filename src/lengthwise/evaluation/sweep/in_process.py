@@ -39,7 +39,6 @@ def _fill(evaluated: EvaluatedModel, job: Job, run: RunDirectory, samples_of: Sa
         if not claimed:
             return False
         missing = missing_work(job, run)
-        remaining.update(job, missing.steps)
         if missing.steps:
             remaining.announce(job)
         if missing.samples:

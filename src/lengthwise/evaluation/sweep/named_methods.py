@@ -11,7 +11,7 @@ from typing import Any
 
 from lengthwise.errors import BadInput
 from lengthwise.methods.base import file_contents_of
-from lengthwise.methods.spec import BOTH, END, NONE, Spec, parse_spec
+from lengthwise.methods.spec import BOTH, END, NONE, parse_spec
 from lengthwise.methods.temperature.aligned import Alignment
 
 
@@ -58,8 +58,6 @@ def record_name(method: object) -> str:
 def _spelling(method: object) -> str:
     if isinstance(method, str):
         return method.strip()
-    if isinstance(method, Spec):
-        return method.text
     if isinstance(method, list | tuple):
         return "+".join(map(_spelling, method)) or NONE
     if isinstance(method, Alignment):
@@ -77,9 +75,7 @@ def _named(name: str, method: object, facts: Mapping[str, object]) -> NamedMetho
 
 def _method_objects(method: object, facts: Mapping[str, object]) -> list[object]:
     if isinstance(method, str):
-        method = parse_spec(method)
-    if isinstance(method, Spec):
-        return method.methods(facts)
+        return parse_spec(method).methods(facts)
     if isinstance(method, list | tuple):
         return [installed for part in method for installed in _method_objects(part, facts)]
     return [method]
