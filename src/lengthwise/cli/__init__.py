@@ -18,6 +18,7 @@ from lengthwise.cli.evaluation import evaluate, reach, with_ray_address
 from lengthwise.cli.harness import PASSED_ON, harness, longbench
 from lengthwise.cli.lists import methods, tasks
 from lengthwise.cli.options import say
+from lengthwise.cli.recommendation import recommend
 from lengthwise.cli.report import report
 from lengthwise.cli.standard_output import CannotPrint, printing
 from lengthwise.cli.stopping import termination_as_interrupt
@@ -27,7 +28,8 @@ from lengthwise.errors import BadInput, did_you_mean, is_out_of_memory
 from lengthwise.version import __version__
 
 app = typer.Typer(help="Let a Transformer work past the length it was trained on.")
-for command in (demo, calibrate, evaluate, reach, analyse, misalignment, train, report, bake, longbench, methods, tasks):
+VERBS = (demo, recommend, calibrate, evaluate, reach, analyse, misalignment, train, report, bake, longbench, methods, tasks)
+for command in VERBS:
     app.command()(command)
 app.command(context_settings=PASSED_ON)(harness)
 

@@ -54,7 +54,7 @@ def evaluate(
     require(bool(task) or own_questions, "give a task (--task NAME), or questions of your own (--data FILE)")
     what = "give HOST:PORT, ray://HOST:PORT or auto, or nothing for this machine"
     require(ray is None or _is_address(ray), f"{ray} is not a Ray address; {what}")
-    _check_names(method or (), task or ())
+    check_names(method or (), task or ())
     loaded, tokenizer, device = _loaded(model, dtype, device, on_ray=ray is not None)
     with can_go_on(out):
         records = verb(
@@ -101,7 +101,7 @@ def reach(
     """Find the longest length at which a task still works, by doubling and bisection."""
     from lengthwise.evaluation.reach import reach as verb
 
-    _check_names(method or (), task or ())
+    check_names(method or (), task or ())
     loaded, tokenizer, _ = _loaded(model, dtype, device)
     with can_go_on(out):
         reaches = verb(
@@ -147,7 +147,7 @@ def _is_address(word: str) -> bool:
     return word in ("local", "auto") or ":" in word
 
 
-def _check_names(methods: Sequence[str], tasks: Sequence[str]) -> None:
+def check_names(methods: Sequence[str], tasks: Sequence[str]) -> None:
     """Refuse methods and tasks that do not exist before a model is loaded, which takes seconds or minutes."""
     from lengthwise.evaluation.sweep.questions import tasks_by_name
     from lengthwise.methods.spec import check_spec

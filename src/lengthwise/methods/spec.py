@@ -1,4 +1,4 @@
-"""A spec names methods in a line of text, `NAME[:key=value,...]` or `@alignment.json`, joined by `+`; it is read once, here.
+"""A spec names methods in a line of text, `NAME[:key=value,...]` or `@FILE`, an alignment or a recipe, joined by `+`.
 
 Three names are no methods. `none` is the plain model. `truncate` and `hedge` say what of a prompt is read: only its end, as
 much as the model was trained on, or both the end and, under the methods after `hedge+`, the whole. Only `evaluate` and `reach`
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from lengthwise.errors import BadInput, did_you_mean
+from lengthwise.methods import recipe
 from lengthwise.methods.registry import METHODS, factory
 
 NONE, TRUNCATE, HEDGE = "none", "truncate", "hedge"
@@ -51,7 +52,7 @@ class Spec:
 
     def methods(self, facts: Mapping[str, object]) -> list[object]:
         """Make the methods; `facts` (train_length, key_size, ...) fill in what a method needs of the model."""
-        return [_method(term, self.text, facts) for term in self.terms]
+        return [method for term in self.terms for method in _methods(term, self.text, facts)]
 
 
 def parse_spec(text: str) -> Spec:
@@ -112,8 +113,13 @@ def short_name(text: str) -> str:
     return "+".join(f"@{PurePath(part[1:]).name}" if part.startswith("@") else part for part in parts)
 
 
-def _method(term: Term, spec: str, facts: Mapping[str, object]) -> object:
+def _methods(term: Term, spec: str, facts: Mapping[str, object]) -> list[object]:
+    """The method of a term, or those of a recipe's file."""
     make, wanted, given = _call_of(term, spec)
+    if term.name == ALIGNED and "path" in given:
+        made = recipe.load(str(given["path"]))
+        parts = made.installs if isinstance(made, recipe.Recipe) else [made]
+        return [single for part in parts for single in (parse_spec(part).methods(facts) if isinstance(part, str) else [part])]
     for key, value in facts.items():
         # A default of the method's own is meant: softmax_plus's base is not the model's
         if key in wanted and key not in given and wanted[key].default in (inspect.Parameter.empty, None):
@@ -121,7 +127,7 @@ def _method(term: Term, spec: str, facts: Mapping[str, object]) -> object:
     missing = [key for key, p in wanted.items() if p.default is p.empty and key not in given]
     if missing:
         raise BadInput(f"method {term.name!r} needs {missing[0]}; write {term.name}:{missing[0]}=...")
-    return make(**given)
+    return [make(**given)]
 
 
 def _call_of(term: Term, spec: str) -> tuple[Callable[..., object], Mapping[str, inspect.Parameter], dict[str, object]]:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from lengthwise.errors import BadInput, require
 from lengthwise.methods.base import check_fits, fingerprint_of, method_name
+from lengthwise.methods.recipe import Recipe
 from lengthwise.methods.slots import Slots
 from lengthwise.methods.spec import Spec, methods_of
 from lengthwise.models.anatomy import Anatomy, attention_layers, unwrapped
@@ -44,6 +45,8 @@ def suitable_slots(anatomy: Anatomy, method: Method, force: bool = False) -> Slo
 def _each_method(anatomy: Anatomy, method: Method) -> list[object]:
     if isinstance(method, str | Spec):
         return methods_of(method, anatomy.facts)
+    if isinstance(method, Recipe):
+        method = method.installs
     if isinstance(method, (list, tuple)):
         return [single for part in method for single in _each_method(anatomy, part)]
     return [method]

@@ -27,6 +27,15 @@ def mean_interval(scores: Sequence[float]) -> tuple[float, float, float]:
     return mean, max(0.0, mean - half), min(1.0, mean + half)
 
 
+def paired_interval(differences: Sequence[float]) -> tuple[float, float, float]:
+    """(mean, low, high) of paired differences by Student's interval; one difference, or equal ones, tell no interval."""
+    from scipy.stats import t
+
+    n, mean = len(differences), statistics.fmean(differences)
+    half = float(t.ppf(0.975, n - 1)) * statistics.stdev(differences) / math.sqrt(n) if n > 1 else math.inf
+    return mean, max(-1.0, mean - half), min(1.0, mean + half)
+
+
 def wilson(mean: float, n: int) -> tuple[float, float]:
     """The ends of Wilson's interval of a share, from n samples."""
     centre = (mean + Z**2 / (2 * n)) / (1 + Z**2 / n)

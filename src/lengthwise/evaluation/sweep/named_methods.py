@@ -11,7 +11,8 @@ from typing import Any
 
 from lengthwise.errors import BadInput
 from lengthwise.methods.base import file_contents_of
-from lengthwise.methods.spec import BOTH, END, NONE, parse_spec
+from lengthwise.methods.recipe import Recipe
+from lengthwise.methods.spec import BOTH, END, NONE, TRUNCATE, parse_spec
 from lengthwise.methods.temperature.aligned import Alignment
 
 
@@ -58,6 +59,8 @@ def record_name(method: object) -> str:
 def _spelling(method: object) -> str:
     if isinstance(method, str):
         return method.strip()
+    if isinstance(method, Recipe):
+        return method.method
     if isinstance(method, list | tuple):
         return "+".join(map(_spelling, method)) or NONE
     if isinstance(method, Alignment):
@@ -76,6 +79,8 @@ def _named(name: str, method: object, facts: Mapping[str, object]) -> NamedMetho
 def _method_objects(method: object, facts: Mapping[str, object]) -> list[object]:
     if isinstance(method, str):
         return parse_spec(method).methods(facts)
+    if isinstance(method, Recipe):
+        method = [] if method.method == TRUNCATE else method.installs
     if isinstance(method, list | tuple):
         return [installed for part in method for installed in _method_objects(part, facts)]
     return [method]

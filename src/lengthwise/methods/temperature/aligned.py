@@ -180,6 +180,11 @@ class Alignment:
             raise BadInput(f"no alignment file {path}; make one with `lengthwise calibrate`") from None
         except (OSError, ValueError) as error:
             raise BadInput(f"{path} is not an alignment file: {getattr(error, 'strerror', None) or error}") from None
+        return cls.of_document(document, str(path))
+
+    @classmethod
+    def of_document(cls, document: Any, path: str) -> Alignment:
+        """An alignment out of what its file holds; `path` is for what is said of it."""
         other = document.get("format") if isinstance(document, dict) else None
         if other != FORMAT:
             raise BadInput(f"{path} is not an alignment file: its format is {other!r}, not {FORMAT!r}")

@@ -1,0 +1,59 @@
+"""What could help a model at a length: methods that need no calibration, and temperatures that are calibrated first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lengthwise.models.anatomy import Anatomy
+
+LAWS = ("log", "infoscale")  # temperatures by a law
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A temperature that `calibrate` finds; on top of `method` where positions must be brought into range first."""
+
+    statistic: str
+    scope: str
+    sequences: int | None = None  # None: what suits the statistic
+    method: str = "none"
+
+    @property
+    def name(self) -> str:
+        own = f"{self.statistic}-{self.scope}"
+        return own if self.method == "none" else f"{self.method}+{own}"
+
+
+def is_rotary(anatomy: Anatomy) -> bool:
+    return "base" in anatomy.facts
+
+
+def specs(anatomy: Anatomy, length: int) -> list[str]:
+    """Methods that follow from the model and the length alone."""
+    if not is_rotary(anatomy):
+        return list(LAWS)
+    factor, window = stretch(anatomy, length), anatomy.train_length // 2
+    return [
+        f"yarn:factor={factor}",
+        f"yarn:factor={factor}+log",
+        f"ntk:factor={factor}",
+        f"rerope:window={window}",
+        f"rerope:window={window}+log",
+        "streaming_llm",
+        "lm_infinite",
+        "log",
+    ]
+
+
+def calibrations(anatomy: Anatomy, length: int) -> list[Calibration]:
+    """Cheapest first."""
+    if is_rotary(anatomy):
+        yarn = f"yarn:factor={stretch(anatomy, length)}"
+        return [Calibration("answers", scope, method=yarn) for scope in ("model", "head")]
+    measured = [Calibration("pmax", "layer"), Calibration("pmax", "model"), Calibration("entropy", "model")]
+    return [*measured, Calibration("answers", "model"), Calibration("answers", "head")]
+
+
+def stretch(anatomy: Anatomy, length: int) -> int:
+    """How many times the training length, rounded up."""
+    return -(-length // anatomy.train_length)

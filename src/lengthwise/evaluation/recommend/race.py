@@ -1,0 +1,32 @@
+"""A race on paired samples: all methods answer the same questions, and those that are clearly behind are asked no more.
+
+A method is behind another where it loses more questions than it wins by a sign test. The level is shared among all pairs and
+rounds (Bonferroni), so that the chance to drop the best one in the whole race is at most `LEVEL`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+
+LEVEL = 0.05
+
+
+def still_in(scores: Mapping[str, Sequence[float]], tests: int) -> list[str]:
+    """Names by falling mean score, without those that are behind the first; of equals the one named first leads."""
+    order = sorted(scores, key=lambda name: -fmean(scores[name]))
+    leader = scores[order[0]]
+    return [name for name in order if not is_behind(scores[name], leader, LEVEL / tests)]
+
+
+def is_behind(scores: Sequence[float], other: Sequence[float], level: float) -> bool:
+    """Whether the first lose against the second by more than chance, question by question."""
+    from scipy.stats import binomtest
+
+    wins = sum(mine > theirs for mine, theirs in zip(scores, other, strict=True))
+    losses = sum(mine < theirs for mine, theirs in zip(scores, other, strict=True))
+    return losses > 0 and float(binomtest(wins, wins + losses, 0.5, "less").pvalue) < level
+
+
+def pairs(names: int) -> int:
+    return names * (names - 1) // 2

@@ -1,0 +1,81 @@
+"""A recipe: what `recommend` found for one model at one length. Methods take it as `@recipe.json`, or as it is.
+
+The file holds everything: specs of methods as text, alignments whole. Its format is `lengthwise.recipe/1`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from typing_extensions import TypedDict
+
+from lengthwise.common.files import write_whole
+from lengthwise.common.formats import Whole, checked, read_json
+from lengthwise.errors import BadInput, require
+from lengthwise.methods.temperature.aligned import Alignment
+
+FORMAT = "lengthwise.recipe/1"
+TRUNCATE = "truncate"
+Part = str | Alignment
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What to use for one model at one length, and the evidence."""
+
+    method: str  # its name; `none` is the plain model, `truncate` reads the last tokens only
+    parts: tuple[Part, ...]  # what is installed: specs and alignments
+    length: int
+    train_length: int
+    says: tuple[str, ...]  # the recommendation in words
+    evidence: dict[str, Any] = field(default_factory=dict)
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def installs(self) -> list[Part]:
+        """What `extend` installs."""
+        told = f"the recipe for {self.length} tokens is to keep truncating: give the model the last {self.train_length} tokens"
+        require(self.method != TRUNCATE, f"{told}; `evaluate --method truncate` scores that")
+        return list(self.parts)
+
+    def to_json(self) -> dict[str, Any]:
+        parts = [part if isinstance(part, str) else part.file_content() for part in self.parts]
+        return {"format": FORMAT, **asdict(self), "says": list(self.says), "parts": parts}
+
+    def save(self, path: str | Path) -> None:
+        write_whole(path, json.dumps(self.to_json(), indent=2) + "\n")
+
+    @classmethod
+    def of_document(cls, document: Any, path: str) -> Recipe:
+        try:
+            content: dict[str, Any] = {**checked(RecipeFile, document)}
+        except ValueError as error:
+            raise BadInput(f"{path} is damaged: {error}") from None
+        parts = [part if isinstance(part, str) else Alignment.of_document(part, path) for part in content["parts"]]
+        return cls(**{**content, "parts": tuple(parts), "says": tuple(content["says"])})
+
+
+class RecipeFile(TypedDict):
+    """A recipe's file, beside its `format`."""
+
+    method: str
+    parts: list[str | dict[str, Any]]
+    length: Whole
+    train_length: Whole
+    says: list[str]
+    evidence: dict[str, Any]
+    provenance: dict[str, Any]
+
+
+def load(path: str | Path) -> Recipe | Alignment:
+    """What a file named behind `@` holds."""
+    try:
+        document = read_json(path)
+    except (OSError, ValueError):
+        document = None
+    if isinstance(document, dict) and document.get("format") == FORMAT:
+        return Recipe.of_document(document, str(path))
+    return Alignment.load(path)
