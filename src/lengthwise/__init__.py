@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lengthwise.evaluation.likelihood import token_nll as token_nll
     from lengthwise.evaluation.reach import Reach as Reach
     from lengthwise.evaluation.reach import reach as reach
-    from lengthwise.evaluation.recommend.recommend import recommend as recommend
+    from lengthwise.evaluation.recommendation.recommend import recommend as recommend
     from lengthwise.methods.recipe import Recipe as Recipe
     from lengthwise.methods.temperature.aligned import Alignment as Alignment
     from lengthwise.models.extend import extend as extend
@@ -55,7 +55,7 @@ _HOMES = {
     "misalignment": "training.output_alignment.misalignment",
     "misalignment_loss": "training.output_alignment.loss",
     "reach": "evaluation.reach",
-    "recommend": "evaluation.recommend.recommend",
+    "recommend": "evaluation.recommendation.recommend",
     "row_statistics": "calibration.measure",
     "token_nll": "evaluation.likelihood",
     "train": "training.train",

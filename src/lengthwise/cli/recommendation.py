@@ -28,7 +28,7 @@ def recommend(
     as_json: Json = False,
 ) -> None:
     """Try what could help this model at this length, and say what does."""
-    from lengthwise.evaluation.recommend.recommend import recommend as verb
+    from lengthwise.evaluation.recommendation.recommend import recommend as verb
     from lengthwise.models.load import load
 
     check_names((), task or ())

@@ -30,9 +30,9 @@ from torch import nn
 from lengthwise.calibration.calibrate import calibrate
 from lengthwise.errors import BadInput, NoRoom, is_out_of_memory, require
 from lengthwise.evaluation.evaluate import evaluate
-from lengthwise.evaluation.recommend.candidates import Calibration, calibrations, specs
-from lengthwise.evaluation.recommend.race import LEVEL, is_behind, pairs, still_in
-from lengthwise.evaluation.recommend.words import words
+from lengthwise.evaluation.recommendation.candidates import Calibration, calibrations, specs
+from lengthwise.evaluation.recommendation.race import LEVEL, is_behind, pairs, still_in
+from lengthwise.evaluation.recommendation.words import words
 from lengthwise.methods.recipe import Part, Recipe
 from lengthwise.methods.spec import NONE, TRUNCATE
 from lengthwise.methods.temperature.aligned import Alignment

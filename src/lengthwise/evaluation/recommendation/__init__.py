@@ -1,0 +1,1 @@
+"""What should I do with my model at my length, and will it help?"""

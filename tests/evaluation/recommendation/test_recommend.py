@@ -1,0 +1,153 @@
+"""Recommendations with answers that are made up: which method wins, on which questions, and what is said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import lengthwise as lw
+from lengthwise.errors import BadInput
+from lengthwise.evaluation.recommendation.recommend import FRESH_SEED, Asked
+from lengthwise.methods.recipe import Recipe
+from lengthwise.records import Record
+from tests.conftest import TRAIN_LENGTH, logits, make, tokens
+
+LENGTH = 4 * TRAIN_LENGTH
+Score = Callable[[str, int, str], float]  # of a method, a length and a run: the share of questions that are right
+
+
+@pytest.fixture
+def answering(monkeypatch: pytest.MonkeyPatch) -> Callable[[Score], list[tuple[Any, ...]]]:
+    """Answers without a model; what is asked goes into the list."""
+
+    def use(score: Score) -> list[tuple[Any, ...]]:
+        calls: list[tuple[Any, ...]] = []
+
+        def records(self: Asked, run: str, methods: Any, tasks: Any, lengths: Any, samples: int) -> list[Record]:
+            calls.append((run, tuple(methods), tuple(lengths), samples))
+            seed = self.seed + (FRESH_SEED if run == "confirm" else 0)
+            return [
+                Record("m", m, t, "", n, i, seed, n, 0.5, "a", "b", float(i % 8 < 8 * score(m, n, run)), 0.001)
+                for m in methods for t in tasks for n in lengths for i in range(samples)
+            ]  # fmt: skip
+
+        monkeypatch.setattr(Asked, "records", records)
+        return calls
+
+    return use
+
+
+def recommend(tokenizer: Any, name: str = "t5", **options: Any) -> Recipe:
+    # So little time that no temperature is calibrated
+    return lw.recommend(make(name, 0), tokenizer, LENGTH, show_progress=False, **{"minutes": 1e-6, **options})
+
+
+def helped_by(best: str) -> Score:
+    return lambda method, length, _: 1.0 if method == best or length <= TRAIN_LENGTH else 0.25
+
+
+def test_what_helps_wins_and_is_confirmed_on_other_questions(tokenizer: Any, answering: Any, tmp_path: Path) -> None:
+    calls = answering(helped_by("log"))
+    recipe = recommend(tokenizer, tasks=["passkey"], out=tmp_path)
+    assert (recipe.method, recipe.parts) == ("log", ("log",))
+    assert recipe.says[0].startswith(f"Use log: 100 % of questions at {LENGTH} tokens right")
+    assert "Against the plain model, 25 %: +75 points" in " ".join(recipe.says)
+    confirmed = [call[1:3] for call in calls if call[0] == "confirm"]
+    assert confirmed == [(("none", "truncate", "log"), (TRAIN_LENGTH, LENGTH))]
+    assert Recipe.of_document(json.loads((tmp_path / "recipe.json").read_text()), "recipe.json") == recipe
+
+
+def test_losers_are_asked_no_more(tokenizer: Any, answering: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lengthwise.evaluation.recommendation.recommend.calibrations", lambda *_: [])
+    calls = answering(lambda m, n, _: 1.0 if m == "log" or n <= TRAIN_LENGTH else 0.9 if m == "infoscale" else 0.0)
+    recommend(tokenizer, tasks=["passkey"], minutes=10)
+    rounds = [(call[1], call[3]) for call in calls if call[0] == "race" and call[2] == (LENGTH,) and "log" in call[1]]
+    assert [samples for _, samples in rounds] == [4, 8, 16, 32]
+    assert rounds[0][0] == ("truncate", "none", "log", "infoscale")
+    assert rounds[-1][0] == ("log", "infoscale")
+
+
+def test_a_winner_by_chance_is_not_recommended(tokenizer: Any, answering: Any) -> None:
+    answering(lambda m, n, run: 1.0 if n <= TRAIN_LENGTH or (m == "log" and run == "race") else 0.5)
+    recipe = recommend(tokenizer, tasks=["passkey"])
+    assert (recipe.method, recipe.parts) == ("none", ())
+    assert "is not helped by anything that was tried" in recipe.says[0]
+
+
+def test_truncation_and_the_plain_model_can_win(tokenizer: Any, answering: Any) -> None:
+    answering(helped_by("truncate"))
+    truncating = recommend(tokenizer, tasks=["passkey"])
+    assert truncating.says[0].startswith(f"Keep truncating to the last {TRAIN_LENGTH} tokens")
+    with pytest.raises(BadInput, match="the recipe for 128 tokens is to keep truncating"):
+        lw.extend(make("t5", 0), truncating).__enter__()
+    answering(lambda *_: 1.0)
+    assert "reads this length already" in recommend(tokenizer, tasks=["passkey"]).says[0]
+
+
+def test_what_loses_at_the_training_length_is_out(tokenizer: Any, answering: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lengthwise.evaluation.recommendation.recommend.calibrations", lambda *_: [])
+    scores = {"log": (1.0, 0.0), "infoscale": (0.75, 1.0)}
+    answering(lambda m, n, _: scores.get(m, (0.25, 1.0))[n <= TRAIN_LENGTH])
+    assert recommend(tokenizer, tasks=["passkey"], minutes=10).method == "infoscale"
+
+
+def test_a_decoder_is_tried_with_positions_in_range(tokenizer: Any, answering: Any) -> None:
+    calls = answering(helped_by("yarn:factor=4"))
+    assert recommend(tokenizer, "llama", tasks=["passkey"]).method == "yarn:factor=4"
+    raced = {name for call in calls for name in call[1]}
+    assert {"none", "truncate", f"rerope:window={TRAIN_LENGTH // 2}", "streaming_llm", "lm_infinite"} <= raced
+
+
+def test_without_time_it_says_what_it_did_not_try(tokenizer: Any, answering: Any) -> None:
+    answering(helped_by("log"))
+    said = " ".join(recommend(tokenizer, tasks=["passkey"]).says)
+    assert "Not tried: pmax-layer (no time); pmax-model (no time)" in said
+    assert "give more --minutes" in said
+
+
+def test_calibrated_temperatures_race_and_are_kept(tokenizer: Any, answering: Any, tmp_path: Path) -> None:
+    answering(helped_by("pmax-layer"))
+    recipe = recommend(tokenizer, tasks=["answer"], minutes=10, out=tmp_path)
+    assert recipe.method == "pmax-layer"
+    assert recipe.parts == (lw.Alignment.load(tmp_path / "pmax-layer.json"),)
+
+
+def test_tasks_that_the_model_cannot_do_are_not_asked(tokenizer: Any, answering: Any) -> None:
+    answering(lambda *_: 0.125)
+    with pytest.raises(BadInput, match="can do none of our tasks at its training length 32"):
+        recommend(tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"train_length": LENGTH}, "length 128 is within the training length 128"),
+        ({"minutes": 0}, "minutes must be above 0"),
+        ({"tasks": ["line", "passkey"], "data": "x.jsonl"}, "--data holds cases of one task"),
+    ],
+)
+def test_bad_input_is_one_line(tokenizer: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        recommend(tokenizer, **options)
+
+
+def test_a_recipe_is_a_method(tokenizer: Any, tmp_path: Path) -> None:
+    model = make("llama", 0)
+    alignment = lw.calibrate(model, tokenizer, LENGTH, method="yarn:factor=4", show_progress=False)
+    recipe = Recipe("yarn:factor=4+pmax-model", ("yarn:factor=4", alignment), LENGTH, TRAIN_LENGTH, ("Use it.",))
+    recipe.save(tmp_path / "recipe.json")
+    ids = tokens(LENGTH)
+    outputs = []
+    for method in (["yarn:factor=4", alignment], recipe, f"@{tmp_path / 'recipe.json'}"):
+        with lw.extend(model, method), torch.no_grad():
+            outputs.append(logits(model, ids))
+    assert torch.equal(outputs[0], outputs[1])
+    assert torch.equal(outputs[0], outputs[2])
+    (tmp_path / "recipe.json").write_text('{"format": "lengthwise.recipe/1", "method": 3}')
+    with pytest.raises(BadInput, match=r"recipe\.json is damaged"):
+        lw.extend(model, f"@{tmp_path / 'recipe.json'}").__enter__()
