@@ -170,6 +170,31 @@ def campaign() -> str:
     return _table(["seed", "", *documents[0]["outcomes"]["command lines"], "all"], rows, left=2)
 
 
+def mutants() -> str:
+    """Planted defects by what they were planted in, and what became of those that no test had caught."""
+    before, now = _mutants("before"), _mutants("now")
+    rows = []
+    for target, then in before.items():
+        missed, left = len(then["survivors"]), len(now[target]["survivors"])
+        removed = missed - now[target]["planted"]
+        rows.append(
+            [target, then["possible"], then["planted"], then["planted"] - missed, missed - removed - left, removed, left]
+        )
+    head = ["planted in", "possible", "planted", "caught at once", "by a new test", "code rewritten or removed", "left"]
+    return _table(head, rows, left=1)
+
+
+def argued() -> str:
+    """Planted defects that are left, and why none of them needs a test."""
+    reasons, now = _mutants("argued"), _mutants("now")
+    rows = [[f"`{name}`", reasons[name]] for found in now.values() for name in found["survivors"]]
+    return _table(["left", "because"], rows, left=2)
+
+
+def _mutants(name: str) -> Any:
+    return json.loads((ROOT / f"scripts/mutants/{name}.json").read_text())
+
+
 def methods() -> str:
     """Every method with what it does, its file, its paper and its authors' code, as its own file says."""
     from lengthwise.methods.registry import METHODS, source_of
@@ -251,6 +276,6 @@ TABLES: dict[str, Callable[[], str]] = {
     table.__name__: table
     for table in (
         *(retrieval, larger, going_on, against_truncation, decoders, misalignment_loss),
-        *(sharpness, temperatures, encoders, encoder_cpu, attention_gpu, training, campaign, methods),
+        *(sharpness, temperatures, encoders, encoder_cpu, attention_gpu, training, campaign, mutants, argued, methods),
     )
 }

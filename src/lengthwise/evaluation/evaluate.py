@@ -74,7 +74,7 @@ def evaluate(
     check_methods(model, compared, train_length, force)
     asked = parse_lengths(lengths)
     if tasks is None:
-        tasks = "answer" if data is not None and not asked else "passkey"
+        tasks = "passkey" if data is None else "answer"
     questions = Questions(tokenizer, [tasks] if isinstance(tasks, str) else tasks, asked, samples, seed, data)
     jobs = questions.jobs(compared, sharpness)
     check_truncation(model, tokenizer, anatomy.train_length, jobs, questions.example)

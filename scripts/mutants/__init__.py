@@ -1,0 +1,1 @@
+"""Small planted defects, and which of them no test notices (docs/reliability.md)."""
