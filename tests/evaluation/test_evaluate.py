@@ -20,13 +20,13 @@ from transformers import ByT5Tokenizer
 import lengthwise as lw
 import lengthwise.cli.evaluation as command_line
 from lengthwise.evaluation.sweep import cells, in_process
-from lengthwise.methods.temperature.aligned import Calibrated
+from lengthwise.methods.temperature.aligned import STATISTICS, Calibrated
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.fingerprint import model_fingerprint
 from lengthwise.records import Record, Sharpness, read_lines
 from lengthwise.tasks import TASKS, Task
 from lengthwise.tasks.line import samples as line_samples
-from tests.conftest import make
+from tests.conftest import Said, make
 from tests.helpers.answering import TRAIN_LENGTH, answering_briefly
 
 TOKENIZER = ByT5Tokenizer()
@@ -280,6 +280,15 @@ def test_a_spec_keeps_its_alignment(alignment: lw.Alignment, tmp_path: Path) -> 
     replace(alignment, target=0.125).save(file)
     with pytest.raises(lw.BadInput, match=r"the method '@.*a.json' has changed since .*run was begun: its target was"):
         evaluate(tmp_path / "run", methods=[f"@{file}"], samples=2)
+
+
+@pytest.mark.parametrize("statistic", STATISTICS)
+def test_alignments_of_every_statistic_are_gone_on_with_and_reported(
+    statistic: str, alignment: lw.Alignment, tmp_path: Path, lengthwise: Callable[..., Said]
+) -> None:
+    for samples in (1, 2):
+        evaluate(tmp_path / "run", None, {"mine": replace(alignment, statistic=statistic)}, samples=samples)
+    assert lengthwise("report", tmp_path / "run", "--out", tmp_path / "page.html").status == 0
 
 
 def test_samples_that_are_no_longer_the_same_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

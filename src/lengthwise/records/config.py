@@ -39,7 +39,7 @@ class StoredAlignment(TypedDict):
 
     __pydantic_config__ = {"strict": True}  # type: ignore[misc]
 
-    statistic: Literal["pmax", "entropy"]
+    statistic: Literal["pmax", "entropy", "answers"]
     scope: Literal["model", "layer", "head"]
     train_length: Length
     temperatures: Annotated[list[StoredTemperature], MinLen(1)]
