@@ -535,6 +535,10 @@ def test_a_finished_run_whose_losses_are_gone_or_damaged(
         f"lengthwise: line 3 of {losses} is damaged: it is not JSON: Expecting value at letter 1; take the line out"
     ]
     first, second, _ = losses.read_text().splitlines()
+    losses.write_text(json.dumps({**json.loads(first), "misalignment": None}) + "\n" + second + "\n")
+    said = lengthwise(*command)
+    assert (said.status, said.out) == (2, "")
+    assert said.err[0].startswith(f"lengthwise: line 1 of {losses} is damaged: its 'misalignment' is null")
     for kept, told in (("", "holds none of 2 steps"), (first + "\n" + second[:9], "ends at step 1 of 2")):
         losses.write_text(kept)
         why = f"{losses} is damaged: it {told}; restore it, or take it away: the model is whole without it"

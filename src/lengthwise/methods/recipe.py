@@ -70,12 +70,12 @@ class RecipeFile(TypedDict):
     provenance: dict[str, Any]
 
 
-def load(path: str | Path) -> Recipe | Alignment:
-    """What a file named behind `@` holds."""
+def parts_of(path: str | Path) -> list[Part]:
+    """What a file named behind `@` holds: an alignment, or what a recipe installs."""
     try:
         document = read_json(path)
     except (OSError, ValueError):
         document = None
     if isinstance(document, dict) and document.get("format") == FORMAT:
-        return Recipe.of_document(document, str(path))
-    return Alignment.load(path)
+        return Recipe.of_document(document, str(path)).installs
+    return [Alignment.load(path)]

@@ -52,6 +52,11 @@ class MethodSource:
     file: str  # from the root of the sources, as in lengthwise/methods/positions/yarn.py
 
 
+def file_parts(path: str) -> list[object]:
+    """Methods, and specs of methods, that a file behind `@` holds; imported when it is read, as methods are."""
+    return list(import_module("lengthwise.methods.recipe").parts_of(path))
+
+
 def factory(name: str) -> Callable[..., object]:
     """The class of a method, or the function that makes one."""
     module, _, attribute = METHODS[name].partition(":")

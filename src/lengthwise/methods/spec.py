@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from lengthwise.errors import BadInput, did_you_mean
-from lengthwise.methods import recipe
-from lengthwise.methods.registry import METHODS, factory
+from lengthwise.methods.registry import METHODS, factory, file_parts
 
 NONE, TRUNCATE, HEDGE = "none", "truncate", "hedge"
 # What of a prompt is read
@@ -117,9 +116,9 @@ def _methods(term: Term, spec: str, facts: Mapping[str, object]) -> list[object]
     """The method of a term, or those of a recipe's file."""
     make, wanted, given = _call_of(term, spec)
     if term.name == ALIGNED and "path" in given:
-        made = recipe.load(str(given["path"]))
-        parts = made.installs if isinstance(made, recipe.Recipe) else [made]
-        return [single for part in parts for single in (parse_spec(part).methods(facts) if isinstance(part, str) else [part])]
+        held = file_parts(str(given["path"]))
+        parts = [parse_spec(part).methods(facts) if isinstance(part, str) else [part] for part in held]
+        return [method for part in parts for method in part]
     for key, value in facts.items():
         # A default of the method's own is meant: softmax_plus's base is not the model's
         if key in wanted and key not in given and wanted[key].default in (inspect.Parameter.empty, None):

@@ -55,6 +55,7 @@ class LossLine(TypedDict):
     step: Whole
     loss: Loss
     cross_entropy: Loss
+    misalignment: NotRequired[Loss]
 
 
 class TrainingDirectory:

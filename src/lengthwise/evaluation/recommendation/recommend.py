@@ -194,7 +194,8 @@ class Recommendation:
     def _first_look(self) -> float:
         """About how many seconds the model takes to read the length: its first answers there, by the plain model."""
         first = self.asked.records("race", {NONE: NONE}, self.asked.known, [self.asked.length], ROUNDS[0])
-        return fmean(record.seconds for record in first)
+        # The first ones also pay for what is done once
+        return min(record.seconds for record in first)
 
     def _calibrate(self, calibration: Calibration, forward: float) -> None:
         """Add a calibrated temperature to the race, if there is time and memory for it."""
