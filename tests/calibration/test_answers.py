@@ -207,6 +207,7 @@ def test_cases_of_a_file_are_asked_at_their_own_lengths(tokenizer: Any, tmp_path
         ({"statistic": "answers", "data": "x.jsonl"}, "--data holds questions of one task; give one --task, not 0"),
         ({"task": ["line", "passkey"]}, "--statistic pmax reads samples of one task, not of 2; several go with answers"),
         ({"data": "x.jsonl", "task": "answer"}, "which --statistic pmax does not ask"),
+        ({"statistic": "answers", "sequences": 1}, "sequences must be at least 2, not 1; with answers some are fitted"),
         ({"statistic": "answers", "task": "passkey"}, "a prompt of 32 tokens has no room for the question"),
     ],
 )

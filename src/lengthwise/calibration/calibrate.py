@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ def calibrate(
     lengths = sorted(set(parse_lengths(length)))
     anatomy = anatomy_of(model, train_length)
     sequences = sequences if sequences is not None else SAMPLES[scope] if statistic == "answers" else 1
-    _check_lengths(lengths, anatomy.train_length, sequences)
+    _check_lengths(lengths, anatomy.train_length, sequences, least=2 if statistic == "answers" else 1)
     fingerprint, outer = model_fingerprint(anatomy), active_slots(anatomy)
     # Before shorter lengths are read
     refuse_past_the_table(anatomy, max(lengths))
@@ -76,14 +77,13 @@ def calibrate(
             slots.refuse_adaptive()
         if statistic == "answers":
             with progress("calibrating", len(lengths) * STEPS, show_progress) as tick:
-                file = None if data is None else Path(data)
-                cases = Cases(model, tokenizer, anatomy, asked, file, text, sequences, seed, tick)
+                cases = Cases(
+                    model, tokenizer, anatomy, asked, None if data is None else Path(data), text, sequences, seed, tick
+                )
                 results = fit_to_answers(cases, lengths, scope)
         else:
-            read = {
-                n: short_and_long(tokenizer, text, tasks[0] if tasks else None, n, anatomy.train_length, sequences, seed)
-                for n in lengths
-            }
+            cut = partial(short_and_long, tokenizer, text, tasks[0] if tasks else None)
+            read = {n: cut(n, anatomy.train_length, sequences, seed) for n in lengths}
             results = _by_sharpness(model, anatomy, read, statistic, scope, search, show_progress)
     for line in (line for result in results for line in result.missed):
         warnings.warn(line, stacklevel=2)
@@ -153,11 +153,12 @@ def check_choices(statistic: str, scope: str, search: str, tasks: Sequence[str],
         require(data is None, f"--data holds questions with answers, which --statistic {statistic} does not ask")
 
 
-def _check_lengths(lengths: list[int], train_length: int, sequences: int) -> None:
+def _check_lengths(lengths: list[int], train_length: int, sequences: int, least: int) -> None:
     require(bool(lengths), "give at least one length to calibrate for")
     told = f"length {lengths[0]} is not above the training length {train_length}: there the model needs no temperature"
     require(lengths[0] > train_length, f"{told}; give a larger --length, or the right --train-length")
-    require(sequences >= 1, f"sequences must be at least 1, not {sequences}")
+    asked = "; with answers some are fitted and others asked" if least > 1 else ""
+    require(sequences >= least, f"sequences must be at least {least}, not {sequences}{asked}")
 
 
 def _source(

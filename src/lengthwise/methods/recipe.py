@@ -15,10 +15,10 @@ from typing_extensions import TypedDict
 from lengthwise.common.files import write_whole
 from lengthwise.common.formats import Whole, checked, read_json
 from lengthwise.errors import BadInput, require
+from lengthwise.methods.spec import TRUNCATE
 from lengthwise.methods.temperature.aligned import Alignment
 
 FORMAT = "lengthwise.recipe/1"
-TRUNCATE = "truncate"
 Part = str | Alignment
 
 

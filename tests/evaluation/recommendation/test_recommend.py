@@ -68,7 +68,7 @@ def test_losers_are_asked_no_more(tokenizer: Any, answering: Any, monkeypatch: p
     recommend(tokenizer, tasks=["passkey"], minutes=10)
     rounds = [(call[1], call[3]) for call in calls if call[0] == "race" and call[2] == (LENGTH,) and "log" in call[1]]
     assert [samples for _, samples in rounds] == [4, 8, 16, 32]
-    assert rounds[0][0] == ("truncate", "none", "log", "infoscale")
+    assert rounds[0][0] == ("none", "truncate", "log", "infoscale")
     assert rounds[-1][0] == ("log", "infoscale")
 
 
@@ -134,6 +134,30 @@ def test_tasks_that_the_model_cannot_do_are_not_asked(tokenizer: Any, answering:
 def test_bad_input_is_one_line(tokenizer: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(BadInput, match=message):
         recommend(tokenizer, **options)
+
+
+def test_of_your_own_cases_those_that_choose_do_not_confirm(
+    tokenizer: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file, used = tmp_path / "mine.jsonl", {"race": set[int](), "confirm": set[int]()}
+    file.write_text("".join(json.dumps({"prompt": f"Case {i} " * 12, "target": "yes"}) + "\n" for i in range(9)))
+    records = Asked.records
+
+    def spied(self: Asked, run: str, *asked: Any) -> list[Record]:
+        found = records(self, run, *asked)
+        used[run] |= {record.index for record in found}
+        return found
+
+    monkeypatch.setattr(Asked, "records", spied)
+    recipe = recommend(tokenizer, data=file)
+    assert used["race"] == {0, 2, 4, 6}
+    assert used["confirm"] == {1, 3, 5, 7}
+    assert recipe.says[0].startswith(
+        "Use the plain model, which is not helped by anything that was tried: 0 % of your questions"
+    )
+    file.write_text(file.read_text().splitlines()[0] + "\n")
+    with pytest.raises(BadInput, match="has one case; at least 2 are needed"):
+        recommend(tokenizer, data=file)
 
 
 def test_a_recipe_is_a_method(tokenizer: Any, tmp_path: Path) -> None:

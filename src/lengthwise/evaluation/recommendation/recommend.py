@@ -27,6 +27,7 @@ from typing import Any
 
 from torch import nn
 
+from lengthwise.calibration.answer_cases import DEFAULT_TASKS
 from lengthwise.calibration.calibrate import calibrate
 from lengthwise.errors import BadInput, NoRoom, is_out_of_memory, require
 from lengthwise.evaluation.evaluate import evaluate
@@ -43,7 +44,6 @@ from lengthwise.models.suitability import refuse_past_the_table, refuse_unreacha
 from lengthwise.records import Record, summarise
 from lengthwise.tasks import TASKS
 
-DEFAULT_TASKS = ("passkey", "line", "multi_document_qa", "code_key_retrieval")
 KNOWN = 0.3  # least mean score at the training length of a task that can tell anything
 ROUNDS = (4, 8, 16, 32)  # samples of a task, so far
 FRESH = (8, 16, 32, 64)  # samples of a task that confirm, as many as there is time for
@@ -72,7 +72,8 @@ def recommend(
     """What to use at `length`, within about so many minutes; `extend`, `evaluate` and `reach` take the recipe as a method.
 
     It is tried on `tasks`, by default on those of four that the model can do at its training length, or on your own questions:
-    `data`, a file of cases for one task. `out` is a folder for the records, the alignments and `recipe.json`.
+    `data`, a file of cases for one task, half of which choose and half of which confirm. `out` is a folder for the records, the
+    alignments and `recipe.json`.
     """
     refuse_extended(model, "recommend")
     anatomy = anatomy_of(model, train_length)
@@ -122,15 +123,17 @@ class Asked:
     def records(
         self, run: str, methods: Mapping[str, Sequence[Part] | str], tasks: Sequence[str], lengths: Sequence[int], samples: int
     ) -> list[Record]:
-        """Answers in one of the two run directories, those that are there among them."""
-        own = self.data is not None and TASKS[tasks[0]].take is None
-        return evaluate(
+        """Answers in one of the two run directories, those that are there among them.
+
+        Of the user's own cases every second one is for the race, and the others confirm.
+        """
+        records = evaluate(
             self.model,
             self.tokenizer,
             dict(methods),
             list(tasks),
-            () if own else lengths,
-            samples,
+            () if self.own_cases else lengths,
+            2 * samples if self.own_cases else samples,
             self.seed + (FRESH_SEED if run == "confirm" else 0),
             self.folder / run,
             data=self.data,
@@ -140,6 +143,14 @@ class Asked:
             sharpness=False,
             show_progress=self.show_progress,
         )
+        mine = [record for record in records if not self.own_cases or record.index % 2 == (run == "confirm")]
+        require(bool(mine), f"{self.data} has one case; at least 2 are needed, some to choose by and others to confirm")
+        return mine
+
+    @property
+    def own_cases(self) -> bool:
+        """Whether the user's file holds whole cases, which have lengths of their own."""
+        return self.data is not None and TASKS[self.given[0] if self.given else "answer"].take is None
 
     @cached_property
     def tasks(self) -> dict[str, float | None]:
@@ -177,7 +188,8 @@ class Recommendation:
 
     def __init__(self, asked: Asked, clock: Clock) -> None:
         self.asked, self.clock = asked, clock
-        self.candidates: dict[str, tuple[Part, ...]] = {NONE: ()}
+        self.candidates: dict[str, tuple[Part, ...]] = {}
+        self.baselines = {NONE: NONE, TRUNCATE: TRUNCATE}
         self.untried: list[str] = []
         self.seconds: dict[str, float] = {}  # by method, of one sample of every task at the length
 
@@ -187,13 +199,18 @@ class Recommendation:
         self.candidates |= {spec: (spec,) for spec in specs(asked.anatomy, asked.length)}
         for calibration in calibrations(asked.anatomy, asked.length):
             self._calibrate(calibration, forward)
-        winner, raced = self._race({TRUNCATE: TRUNCATE, **self.candidates})
+        winner, raced = self._race({**self.baselines, **self.candidates})
         fresh, samples = self._confirm(winner)
         return self._recipe(winner, raced, fresh, samples)
 
     def _first_look(self) -> float:
         """About how many seconds the model takes to read the length: its first answers there, by the plain model."""
         first = self.asked.records("race", {NONE: NONE}, self.asked.known, [self.asked.length], ROUNDS[0])
+        try:
+            self.asked.records("race", {TRUNCATE: TRUNCATE}, self.asked.known, [self.asked.length], ROUNDS[0])
+        except BadInput as error:
+            del self.baselines[TRUNCATE]
+            self.untried.append(f"truncation ({str(error).partition(';')[0]})")
         # The first ones also pay for what is done once
         return min(record.seconds for record in first)
 
@@ -208,7 +225,8 @@ class Recommendation:
         if takes > self.clock.left(CALIBRATING):
             self.untried.append(f"{calibration.name} (no time)")
             return
-        how: dict[str, Any] = {"task": asked.known, "data": asked.data} if answers else {}
+        # The user's own cases are for the race and to confirm
+        how: dict[str, Any] = {"task": asked.known, "data": asked.data} if answers and not asked.own_cases else {}
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -245,12 +263,12 @@ class Recommendation:
             raced = asked.records("race", methods, asked.known, [asked.length], samples)
             kept = still_in(_by_method(raced), tests)
             # Nothing may be lost where the model needs no help
-            if asked.data is None:
+            if not asked.own_cases:
                 others = {name: method for name, method in {NONE: NONE, **methods}.items() if name != TRUNCATE}
                 inside = _by_method(asked.records("race", others, asked.known, [trained], samples))
                 kept = [name for name in kept if name == TRUNCATE or not is_behind(inside[name], inside[NONE], LEVEL / tests)]
             methods = {name: method for name, method in methods.items() if name in kept}
-            self.seconds = {name: _seconds(raced, name) / samples for name in (NONE, TRUNCATE, *kept)}
+            self.seconds |= {name: _seconds(raced, name) / samples for name in _by_method(raced)}
             next_round = (more - samples) * sum(self.seconds[name] for name in methods)
             if len(methods) <= 1 or next_round > self.clock.left(RACING):
                 break
@@ -259,19 +277,16 @@ class Recommendation:
     def _confirm(self, winner: str) -> tuple[list[Record], int]:
         """Fresh answers of the winner, the plain model and truncation, at the training length and at the length."""
         asked = self.asked
-        methods = {NONE: NONE, TRUNCATE: TRUNCATE, winner: self._method(winner)}
+        methods = {**self.baselines, winner: self.baselines.get(winner) or list(self.candidates[winner])}
         a_sample = sum(self.seconds[name] for name in methods)
         samples = max((n for n in FRESH if n * a_sample <= self.clock.left()), default=FRESH[0])
         return asked.records("confirm", methods, asked.known, [asked.anatomy.train_length, asked.length], samples), samples
 
-    def _method(self, name: str) -> Any:
-        return TRUNCATE if name == TRUNCATE else list(self.candidates[name]) or NONE
-
     def _recipe(self, winner: str, raced: list[Record], fresh: list[Record], samples: int) -> Recipe:
         """What fresh answers say: the winner, unless truncation or the plain model is as good."""
         asked, anatomy = self.asked, self.asked.anatomy
-        at_length = _by_method(record for record in fresh if asked.data is not None or record.length == asked.length)
-        best = max((NONE, TRUNCATE, winner), key=lambda name: fmean(at_length[name]))
+        at_length = _by_method(record for record in fresh if asked.own_cases or record.length == asked.length)
+        best = max((*self.baselines, winner), key=lambda name: fmean(at_length[name]))
         out_of_time = self.clock.left() < 0 or any("no time" in told for told in self.untried)
         evidence = {
             "tasks": asked.tasks,
@@ -289,9 +304,8 @@ class Recommendation:
             "minutes": self.clock.seconds / 60,
         }
         lengths = (asked.length, anatomy.train_length)
-        said = words(winner, best, fresh, *lengths, asked.tasks, asked.known, self.untried, out_of_time)
-        parts = () if best == TRUNCATE else self.candidates[best]
-        return Recipe(best, tuple(parts), *lengths, said, evidence, provenance)
+        said = words(winner, best, fresh, *lengths, asked.tasks, asked.known, self.untried, out_of_time, asked.own_cases)
+        return Recipe(best, self.candidates.get(best, ()), *lengths, said, evidence, provenance)
 
 
 def _by_method(records: Iterable[Record]) -> dict[str, list[float]]:

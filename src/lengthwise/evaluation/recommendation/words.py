@@ -22,12 +22,13 @@ def words(
     asked: Sequence[str],
     untried: Sequence[str],
     hurried: bool,
+    own: bool,
 ) -> tuple[str, ...]:
     """What to use, what it gains, what it costs, what was not tried; a sentence each."""
-    own = {record.length for record in fresh} != {trained, length}
     long = [record for record in fresh if own or record.length == length]
-    scores = {name: _scores(long, name) for name in dict.fromkeys((NONE, TRUNCATE, winner))}
-    said = [_use(best, length, trained, scores)]
+    asked_of = {record.method for record in long}
+    scores = {name: _scores(long, name) for name in dict.fromkeys((NONE, TRUNCATE, winner)) if name in asked_of}
+    said = [_use(best, "your questions" if own else f"questions at {length:,} tokens", trained, scores)]
     said += [_gain(best, name, scores) for name in scores if name != best]
     if not own and best not in (NONE, TRUNCATE):
         said.append(_short(best, fresh, trained))
@@ -44,9 +45,9 @@ def words(
     return tuple(said)
 
 
-def _use(best: str, length: int, trained: int, scores: Mapping[str, Sequence[float]]) -> str:
+def _use(best: str, questions: str, trained: int, scores: Mapping[str, Sequence[float]]) -> str:
     mean, low, high = mean_interval(scores[best])
-    told = f"{_percent(mean)} of questions at {length:,} tokens right (95 % interval {_percent(low)} to {_percent(high)})"
+    told = f"{_percent(mean)} of {questions} right (95 % interval {_percent(low)} to {_percent(high)})"
     if best == TRUNCATE:
         return f"Keep truncating to the last {trained:,} tokens: {told}."
     if best == NONE:
