@@ -44,11 +44,13 @@ def flattened(model: Any, tau: torch.Tensor) -> Any:  # [heads]
     return flat
 
 
-def fit(model: Any, original: Any, shape: tuple[int, int]) -> tuple[torch.Tensor, list[Any], dict[str, Any]]:
+def fit(
+    model: Any, original: Any, shape: tuple[int, int], length: int = 2 * TRAIN_LENGTH
+) -> tuple[torch.Tensor, list[Any], dict[str, Any]]:
     """Fit the model to what the original says of eight sequences."""
     cases = []
     for seed in range(8):
-        case = Case(tokens(2 * TRAIN_LENGTH, 1, seed), tokens(6, 1, 100 + seed), torch.ones(6, dtype=torch.bool))
+        case = Case(tokens(length, 1, seed), tokens(6, 1, 100 + seed), torch.ones(6, dtype=torch.bool))
         with torch.no_grad():
             cases.append(Case(case.inputs, case.targets, case.counted, case.logits(original).log_softmax(-1)))
     sharpness = SharpnessByLength(TRAIN_LENGTH, 2 * TRAIN_LENGTH)
@@ -85,6 +87,12 @@ def test_where_nothing_is_to_be_gained_it_stays_1() -> None:
         found, _, expects = fit(original, original, shape)
         assert not found.any()
         assert expects["plain"] == expects["fitted"]
+
+
+def test_prompts_within_the_training_length_say_nothing() -> None:
+    original = sharp_t5()
+    found, _, _ = fit(flattened(original, torch.full((4,), 1.35)), original, (3, 4), TRAIN_LENGTH)
+    assert not found.any()
 
 
 @torch.no_grad()

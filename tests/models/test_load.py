@@ -242,7 +242,7 @@ def test_a_damaged_tokenizer_is_refused(damaged: Path) -> None:
 )
 def test_text_in_place_of_a_number_is_refused(damaged: Path, file: str, key: str) -> None:
     settings = json.loads((damaged / file).read_text())
-    for wrong in ("x", ["x"]):
+    for wrong in ("x", ["x"], []):
         (damaged / file).write_text(json.dumps({**settings, key: wrong}))
         with pytest.raises(BadInput, match=rf" as its {key}, which is no number; put its settings right$"):
             load(str(damaged))
@@ -382,7 +382,7 @@ def test_what_a_library_prints_while_it_loads_is_no_result(
     make_tokenizer = transformers.AutoTokenizer.from_pretrained
 
     def telling(*given: Any, **options: Any) -> Any:
-        os.write(1, b"Ignored unknown kwarg option\n")
+        os.write(1, b"Ignored unknown kwarg option " + 5000 * b"9" + b"\n")
         return make_tokenizer(*given, **options)
 
     monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", telling)
@@ -391,3 +391,4 @@ def test_what_a_library_prints_while_it_loads_is_no_result(
     out, err = capfd.readouterr()
     assert out == "{}\n"
     assert "Ignored unknown" in err
+    assert max(map(len, err.splitlines())) < 300

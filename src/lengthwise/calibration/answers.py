@@ -142,7 +142,9 @@ class Fit:
         for group in self.groups:
             chosen = randomness.sample(list(group.fitted), min(CASES_A_STEP, len(group.fitted)))
             for case in chosen:
-                (group.weight / len(chosen) * case.loss(self.model)).backward()  # type: ignore[no-untyped-call]
+                # A prompt that came out within the training length is told at g = 1, whatever a is
+                if (loss := case.loss(self.model)).requires_grad:
+                    (group.weight / len(chosen) * loss).backward()  # type: ignore[no-untyped-call]
                 self.forwards += 3
 
     def _held_out(self) -> Losses:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -149,14 +151,16 @@ def _check_settings(name: str, model: Any, tokenizer: Any) -> None:
     tokens = {key: value for key, value in vars(ids).items() if key.endswith("_token_id") and value is not None} if ids else {}
     for key, value in {**tokens, "model_max_length": tokenizer.model_max_length}.items():
         kinds = int | float if key == "model_max_length" else int
-        holds = all(isinstance(number, kinds) for number in (value if isinstance(value, list) else [value]))
+        # An answer may end in several ways
+        several = key == "eos_token_id" and isinstance(value, list) and value
+        holds = all(isinstance(number, kinds) for number in (value if several else [value]))
         require(holds, f"the checkpoint {name} has {value!r} as its {key}, which is no number; put its settings right")
 
 
 def _said_plainly(what: str, load_it: Callable[[], Any]) -> Any:
     """Whatever the libraries that read checkpoints raise, as one line; what they print is no result."""
     try:
-        with _printing_to_standard_error():
+        with _noise_to_standard_error():
             return load_it()
     except Exception as error:
         reason = NO_MEMORY if is_out_of_memory(error) else reason_of(error)
@@ -164,20 +168,24 @@ def _said_plainly(what: str, load_it: Callable[[], Any]) -> Any:
 
 
 @contextmanager
-def _printing_to_standard_error() -> Iterator[None]:
-    """The tokenizers library prints warnings to descriptor 1, below sys.stdout, where a JSON document may be expected."""
+def _noise_to_standard_error() -> Iterator[None]:
+    """The tokenizers library prints to descriptor 1, below sys.stdout, where JSON may be expected, and lines of any length."""
     try:
         kept = os.dup(1)
     except OSError:
         # There is no standard output to keep clean
         yield
         return
-    try:
-        os.dup2(2, 1)
-        yield
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)
+    with tempfile.TemporaryFile() as noise:
+        try:
+            os.dup2(noise.fileno(), 1)
+            yield
+        finally:
+            os.dup2(kept, 1)
+            os.close(kept)
+            noise.seek(0)
+            for line in noise.read().decode(errors="replace").splitlines():
+                sys.stderr.write(f"{line[:LONGEST_REASON]}\n")
 
 
 def reason_of(error: Exception) -> str:
