@@ -197,7 +197,8 @@ def _empty_analysis(job: _Job, source: str, files: list[str], name: str) -> Anal
         "parameters": parameters_digest(job.model),
     }
     device = next(job.model.parameters()).device.type
-    return Analysis({**fingerprint, "name": name or fingerprint["name"]}, settings, made_with(device), (), (), (), (), files)
+    model = {**fingerprint, "name": name or fingerprint["name"], "train_length": job.anatomy.trained.source}
+    return Analysis(model, settings, made_with(device), (), (), (), (), files)
 
 
 def _checked(lengths: Sequence[int], train_length: int, sequences: int) -> list[int]:

@@ -88,6 +88,7 @@ def calibrate(
     for line in (line for result in results for line in result.missed):
         warnings.warn(line, stacklevel=2)
     provenance = {
+        "train_length": anatomy.trained.source,
         "text": source,
         "sequences": sequences,
         "seed": seed,

@@ -9,7 +9,18 @@ from typing import Annotated
 import typer
 
 from lengthwise.cli.evaluation import columns
-from lengthwise.cli.options import Device, Dtype, Json, Model, Texts, TrainLength, method_option, print_json, say
+from lengthwise.cli.options import (
+    Device,
+    Dtype,
+    Json,
+    Model,
+    Texts,
+    TrainLength,
+    method_option,
+    print_json,
+    say,
+    say_train_length,
+)
 from lengthwise.cli.stopping import can_go_on
 
 
@@ -32,6 +43,7 @@ def analyse(
     from lengthwise.models.load import load
 
     loaded, tokenizer = load(model, dtype, device)
+    say_train_length(loaded, train_length)
     with can_go_on(out):
         analysis = verb(
             loaded,
@@ -73,6 +85,7 @@ def misalignment(
 
     check_spec(method)
     loaded, tokenizer = load(model, dtype, device)
+    say_train_length(loaded, train_length)
     measured = verb(
         loaded, tokenizer, files=text or (), train_length=train_length, length=length, pairs=pairs, seed=seed, method=method
     )

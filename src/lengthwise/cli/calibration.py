@@ -10,7 +10,7 @@ import typer
 
 from lengthwise.cli import completion
 from lengthwise.cli.evaluation import columns
-from lengthwise.cli.options import Device, Dtype, Force, Json, Model, TrainLength, print_json, say
+from lengthwise.cli.options import Device, Dtype, Force, Json, Model, TrainLength, print_json, say, say_train_length
 from lengthwise.common.files import check_writable, save_whole
 from lengthwise.errors import BadInput
 
@@ -50,6 +50,7 @@ def calibrate(
     check_spec(method)
     check_writable(out)
     loaded, tokenizer = load(model, dtype, device)
+    say_train_length(loaded, train_length)
     alignment = verb(
         loaded,
         tokenizer,

@@ -10,7 +10,19 @@ from typing import Annotated, Any
 
 import typer
 
-from lengthwise.cli.options import Device, Dtype, Force, Json, Model, TrainLength, method_option, print_json, say, task_option
+from lengthwise.cli.options import (
+    Device,
+    Dtype,
+    Force,
+    Json,
+    Model,
+    TrainLength,
+    method_option,
+    print_json,
+    say,
+    say_train_length,
+    task_option,
+)
 from lengthwise.cli.stopping import can_go_on
 from lengthwise.errors import require
 
@@ -56,6 +68,7 @@ def evaluate(
     require(ray is None or _is_address(ray), f"{ray} is not a Ray address; {what}")
     check_names(method or (), task or ())
     loaded, tokenizer, device = _loaded(model, dtype, device, on_ray=ray is not None)
+    say_train_length(loaded, train_length)
     with can_go_on(out):
         records = verb(
             loaded,
@@ -103,6 +116,7 @@ def reach(
 
     check_names(method or (), task or ())
     loaded, tokenizer, _ = _loaded(model, dtype, device)
+    say_train_length(loaded, train_length)
     with can_go_on(out):
         reaches = verb(
             loaded,

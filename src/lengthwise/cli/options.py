@@ -22,7 +22,7 @@ Model = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, ...; by default a GPU if there is one.")]
-TrainLength = Annotated[int | None, typer.Option(help="Length the model was trained on; by default what its config says.")]
+TrainLength = Annotated[int | None, typer.Option(help="Length the model was trained on; by default what is known of it.")]
 Texts = Annotated[list[Path] | None, typer.Option(help="Text file to read; by default prose that ships along.")]
 Force = Annotated[bool, typer.Option(help="Accept what was not made for this model.")]
 MOST_LETTERS = 1200  # of a line that is said
@@ -36,6 +36,14 @@ def say(line: str) -> None:
     if len(printed) > MOST_LETTERS:
         printed = f"{printed[:700]} ... {printed[705 - MOST_LETTERS :]}"
     print(printed, file=sys.stderr, flush=True)
+
+
+def say_train_length(model: Any, given: int | None) -> None:
+    """Say which training length is taken, where neither the user nor the model's config tells it."""
+    from lengthwise.models.anatomy import anatomy_of
+
+    if line := anatomy_of(model, given).trained.said:
+        say(line)
 
 
 def print_json(document: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from lengthwise.cli.evaluation import BatchTokens, check_names
-from lengthwise.cli.options import Device, Dtype, Json, Model, TrainLength, print_json, say, task_option
+from lengthwise.cli.options import Device, Dtype, Json, Model, TrainLength, print_json, say, say_train_length, task_option
 from lengthwise.cli.stopping import can_go_on
 from lengthwise.common.files import check_writable
 
@@ -34,6 +34,7 @@ def recommend(
     check_names((), task or ())
     check_writable(out / "recipe.json")
     loaded, tokenizer = load(model, dtype, device)
+    say_train_length(loaded, train_length)
     with can_go_on(out):
         recipe = verb(
             loaded,

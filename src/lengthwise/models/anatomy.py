@@ -14,13 +14,9 @@ from typing import Any
 from torch import nn
 
 from lengthwise.errors import BadInput, require
+from lengthwise.models.train_length import GIVEN, T5_FAMILIES, TrainLength, train_length_of
 
-T5_FAMILIES = ("t5", "mt5", "umt5", "switch_transformers")
-# T5's own pre-training length; its config does not always say
-T5_TRAIN_LENGTH = 512
 MOST_TOKENS = 2**31  # beyond all inputs, and few enough for arithmetic of 64 bits
-# Rotations that models were trained on at their full length: Llama 3.1's and Phi-3's
-TRAINED_STRETCHED = ("llama3", "longrope")
 # What families call their embedding of absolute positions
 TABLES = ("wpe", "embed_positions", "position_embeddings")
 
@@ -35,8 +31,12 @@ class Anatomy:
     bias_owners: tuple[nn.Module | None, ...]  # for each layer, the attention module that holds its learned bias
     heads: int
     key_size: int
-    train_length: int
+    trained: TrainLength
     causal: bool
+
+    @property
+    def train_length(self) -> int:
+        return self.trained.tokens
 
     @property
     def facts(self) -> dict[str, object]:
@@ -104,10 +104,10 @@ def anatomy_of(model: nn.Module, train_length: int | None = None) -> Anatomy:
     require(bool(layers), f"{type(inner).__name__} has no attention layer that lengthwise can find")
     family = str(inner.config.model_type)
     heads = int(getattr(config, "num_attention_heads", 0) or config.num_heads)
-    trained = _train_length(config, family) if train_length is None else train_length
-    right = f"{trained}; give the right one (--train-length)"
-    require(trained > 1, f"train_length must be above 1 token, not {right}")
-    require(trained < MOST_TOKENS, f"train_length must be below {MOST_TOKENS} tokens, not {right}")
+    trained = train_length_of(config, family) if train_length is None else TrainLength(train_length, GIVEN)
+    right = f"{trained.tokens}; give the right one (--train-length)"
+    require(trained.tokens > 1, f"train_length must be above 1 token, not {right}")
+    require(trained.tokens < MOST_TOKENS, f"train_length must be below {MOST_TOKENS} tokens, not {right}")
     return Anatomy(
         family=family,
         stack=stack,
@@ -115,7 +115,7 @@ def anatomy_of(model: nn.Module, train_length: int | None = None) -> Anatomy:
         bias_owners=_bias_owners(layers),
         heads=heads,
         key_size=_key_size(config, heads),
-        train_length=trained,
+        trained=trained,
         causal=bool(getattr(layers[0], "is_causal", False)),
     )
 
@@ -173,16 +173,3 @@ def _key_size(config: Any, heads: int) -> int:
     whole = None if None in parts else sum(parts)
     sizes = (getattr(config, "qk_head_dim", None), whole, getattr(config, "d_kv", None), getattr(config, "head_dim", None))
     return int(next(filter(None, sizes), None) or config.hidden_size // heads)
-
-
-def _train_length(config: Any, family: str) -> int:
-    """What the config tells. A rotation stretched by hand (yarn, ...) counts from the length before it was."""
-    rope = getattr(config, "rope_parameters", None) or {}
-    stretched = isinstance(rope, dict) and rope.get("rope_type") not in TRAINED_STRETCHED
-    original = rope.get("original_max_position_embeddings") if stretched else None
-    if family in T5_FAMILIES:
-        return int(getattr(config, "n_positions", None) or T5_TRAIN_LENGTH)
-    for length in (original, getattr(config, "max_position_embeddings", None), getattr(config, "n_positions", None)):
-        if length:
-            return int(length)
-    raise BadInput(f"the config of this {family} model does not tell its training length; give it as train_length")
