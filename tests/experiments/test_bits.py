@@ -101,6 +101,7 @@ def test_a_model_is_the_same_whoever_is_trained_beside_it() -> None:
     assert len(alone.losses) == len(alone.answers) == 50
 
 
+@pytest.mark.sweep
 def test_the_experiment_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = {field.name: getattr(SMALL, field.name) for field in fields(Settings)}
     options = Options(**{**small, "steps": 3}, out=tmp_path, figures=("3b",), seeds=2)

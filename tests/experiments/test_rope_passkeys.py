@@ -38,6 +38,7 @@ def records(out: Path) -> list[Record]:
     return read_lines(out / "run" / "records.jsonl", Record)
 
 
+@pytest.mark.sweep
 def test_every_depth_is_asked_in_turn_and_the_answer_fits_into_the_length(out: Path) -> None:
     plain = [record for record in records(out) if record.method == "none"]
     for length in (SHORT, LONG):

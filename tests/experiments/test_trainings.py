@@ -380,6 +380,7 @@ def options_of(module: ModuleType, data: Path, out: Path, **changes: Any) -> Any
 
 
 @pytest.mark.parametrize("module", [embedded, larger])
+@pytest.mark.sweep
 def test_training_learns_resumes_and_exports_a_stock_t5(
     module: Any, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -221,7 +221,7 @@ def test_gradients_are_finite_and_reach_every_weight(choice: str, implementation
         assert float(parameter.grad.abs().max()) > 0, name
 
 
-@pytest.mark.parametrize("choice", ["both", "alibi"])
+@pytest.mark.parametrize("choice", ["both", pytest.param("alibi", marks=pytest.mark.sweep)])
 def test_it_compiles_as_one_graph(choice: str) -> None:
     model, tokens = tiny(**CHOICES[choice]), ids(20, batch=2)
     with torch.inference_mode():

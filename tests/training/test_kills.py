@@ -24,7 +24,7 @@ from lengthwise.training.output_alignment.trainer import MisalignmentTrainer
 from tests.conftest import TRAIN_LENGTH, make
 from tests.helpers.forking import finished, forked
 
-STEPS = 6
+STEPS, KILLS = 6, 40
 
 
 @pytest.fixture
@@ -80,18 +80,18 @@ def killed(train: Callable[[Callable[[], object]], None], nth: int, delay: float
 
 
 @pytest.mark.filterwarnings("ignore:no checkpoint is in:UserWarning")
-@pytest.mark.parametrize("kills", [3, pytest.param(40, marks=pytest.mark.sweep)])
+@pytest.mark.sweep
 def test_trainings_killed_at_random_moments_end_as_an_undisturbed_one(
-    kills: int, command: Callable[[str, Callable[[], object]], None], tmp_path: Path
+    command: Callable[[str, Callable[[], object]], None], tmp_path: Path
 ) -> None:
     randomness, done, ended, unfinished = random.Random(0), 0, 0, True
     moments: list[int] = []
     # In this process: what is imported late is imported before the forks, and once
     command("whole", lambda: moments.append(1))
     assert len(moments) == STEPS + STEPS // 2 + 1
-    while done < kills or unfinished:
+    while done < KILLS or unfinished:
         # Fewer moments are left from kill to kill, until one comes too late, and another run begins
-        nth = randomness.randint(1, 5) if done < kills else len(moments) + 1
+        nth = randomness.randint(1, 5) if done < KILLS else len(moments) + 1
         out = tmp_path / f"killed-{ended}"
         unfinished = killed(partial(command, out.name), nth, randomness.uniform(0.0, 0.05))
         if unfinished:

@@ -150,11 +150,16 @@ def _check_settings(name: str, model: Any, tokenizer: Any) -> None:
     ids = getattr(model, "generation_config", None)
     tokens = {key: value for key, value in vars(ids).items() if key.endswith("_token_id") and value is not None} if ids else {}
     for key, value in {**tokens, "model_max_length": tokenizer.model_max_length}.items():
-        kinds = int | float if key == "model_max_length" else int
         # An answer may end in several ways
         several = key == "eos_token_id" and isinstance(value, list) and value
-        holds = all(isinstance(number, kinds) for number in (value if several else [value]))
-        require(holds, f"the checkpoint {name} has {value!r} as its {key}, which is no number; put its settings right")
+        holds = all(_is_setting(key, number) for number in (value if several else [value]))
+        told = f"{value!r:.40}"
+        require(holds, f"the checkpoint {name} has {told} as its {key}, which is no such number; put its settings right")
+
+
+def _is_setting(key: str, number: Any) -> bool:
+    # Of a length transformers itself writes 1e30 where there is none
+    return isinstance(number, int | float) if key == "model_max_length" else isinstance(number, int) and abs(number) < 2**31
 
 
 def _said_plainly(what: str, load_it: Callable[[], Any]) -> Any:

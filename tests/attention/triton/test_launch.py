@@ -127,6 +127,7 @@ def test_an_extended_model_says_the_same_through_the_kernel(name: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.sweep
 def test_torch_compile_goes_around_the_kernel() -> None:
     config = tf.LlamaConfig(**{**DECODER_SIZES, "num_hidden_layers": 1})
     model, ids = tf.LlamaForCausalLM(config).eval(), tokens(40)

@@ -103,6 +103,7 @@ def test_what_a_worker_refuses_is_said_in_one_line(model: Path, tmp_path: Path) 
 
 
 @pytest.mark.usefixtures("local")
+@pytest.mark.sweep
 def test_work_is_tried_again_three_times_and_no_more(tmp_path: Path) -> None:
     def killed(item: int) -> int:
         with (tmp_path / str(item)).open("a") as file:
