@@ -19,6 +19,7 @@ def recommend(
     out: Annotated[Path, typer.Option(help="Folder for recipe.json and the records: made, or gone on with.")],
     task: Annotated[list[str] | None, task_option(help="Task; repeat for several. By default what the model can do.")] = None,
     data: Annotated[Path | None, typer.Option(help="Your own questions, for one task: FILE or hub:NAME.")] = None,
+    text: Annotated[list[Path] | None, typer.Option(help="Your own text, instead of questions; repeat for several.")] = None,
     minutes: Annotated[float, typer.Option(help="Time to take, about.")] = 10.0,
     seed: int = 0,
     train_length: TrainLength = None,
@@ -28,11 +29,13 @@ def recommend(
     as_json: Json = False,
 ) -> None:
     """Try what could help this model at this length, and say what does."""
+    from lengthwise.common.text import read_texts
     from lengthwise.evaluation.recommendation.recommend import recommend as verb
     from lengthwise.models.load import load
 
     check_names((), task or ())
     check_writable(out / "recipe.json")
+    own_text = read_texts(text) if text else None
     loaded, tokenizer = load(model, dtype, device)
     say_train_length(loaded, train_length)
     with can_go_on(out):
@@ -42,6 +45,7 @@ def recommend(
             length,
             tasks=task or (),
             data=data,
+            text=own_text,
             minutes=minutes,
             seed=seed,
             out=out,

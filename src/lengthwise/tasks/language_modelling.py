@@ -76,9 +76,16 @@ def passages(
     tokenizer: Any, text: str, prefix: int, continuation: int, cases: int, seed: int = 0
 ) -> Tensor:  # [cases, prefix + continuation]
     """Stretches of the text, each with the longest prefix that will be asked for; no token is in two continuations."""
+    tokens = tokenizer(text, add_special_tokens=False, verbose=False).input_ids
+    return passages_of(tokens, prefix, continuation, cases, seed)
+
+
+def passages_of(
+    tokens: Sequence[int], prefix: int, continuation: int, cases: int, seed: int = 0
+) -> Tensor:  # [cases, prefix + continuation]
+    """The same of a text's tokens."""
     require(cases >= 1, f"there must be at least 1 case, not {cases}")
     require(continuation >= 1, f"a continuation needs at least 1 token, not {continuation}")
-    tokens = tokenizer(text, add_special_tokens=False, verbose=False).input_ids
     share = (len(tokens) - prefix) // cases
     require(
         share >= continuation,

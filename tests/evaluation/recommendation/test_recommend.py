@@ -12,7 +12,7 @@ import torch
 
 import lengthwise as lw
 from lengthwise.errors import BadInput
-from lengthwise.evaluation.recommendation.recommend import FRESH_SEED, Asked
+from lengthwise.evaluation.recommendation.asked import FRESH_SEED, AskedQuestions
 from lengthwise.methods.recipe import Recipe
 from lengthwise.records import Record
 from tests.conftest import TRAIN_LENGTH, logits, make, tokens
@@ -28,7 +28,7 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> Callable[[Score], list[tuple[A
     def use(score: Score) -> list[tuple[Any, ...]]:
         calls: list[tuple[Any, ...]] = []
 
-        def records(self: Asked, run: str, methods: Any, tasks: Any, lengths: Any, samples: int) -> list[Record]:
+        def records(self: AskedQuestions, run: str, methods: Any, tasks: Any, lengths: Any, samples: int) -> list[Record]:
             calls.append((run, tuple(methods), tuple(lengths), samples))
             seed = self.seed + (FRESH_SEED if run == "confirm" else 0)
             return [
@@ -36,7 +36,7 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> Callable[[Score], list[tuple[A
                 for m in methods for t in tasks for n in lengths for i in range(samples)
             ]  # fmt: skip
 
-        monkeypatch.setattr(Asked, "records", records)
+        monkeypatch.setattr(AskedQuestions, "records", records)
         return calls
 
     return use
@@ -141,14 +141,14 @@ def test_of_your_own_cases_those_that_choose_do_not_confirm(
 ) -> None:
     file, used = tmp_path / "mine.jsonl", {"race": set[int](), "confirm": set[int]()}
     file.write_text("".join(json.dumps({"prompt": f"Case {i} " * 12, "target": "yes"}) + "\n" for i in range(9)))
-    records = Asked.records
+    records = AskedQuestions.records
 
-    def spied(self: Asked, run: str, *asked: Any) -> list[Record]:
+    def spied(self: AskedQuestions, run: str, *asked: Any) -> list[Record]:
         found = records(self, run, *asked)
         used[run] |= {record.index for record in found}
         return found
 
-    monkeypatch.setattr(Asked, "records", spied)
+    monkeypatch.setattr(AskedQuestions, "records", spied)
     recipe = recommend(tokenizer, data=file)
     assert used["race"] == {0, 2, 4, 6}
     assert used["confirm"] == {1, 3, 5, 7}

@@ -3,13 +3,14 @@
     recipe = lengthwise.recommend(model, tokenizer, length=16000)
     with lengthwise.extend(model, recipe): model.generate(...)
 
-1. Which tasks can the model do at its training length? Only these can show what is lost at length.
+1. Which tasks can the model do at its training length? Only these can show what is lost at length. Or a text is given, and how
+   well it is told takes the place of questions.
 2. Methods that this model allows are raced on the same questions at the length, and at the training length, where nothing may
    be lost; temperatures that must be calibrated first join as far as the time allows.
 3. The winner, truncation and the plain model answer fresh questions, which alone are reported.
 
-The questions of the race and those that confirm stand in two run directories, `race` and `confirm`; started again with the same
-`out`, a recommendation goes on with what is there.
+The answers of the race and those that confirm stand in two folders, `race` and `confirm`; started again with the same `out`, a
+recommendation goes on with what is there.
 """
 
 from __future__ import annotations
@@ -17,37 +18,31 @@ from __future__ import annotations
 import tempfile
 import time
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from torch import nn
 
-from lengthwise.calibration.answer_cases import DEFAULT_TASKS
 from lengthwise.calibration.calibrate import calibrate
-from lengthwise.errors import BadInput, NoRoom, is_out_of_memory, require
-from lengthwise.evaluation.evaluate import evaluate
+from lengthwise.errors import BadInput, is_out_of_memory, require
+from lengthwise.evaluation.recommendation.asked import CONFIRM, FRESH, RACE, ROUNDS, Asked, AskedQuestions
 from lengthwise.evaluation.recommendation.candidates import Calibration, calibrations, specs
+from lengthwise.evaluation.recommendation.measure import Measure, Scored
 from lengthwise.evaluation.recommendation.race import LEVEL, is_behind, pairs, still_in
-from lengthwise.evaluation.recommendation.words import words
+from lengthwise.evaluation.recommendation.text import AskedText
+from lengthwise.evaluation.recommendation.words import Findings
 from lengthwise.methods.recipe import Part, Recipe
 from lengthwise.methods.spec import NONE, TRUNCATE
 from lengthwise.methods.temperature.aligned import Alignment
-from lengthwise.models.anatomy import Anatomy, anatomy_of
+from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.fingerprint import model_fingerprint, versions
 from lengthwise.models.patches import refuse_extended
 from lengthwise.models.suitability import refuse_past_the_table, refuse_unreachable
-from lengthwise.records import Record, summarise
-from lengthwise.tasks import TASKS
 
-KNOWN = 0.3  # least mean score at the training length of a task that can tell anything
-ROUNDS = (4, 8, 16, 32)  # samples of a task, so far
-FRESH = (8, 16, 32, 64)  # samples of a task that confirm, as many as there is time for
-FRESH_SEED = 500_009  # far from the race's
 CALIBRATING, RACING = 0.5, 0.75  # shares of the time after which each is at its end
 # Long forwards that calibrations take, about, for each task and one more
 FORWARDS = {("answers", "model"): 12, ("answers", "head"): 150}
@@ -61,6 +56,7 @@ def recommend(
     *,
     tasks: Sequence[str] = (),
     data: str | Path | None = None,
+    text: str | None = None,
     minutes: float = 10.0,
     seed: int = 0,
     out: str | Path | None = None,
@@ -72,8 +68,8 @@ def recommend(
     """What to use at `length`, within about so many minutes; `extend`, `evaluate` and `reach` take the recipe as a method.
 
     It is tried on `tasks`, by default on those of four that the model can do at its training length, or on your own questions:
-    `data`, a file of cases for one task, half of which choose and half of which confirm. `out` is a folder for the records, the
-    alignments and `recipe.json`.
+    `data`, a file of cases for one task, half of which choose and half of which confirm. With `text` it is tried on how well
+    what follows in that text is told. `out` is a folder for the records, the alignments and `recipe.json`.
     """
     refuse_extended(model, "recommend")
     anatomy = anatomy_of(model, train_length)
@@ -83,10 +79,13 @@ def recommend(
     require(length > trained, f"{within}; give a larger --length, or the right --train-length")
     refuse_past_the_table(anatomy, length)
     require(minutes > 0, f"minutes must be above 0, not {minutes:g}")
+    one = "give a text (--text) or questions (--task, --data), not both"
+    require(text is None or not (tasks or data), one)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()) if out is None else out)
-        asked = Asked(model, tokenizer, anatomy, length, tuple(tasks), data, seed, folder, batch_tokens, name, show_progress)
-        recipe = Recommendation(asked, Clock(60 * minutes)).run()
+        trial = (model, tokenizer, anatomy, length, seed, folder, show_progress)
+        questions = AskedQuestions(*trial, tuple(tasks), data, batch_tokens, name)
+        recipe = Recommendation(questions if text is None else AskedText(*trial, text), Clock(60 * minutes)).run()
     if out is not None:
         recipe.save(folder / "recipe.json")
     return recipe
@@ -102,85 +101,6 @@ class Clock:
     def left(self, share: float = 1.0) -> float:
         """Seconds until so much of the time is gone."""
         return share * self.seconds - (time.monotonic() - self.start)
-
-
-@dataclass(frozen=True)
-class Asked:
-    """One model at one length, and the questions that it is asked."""
-
-    model: nn.Module
-    tokenizer: Any
-    anatomy: Anatomy
-    length: int
-    given: tuple[str, ...]  # tasks that the user named
-    data: str | Path | None
-    seed: int
-    folder: Path
-    batch_tokens: int | None
-    name: str
-    show_progress: bool
-
-    def records(
-        self, run: str, methods: Mapping[str, Sequence[Part] | str], tasks: Sequence[str], lengths: Sequence[int], samples: int
-    ) -> list[Record]:
-        """Answers in one of the two run directories, those that are there among them.
-
-        Of the user's own cases every second one is for the race, and the others confirm.
-        """
-        records = evaluate(
-            self.model,
-            self.tokenizer,
-            dict(methods),
-            list(tasks),
-            () if self.own_cases else lengths,
-            2 * samples if self.own_cases else samples,
-            self.seed + (FRESH_SEED if run == "confirm" else 0),
-            self.folder / run,
-            data=self.data,
-            train_length=self.anatomy.train_length,
-            batch_tokens=self.batch_tokens,
-            name=self.name,
-            sharpness=False,
-            show_progress=self.show_progress,
-        )
-        mine = [record for record in records if not self.own_cases or record.index % 2 == (run == "confirm")]
-        require(bool(mine), f"{self.data} has one case; at least 2 are needed, some to choose by and others to confirm")
-        return mine
-
-    @property
-    def own_cases(self) -> bool:
-        """Whether the user's file holds whole cases, which have lengths of their own."""
-        return self.data is not None and TASKS[self.given[0] if self.given else "answer"].take is None
-
-    @cached_property
-    def tasks(self) -> dict[str, float | None]:
-        """Tasks by name with the plain model's mean score at the training length; None where they have no room there."""
-        if self.data is not None:
-            require(len(self.given) <= 1, f"--data holds cases of one task; give one --task, not {len(self.given)}")
-            return {self.given[0] if self.given else "answer": None}
-        scores: dict[str, float | None] = {}
-        for task in self.given or DEFAULT_TASKS:
-            try:
-                records = self.records("race", {NONE: NONE}, [task], [self.anatomy.train_length], ROUNDS[1])
-                scores[task] = fmean(record.score for record in records)
-            except NoRoom:
-                scores[task] = None
-        return scores
-
-    @property
-    def known(self) -> list[str]:
-        """Tasks that can tell anything; those that the user named are not questioned."""
-        if self.data is not None or self.given:
-            return list(self.tasks)
-        known = [task for task, score in self.tasks.items() if score is not None and score >= KNOWN]
-        told = ", ".join(f"{task} {100 * score:.0f} %" for task, score in self.tasks.items() if score is not None)
-        trained = self.anatomy.train_length
-        require(
-            bool(known),
-            f"this model can do none of our tasks at its training length {trained} ({told or 'no task has room there'}): they "
-            "cannot show what helps; give questions of your own (--data FILE), or --task NAME",
-        )
-        return known
 
 
 class Recommendation:
@@ -205,14 +125,14 @@ class Recommendation:
 
     def _first_look(self) -> float:
         """About how many seconds the model takes to read the length: its first answers there, by the plain model."""
-        first = self.asked.records("race", {NONE: NONE}, self.asked.known, [self.asked.length], ROUNDS[0])
+        first = self.asked.answers(RACE, {NONE: NONE}, [self.asked.length], ROUNDS[0])
         try:
-            self.asked.records("race", {TRUNCATE: TRUNCATE}, self.asked.known, [self.asked.length], ROUNDS[0])
+            self.asked.answers(RACE, {TRUNCATE: TRUNCATE}, [self.asked.length], ROUNDS[0])
         except BadInput as error:
             del self.baselines[TRUNCATE]
             self.untried.append(f"truncation ({str(error).partition(';')[0]})")
         # The first ones also pay for what is done once
-        return min(record.seconds for record in first)
+        return min(answer.seconds for answer in first)
 
     def _calibrate(self, calibration: Calibration, forward: float) -> None:
         """Add a calibrated temperature to the race, if there is time and memory for it."""
@@ -225,8 +145,7 @@ class Recommendation:
         if takes > self.clock.left(CALIBRATING):
             self.untried.append(f"{calibration.name} (no time)")
             return
-        # The user's own cases are for the race and to confirm
-        how: dict[str, Any] = {"task": asked.known, "data": asked.data} if answers and not asked.own_cases else {}
+        sequences = FEWEST if answers and 3 * takes > self.clock.left(CALIBRATING) else None
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -236,12 +155,11 @@ class Recommendation:
                     asked.length,
                     statistic=calibration.statistic,
                     scope=calibration.scope,
-                    sequences=FEWEST if answers and 3 * takes > self.clock.left(CALIBRATING) else None,
                     train_length=asked.anatomy.train_length,
                     method=calibration.method,
                     seed=asked.seed,
                     show_progress=asked.show_progress,
-                    **how,
+                    **asked.material(calibration.statistic, sequences),
                 )
         except Exception as error:
             if not is_out_of_memory(error) and not isinstance(error, BadInput):
@@ -255,17 +173,17 @@ class Recommendation:
         base = () if calibration.method == NONE else (calibration.method,)
         self.candidates[calibration.name] = (*base, alignment)
 
-    def _race(self, methods: dict[str, Any]) -> tuple[str, list[Record]]:
+    def _race(self, methods: dict[str, Any]) -> tuple[str, Sequence[Scored]]:
         """The winner, and the answers of the race's last round at the length."""
         asked, trained = self.asked, self.asked.anatomy.train_length
         tests = pairs(len(methods)) * len(ROUNDS)
         for samples, more in zip(ROUNDS, (*ROUNDS[1:], 0), strict=True):
-            raced = asked.records("race", methods, asked.known, [asked.length], samples)
+            raced = asked.answers(RACE, methods, [asked.length], samples)
             kept = still_in(_by_method(raced), tests)
             # Nothing may be lost where the model needs no help
-            if not asked.own_cases:
+            if not asked.own_lengths:
                 others = {name: method for name, method in {NONE: NONE, **methods}.items() if name != TRUNCATE}
-                inside = _by_method(asked.records("race", others, asked.known, [trained], samples))
+                inside = _by_method(asked.answers(RACE, others, [trained], samples))
                 kept = [name for name in kept if name == TRUNCATE or not is_behind(inside[name], inside[NONE], LEVEL / tests)]
             methods = {name: method for name, method in methods.items() if name in kept}
             self.seconds |= {name: _seconds(raced, name) / samples for name in _by_method(raced)}
@@ -274,25 +192,29 @@ class Recommendation:
                 break
         return (kept or [NONE])[0], raced
 
-    def _confirm(self, winner: str) -> tuple[list[Record], int]:
+    def _confirm(self, winner: str) -> tuple[Sequence[Scored], int]:
         """Fresh answers of the winner, the plain model and truncation, at the training length and at the length."""
         asked = self.asked
         methods = {**self.baselines, winner: self.baselines.get(winner) or list(self.candidates[winner])}
         a_sample = sum(self.seconds[name] for name in methods)
         samples = max((n for n in FRESH if n * a_sample <= self.clock.left()), default=FRESH[0])
-        return asked.records("confirm", methods, asked.known, [asked.anatomy.train_length, asked.length], samples), samples
+        return asked.answers(CONFIRM, methods, [asked.anatomy.train_length, asked.length], samples), samples
 
-    def _recipe(self, winner: str, raced: list[Record], fresh: list[Record], samples: int) -> Recipe:
+    def _recipe(self, winner: str, raced: Sequence[Scored], fresh: Sequence[Scored], samples: int) -> Recipe:
         """What fresh answers say: the winner, unless truncation or the plain model is as good."""
-        asked, anatomy = self.asked, self.asked.anatomy
-        at_length = _by_method(record for record in fresh if asked.own_cases or record.length == asked.length)
-        best = max((*self.baselines, winner), key=lambda name: fmean(at_length[name]))
+        asked, anatomy, measure = self.asked, self.asked.anatomy, self.asked.measure
+        inside = [] if asked.own_lengths else [answer for answer in fresh if answer.length != asked.length]
+        at_length = [answer for answer in fresh if asked.own_lengths or answer.length == asked.length]
+        scores = _by_method(at_length)
+        base = max(self.baselines, key=lambda name: fmean(scores[name]))
+        best = winner if winner not in self.baselines and measure.beats(scores[winner], scores[base]) else base
         out_of_time = self.clock.left() < 0 or any("no time" in told for told in self.untried)
         evidence = {
             "tasks": asked.tasks,
             "asked": asked.known,
-            "race": {name: [fmean(scores), len(scores)] for name, scores in _by_method(raced).items()},
-            "fresh": [vars(cell) for cell in summarise(fresh)],
+            "measure": measure.name,
+            "race": {name: [(measure.interval(mine) or [None])[0], len(mine)] for name, mine in _by_method(raced).items()},
+            "fresh": [cell for length in (inside, at_length) for cell in _cells(length, measure)],
             "untried": self.untried,
         }
         provenance = {
@@ -303,19 +225,26 @@ class Recommendation:
             "seconds": round(self.clock.seconds - self.clock.left(), 1),
             "minutes": self.clock.seconds / 60,
         }
-        lengths = (asked.length, anatomy.train_length)
-        said = words(winner, best, fresh, *lengths, asked.tasks, asked.known, self.untried, out_of_time, asked.own_cases)
-        return Recipe(best, self.candidates.get(best, ()), *lengths, said, evidence, provenance)
+        trained, told = anatomy.train_length, (asked.tasks, asked.known, self.untried, out_of_time)
+        said = Findings(winner, best, measure, at_length, inside, trained, *told).words()
+        return Recipe(best, self.candidates.get(best, ()), asked.length, trained, said, evidence, provenance)
 
 
-def _by_method(records: Iterable[Record]) -> dict[str, list[float]]:
+def _cells(answers: Sequence[Scored], measure: Measure) -> Iterator[dict[str, Any]]:
+    """Mean and interval of every method, task and length."""
+    for method, task, length in dict.fromkeys((answer.method, answer.task, answer.length) for answer in answers):
+        scores = [answer.score for answer in answers if (answer.method, answer.task, answer.length) == (method, task, length)]
+        mean, low, high = measure.interval(scores) or (None, None, None)
+        yield {"method": method, "task": task, "length": length, "mean": mean, "low": low, "high": high, "n": len(scores)}
+
+
+def _by_method(answers: Iterable[Scored]) -> dict[str, list[float]]:
     """Scores by method, the same questions in the same order."""
-    ordered = sorted(records, key=lambda record: (record.task, record.length, record.index))
     scores: dict[str, list[float]] = {}
-    for record in ordered:
-        scores.setdefault(record.method, []).append(record.score)
+    for answer in sorted(answers, key=lambda answer: (answer.task, answer.length, answer.index)):
+        scores.setdefault(answer.method, []).append(answer.score)
     return scores
 
 
-def _seconds(records: Iterable[Record], method: str) -> float:
-    return sum((record.seconds for record in records if record.method == method), 0.0)
+def _seconds(answers: Iterable[Scored], method: str) -> float:
+    return sum((answer.seconds for answer in answers if answer.method == method), 0.0)

@@ -3,76 +3,79 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 
+from lengthwise.evaluation.recommendation.measure import Measure, Scored, Scores
 from lengthwise.methods.spec import NONE, TRUNCATE
-from lengthwise.records import Record
-from lengthwise.records.intervals import mean_interval, paired_interval
 
 NAMES = {NONE: "the plain model", TRUNCATE: "truncation"}
 
 
-def words(
-    winner: str,
-    best: str,
-    fresh: Sequence[Record],
-    length: int,
-    trained: int,
-    tasks: Mapping[str, float | None],
-    asked: Sequence[str],
-    untried: Sequence[str],
-    hurried: bool,
-    own: bool,
-) -> tuple[str, ...]:
-    """What to use, what it gains, what it costs, what was not tried; a sentence each."""
-    long = [record for record in fresh if own or record.length == length]
-    asked_of = {record.method for record in long}
-    scores = {name: _scores(long, name) for name in dict.fromkeys((NONE, TRUNCATE, winner)) if name in asked_of}
-    said = [_use(best, "your questions" if own else f"questions at {length:,} tokens", trained, scores)]
-    said += [_gain(best, name, scores) for name in scores if name != best]
-    if not own and best not in (NONE, TRUNCATE):
-        said.append(_short(best, fresh, trained))
-    took = {name: fmean(record.seconds for record in long if record.method == name) for name in scores}
-    if best != NONE and took[NONE] > 0:
-        said.append(f"An answer takes {took[best] / took[NONE]:.2f} times as long as the plain model's ({took[best]:.2g} s).")
-    said.append(f"Asked: {', '.join(asked)}, {len(scores[best])} fresh questions; questions that chose it are not among them.")
-    if left := [f"{task} ({100 * score:.0f} %)" for task, score in tasks.items() if task not in asked and score is not None]:
-        said.append(f"Not asked, because the model cannot do them at its training length either: {', '.join(left)}.")
-    if untried:
-        said.append(f"Not tried: {'; '.join(untried)}.")
-    if hurried:
-        said.append("The time was short: give more --minutes for more methods and more questions.")
-    return tuple(said)
+@dataclass(frozen=True)
+class Findings:
+    """What a recommendation is told from."""
+
+    winner: str  # of the race
+    best: str  # what is recommended
+    measure: Measure
+    at_length: Sequence[Scored]  # fresh answers at the length
+    inside: Sequence[Scored]  # and at the training length, where there are any
+    trained: int
+    tasks: Mapping[str, float | None]
+    asked: Sequence[str]  # tasks
+    untried: Sequence[str]
+    hurried: bool
+
+    def words(self) -> tuple[str, ...]:
+        """What to use, what it gains, what it costs, what was not tried; a sentence each."""
+        methods = {answer.method for answer in self.at_length}
+        scores = {
+            name: _scores(self.at_length, name) for name in dict.fromkeys((NONE, TRUNCATE, self.winner)) if name in methods
+        }
+        said = [self._use(scores), *(self._gain(name, scores) for name in scores if name != self.best)]
+        if self.inside and self.best not in (NONE, TRUNCATE):
+            said.append(self._inside())
+        took = {name: fmean(answer.seconds for answer in self.at_length if answer.method == name) for name in scores}
+        if self.best != NONE and took[NONE] > 0:
+            times = f"{took[self.best] / took[NONE]:.2f} times as long as the plain model's ({took[self.best]:.2g} s)"
+            said.append(f"{self.measure.doing} takes {times}.")
+        what = self.measure.asked
+        fresh = f"{len(scores[self.best])} fresh {what}; {what} that chose it are not among them"
+        said.append(f"Asked: {', '.join(self.asked)}, {fresh}.")
+        return (*said, *self._left_out())
+
+    def _use(self, scores: Mapping[str, Scores]) -> str:
+        told = self.measure.told(scores[self.best])
+        if self.best == TRUNCATE:
+            return f"Keep truncating to the last {self.trained:,} tokens: {told}."
+        if self.best == NONE:
+            already = self.measure.reads_already(scores[NONE], scores.get(TRUNCATE))
+            what = "reads this length already" if already else "is not helped by anything that was tried"
+            return f"Use the plain model, which {what}: {told}."
+        return f"Use {self.best}: {told}."
+
+    def _gain(self, other: str, scores: Mapping[str, Scores]) -> str:
+        gained = self.measure.gain(scores[self.best], scores[other])
+        return f"Against {NAMES.get(other, other)}, {self.measure.brief(scores[other])}: {gained}."
+
+    def _inside(self) -> str:
+        mine, plain = (self.measure.brief(_scores(self.inside, name)) for name in (self.best, NONE))
+        return f"At {self.trained:,} tokens, where the model needs no help: {mine}, and {plain} without it."
+
+    def _left_out(self) -> list[str]:
+        scores = {task: score for task, score in self.tasks.items() if task not in self.asked}
+        unknown = [f"{task} ({100 * score:.0f} %)" for task, score in scores.items() if score is not None]
+        said = []
+        if unknown:
+            said.append(f"Not asked, because the model cannot do them at its training length either: {', '.join(unknown)}.")
+        if self.untried:
+            said.append(f"Not tried: {'; '.join(self.untried)}.")
+        if self.hurried:
+            said.append(f"The time was short: give more --minutes for more methods and more {self.measure.asked}.")
+        return said
 
 
-def _use(best: str, questions: str, trained: int, scores: Mapping[str, Sequence[float]]) -> str:
-    mean, low, high = mean_interval(scores[best])
-    told = f"{_percent(mean)} of {questions} right (95 % interval {_percent(low)} to {_percent(high)})"
-    if best == TRUNCATE:
-        return f"Keep truncating to the last {trained:,} tokens: {told}."
-    if best == NONE:
-        what = "reads this length already" if mean >= 0.85 else "is not helped by anything that was tried"
-        return f"Use the plain model, which {what}: {told}."
-    return f"Use {best}: {told}."
-
-
-def _gain(best: str, other: str, scores: Mapping[str, Sequence[float]]) -> str:
-    gained = [mine - theirs for mine, theirs in zip(scores[best], scores[other], strict=True)]
-    mean, low, high = paired_interval(gained)
-    points = f"{100 * mean:+.0f} points (95 % interval {100 * low:+.0f} to {100 * high:+.0f})"
-    return f"Against {NAMES.get(other, other)}, {_percent(fmean(scores[other]))}: {points}."
-
-
-def _short(best: str, fresh: Sequence[Record], trained: int) -> str:
-    inside = [record for record in fresh if record.length == trained]
-    mine, plain = (fmean(_scores(inside, name)) for name in (best, NONE))
-    return f"At {trained:,} tokens, where the model needs no help: {_percent(mine)}, and {_percent(plain)} without it."
-
-
-def _scores(records: Sequence[Record], method: str) -> list[float]:
-    chosen = [record for record in records if record.method == method]
-    return [record.score for record in sorted(chosen, key=lambda record: (record.task, record.length, record.index))]
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
+def _scores(answers: Sequence[Scored], method: str) -> list[float]:
+    chosen = [answer for answer in answers if answer.method == method]
+    return [answer.score for answer in sorted(chosen, key=lambda answer: (answer.task, answer.length, answer.index))]

@@ -1,0 +1,158 @@
+"""What one model is asked at one length: questions of tasks, or of the user's own."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from torch import nn
+
+from lengthwise.calibration.answer_cases import DEFAULT_TASKS
+from lengthwise.errors import NoRoom, require
+from lengthwise.evaluation.evaluate import evaluate
+from lengthwise.evaluation.recommendation.measure import Measure, Scored, ShareRight
+from lengthwise.methods.recipe import Part
+from lengthwise.methods.spec import NONE
+from lengthwise.models.anatomy import Anatomy
+from lengthwise.records import Record
+from lengthwise.tasks import TASKS
+
+KNOWN = 0.3  # least mean score at the training length of a task that can tell anything
+ROUNDS = (4, 8, 16, 32)  # samples of a task, so far
+FRESH = (8, 16, 32, 64)  # samples of a task that confirm, as many as there is time for
+FRESH_SEED = 500_009  # far from the race's
+RACE, CONFIRM = "race", "confirm"  # folders of the answers that choose, and of those that are reported
+
+
+@dataclass(frozen=True)
+class Asked(ABC):
+    """One model at one length, and what it is asked."""
+
+    model: nn.Module
+    tokenizer: Any
+    anatomy: Anatomy
+    length: int
+    seed: int
+    folder: Path
+    show_progress: bool
+
+    @property
+    @abstractmethod
+    def measure(self) -> Measure:
+        """What the scores mean."""
+
+    @property
+    @abstractmethod
+    def known(self) -> list[str]:
+        """Tasks that can tell anything."""
+
+    @property
+    @abstractmethod
+    def tasks(self) -> dict[str, float | None]:
+        """Tasks by name with the plain model's mean score at the training length; None where that is not known."""
+
+    @property
+    def own_lengths(self) -> bool:
+        """Whether what is asked has lengths of its own."""
+        return False
+
+    @abstractmethod
+    def answers(
+        self, run: str, methods: Mapping[str, Sequence[Part] | str], lengths: Sequence[int], samples: int
+    ) -> Sequence[Scored]:
+        """Answers of the race or of those that confirm, those that are recorded among them."""
+
+    @abstractmethod
+    def material(self, statistic: str, sequences: int | None) -> dict[str, Any]:
+        """What `calibrate` is given, of what is not for confirmation."""
+
+
+@dataclass(frozen=True)
+class AskedQuestions(Asked):
+    """Questions with answers: made for tasks, or the user's own."""
+
+    given: tuple[str, ...]  # tasks that the user named
+    data: str | Path | None
+    batch_tokens: int | None
+    name: str
+
+    @property
+    def measure(self) -> Measure:
+        return ShareRight("your questions" if self.own_lengths else f"questions at {self.length:,} tokens")
+
+    @property
+    def own_lengths(self) -> bool:
+        """Whether the user's file holds whole cases."""
+        return self.data is not None and TASKS[self.given[0] if self.given else "answer"].take is None
+
+    def answers(
+        self, run: str, methods: Mapping[str, Sequence[Part] | str], lengths: Sequence[int], samples: int
+    ) -> Sequence[Scored]:
+        return self.records(run, methods, self.known, lengths, samples)
+
+    def records(
+        self, run: str, methods: Mapping[str, Sequence[Part] | str], tasks: Sequence[str], lengths: Sequence[int], samples: int
+    ) -> list[Record]:
+        """Answers in one of the two run directories, those that are there among them.
+
+        Of the user's own cases every second one is for the race, and the others confirm.
+        """
+        records = evaluate(
+            self.model,
+            self.tokenizer,
+            dict(methods),
+            list(tasks),
+            () if self.own_lengths else lengths,
+            2 * samples if self.own_lengths else samples,
+            self.seed + (FRESH_SEED if run == CONFIRM else 0),
+            self.folder / run,
+            data=self.data,
+            train_length=self.anatomy.train_length,
+            batch_tokens=self.batch_tokens,
+            name=self.name,
+            sharpness=False,
+            show_progress=self.show_progress,
+        )
+        mine = [record for record in records if not self.own_lengths or record.index % 2 == (run == CONFIRM)]
+        require(bool(mine), f"{self.data} has one case; at least 2 are needed, some to choose by and others to confirm")
+        return mine
+
+    @cached_property
+    def tasks(self) -> dict[str, float | None]:
+        """As in `Asked`; None where a task has no room at the training length, too."""
+        if self.data is not None:
+            require(len(self.given) <= 1, f"--data holds cases of one task; give one --task, not {len(self.given)}")
+            return {self.given[0] if self.given else "answer": None}
+        scores: dict[str, float | None] = {}
+        for task in self.given or DEFAULT_TASKS:
+            try:
+                records = self.records(RACE, {NONE: NONE}, [task], [self.anatomy.train_length], ROUNDS[1])
+                scores[task] = fmean(record.score for record in records)
+            except NoRoom:
+                scores[task] = None
+        return scores
+
+    @property
+    def known(self) -> list[str]:
+        """Tasks that can tell anything; those that the user named are not questioned."""
+        if self.data is not None or self.given:
+            return list(self.tasks)
+        known = [task for task, score in self.tasks.items() if score is not None and score >= KNOWN]
+        told = ", ".join(f"{task} {100 * score:.0f} %" for task, score in self.tasks.items() if score is not None)
+        trained = self.anatomy.train_length
+        require(
+            bool(known),
+            f"this model can do none of our tasks at its training length {trained} ({told or 'no task has room there'}): they "
+            "cannot show what helps; give questions of your own (--data FILE), a text (--text FILE), or --task NAME",
+        )
+        return known
+
+    def material(self, statistic: str, sequences: int | None) -> dict[str, Any]:
+        # The user's own cases are for the race and to confirm
+        fits = statistic == "answers" and not self.own_lengths
+        return {"sequences": sequences} | ({"task": self.known, "data": self.data} if fits else {})
