@@ -299,3 +299,33 @@ def test_nothing_is_said_where_the_target_was_met(tokenizer: Any) -> None:
     for options in ({}, {"search": "grid"}, {"scope": "layer"}, {"scope": "head"}):
         found = calibrate(tiny_t5(train_length=128), tokenizer, 256, **options).provenance["searched"]
         assert all("missed" not in of for of in found)
+
+
+@pytest.mark.parametrize("scope", ["model", "head"])
+def test_token_ids_need_no_tokenizer(tokenizer: Any, scope: str) -> None:
+    """A sequence that is the text's own finds what the text finds, but for the token that a tokenizer ends it with."""
+    model, ids = tiny_t5(train_length=128), tokenizer(shipped_prose(), verbose=False).input_ids
+    alignment = calibrate(model, None, 256, input_ids=torch.tensor([ids[:256]]), scope=scope)
+    assert alignment.provenance["text"] == "given input_ids"
+    short, long = short_and_long(None, [torch.tensor(ids[:256])], None, 256, 128, 1, 0)
+    assert long["input_ids"].tolist() == [ids[:256]]
+    assert short["input_ids"].tolist() == [ids[:128], ids[128:256]]
+    target, reached = (lw.row_statistics(model, *batch).p_max for batch in ((short,), (long,)))
+    assert (target > reached).float().mean() > 0.5
+    aligned = lw.row_statistics(model, long, method=alignment).p_max
+    assert float(aligned.mean()) == pytest.approx(float(target.mean()), rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "without a tokenizer no text can be read; give input_ids"),
+        ({"input_ids": [[1] * 100]}, "hold 0 stretches of 128 tokens"),
+        ({"input_ids": [[400] * 200]}, "token 400, and the model knows 0 to 383 only"),
+        ({"input_ids": [[1] * 200], "text": "a"}, "give a text, text files, input_ids or a task"),
+        ({"input_ids": [[1] * 200], "statistic": "answers"}, "answers are asked for in words"),
+    ],
+)
+def test_token_ids_that_cannot_serve_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(lw.BadInput, match=message):
+        calibrate(make("t5"), None, **options)

@@ -98,3 +98,17 @@ def test_each_sequence_of_a_batch_has_its_own_widest_row() -> None:
 def test_a_batch_without_tokens_is_refused() -> None:
     with pytest.raises(lw.BadInput, match="input_ids"):
         lw.row_statistics(make("t5"), {"attention_mask": torch.ones(1, 4)})
+
+
+@pytest.mark.parametrize("family", ["t5", "llama"])
+def test_rows_of_other_lengths_are_padded_and_their_padding_counts_nowhere(family: str) -> None:
+    model, rows = make(family), [tokens(40)[0].tolist(), tokens(25, seed=1)[0].tolist()]
+    whole = lw.row_statistics(model, rows)
+    alone = [lw.row_statistics(model, torch.tensor([row])) for row in rows]
+    assert whole.rows == 65
+    torch.testing.assert_close(whole.p_max, (40 * alone[0].p_max + 25 * alone[1].p_max) / 65)
+
+
+def test_tokens_that_the_model_does_not_know_are_refused() -> None:
+    with pytest.raises(lw.BadInput, match="token 384, and the model knows 0 to 383 only"):
+        lw.row_statistics(make("t5"), torch.tensor([[3, 384]]))

@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import ByT5Tokenizer
 
-from lengthwise.common.sequences import long_sequences, short_sequences, special_tokens
+from lengthwise.common.sequences import cut_rows, long_sequences, short_sequences, special_tokens, token_rows
 from lengthwise.common.text import shipped_prose
 from lengthwise.errors import BadInput
 
@@ -140,3 +140,71 @@ def test_a_short_length_with_no_room_for_text_is_refused(length: int) -> None:
     long = long_sequences(FRAMED, counting(1000), 100, count=3, seed=0)
     with pytest.raises(BadInput, match=str(length)):
         short_sequences(FRAMED, long, length)
+
+
+ROWS = [[5, 6, 7, 8], [9, 10, 11, 12]]
+PADDED = {"input_ids": [[5, 6, 7, 8, 0], [9, 10, 0, 0, 0]], "attention_mask": [[1, 1, 1, 1, 0], [1, 1, 0, 0, 0]]}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ROWS,
+        torch.tensor(ROWS),
+        torch.tensor(ROWS, dtype=torch.int32).numpy(),
+        [torch.tensor(row) for row in ROWS],
+        {"input_ids": torch.tensor(ROWS)},
+        [{"input_ids": row, "label": 1} for row in ROWS],
+        (row for row in ROWS),
+    ],
+)
+def test_token_ids_are_taken_as_they_come(given: Any) -> None:
+    assert [row.tolist() for row in token_rows(given, 13)] == ROWS
+
+
+def test_datasets_are_taken_as_they_are() -> None:
+    datasets = pytest.importorskip("datasets")
+    rows = datasets.Dataset.from_dict(PADDED)
+    for given in (rows, rows.with_format("torch"), rows.to_iterable_dataset(), rows[:2], PADDED):
+        assert [row.tolist() for row in token_rows(given, 13)] == [[5, 6, 7, 8], [9, 10]]
+
+
+def test_an_endless_dataset_comes_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lengthwise.common.sequences.MOST_ROWS", 3)
+    assert len(token_rows(iter(lambda: [1, 2], None), 13)) == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (torch.tensor([5, 6]), r"tensor of \[sequences, tokens\].*one of their rows has shape \[\] and holds int64"),
+        (torch.ones(2, 3, 4, dtype=torch.long), r"shape \[3, 4\]"),
+        (torch.ones(2, 3), "holds float32"),
+        ([[True, False]], "holds bool"),
+        ("a text", "one of their rows is 'a'"),
+        ([{"text": "a"}], "one of their rows is 'None'"),
+        ([[1, [2, 3]]], "one of their rows is"),
+        (7, "not int"),
+        ({"text": ["a"]}, "not dict"),
+        ({"input_ids": [[1, 2]], "attention_mask": [[1]]}, r"shape \[2\]"),
+        ({"input_ids": [[1], [2]], "attention_mask": [[1]]}, "different numbers of rows"),
+        ([], "no token"),
+        ([[]], "no token"),
+        ([[1, 13]], "token 13, and the model knows 0 to 12 only"),
+        ([[1], [-100]], "token -100, and the model knows 0 to 12 only"),
+    ],
+)
+def test_what_is_no_row_of_token_ids_is_refused_in_one_line(given: Any, message: str) -> None:
+    with pytest.raises(BadInput, match=message) as told:
+        token_rows(given, 13)
+    assert "\n" not in str(told.value)
+
+
+def test_rows_are_cut_into_stretches_that_do_not_overlap() -> None:
+    rows = [torch.arange(0, 25), torch.arange(100, 108), torch.arange(200, 210)]
+    cut = cut_rows(rows, 10, 3, seed=0)
+    assert sorted(cut[:, 0].tolist()) == [0, 10, 200]
+    assert (cut.diff(dim=1) == 1).all()
+    assert {int(cut_rows(rows, 10, 1, seed)[0, 0]) for seed in range(20)} == {0, 10, 200}
+    with pytest.raises(BadInput, match="hold 0 stretches of 30 tokens, and 1 are asked for; the longest sequence has 25"):
+        cut_rows(rows, 30, 1, seed=0)

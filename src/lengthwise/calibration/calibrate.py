@@ -13,18 +13,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from lengthwise.calibration.answer_cases import DEFAULT_TASKS, Cases
 from lengthwise.calibration.answers import SAMPLES, STEPS, fit_to_answers
 from lengthwise.calibration.at_length import Batch, LengthCalibration, LengthResult, sharpness_of
 from lengthwise.calibration.search import GRID
 from lengthwise.common.progress import progress
-from lengthwise.common.sequences import long_sequences, pad_rows, short_sequences
+from lengthwise.common.sequences import cut_rows, long_sequences, pad_rows, short_sequences, token_rows
 from lengthwise.common.text import parse_lengths, text_or_prose
 from lengthwise.errors import require, require_one_of
 from lengthwise.methods.temperature.aligned import SCOPES, STATISTICS, Alignment
-from lengthwise.models.anatomy import Anatomy, anatomy_of
+from lengthwise.models.anatomy import Anatomy, anatomy_of, vocabulary
 from lengthwise.models.extend import Method, extend
 from lengthwise.models.fingerprint import model_fingerprint, versions
 from lengthwise.models.layer import active_slots
@@ -45,6 +45,7 @@ def calibrate(
     train_length: int | None = None,
     text: str | None = None,
     files: Sequence[str | Path] = (),
+    input_ids: Any = None,
     task: str | Sequence[str] | None = None,
     data: str | Path | None = None,
     sequences: int | None = None,
@@ -56,6 +57,7 @@ def calibrate(
 
     Sequences come from `text`, from `files`, from samples of a `task`, or from prose that ships with lengthwise; `sequences`
     are read at each length, 1 by default. `method` is applied throughout, so that an alignment can be made on top of others.
+    A model without a tokenizer (None) is given `input_ids`: a tensor of [sequences, tokens], lists, or a dataset.
 
     The statistic `answers` asks samples of several tasks, four by default, `sequences` of each; a task's questions, or its
     cases, can come from `data`. With `text` or `files` it asks for words that stand far back in the text.
@@ -70,7 +72,10 @@ def calibrate(
     # Before shorter lengths are read
     refuse_past_the_table(anatomy, max(lengths))
     asked = {} if text is not None or files else _asked(tasks, data)
-    source, text = _source(statistic, text, files, tasks, data)
+    rows = None if input_ids is None else token_rows(input_ids, vocabulary(model))
+    require(rows is None or statistic != "answers", "answers are asked for in words; with input_ids keep pmax or entropy")
+    require(rows is not None or tokenizer is not None, "without a tokenizer no text can be read; give input_ids")
+    source, text = _source(statistic, text, files, tasks, data, rows is not None)
     with extend(model, method, train_length=train_length):
         # All slots together, whoever filled them
         if (slots := active_slots(anatomy)) is not None:
@@ -82,7 +87,7 @@ def calibrate(
                 )
                 results = fit_to_answers(cases, lengths, scope)
         else:
-            cut = partial(short_and_long, tokenizer, text, tasks[0] if tasks else None)
+            cut = partial(short_and_long, tokenizer, text if rows is None else rows, tasks[0] if tasks else None)
             read = {n: cut(n, anatomy.train_length, sequences, seed) for n in lengths}
             results = _by_sharpness(model, anatomy, read, statistic, scope, search, show_progress)
     for line in (line for result in results for line in result.missed):
@@ -163,11 +168,13 @@ def _check_lengths(lengths: list[int], train_length: int, sequences: int, least:
 
 
 def _source(
-    statistic: str, text: str | None, files: Sequence[str | Path], tasks: Sequence[str], data: str | Path | None
+    statistic: str, text: str | None, files: Sequence[str | Path], tasks: Sequence[str], data: str | Path | None, ids: bool
 ) -> tuple[str, str]:
     """(description, text) of what is read; a task has no text, but for what answers must leave as it is."""
-    sources = sum((text is not None, bool(files), bool(tasks)))
-    require(sources <= 1, "give a text, text files or a task, not several of them")
+    sources = sum((text is not None, bool(files), bool(tasks), ids))
+    require(sources <= 1, "give a text, text files, input_ids or a task, not several of them")
+    if ids:
+        return "given input_ids", ""
     if tasks and statistic != "answers":
         return f"task {tasks[0]}", ""
     source, text = text_or_prose(text, files)
@@ -185,9 +192,12 @@ def _asked(tasks: Sequence[str], data: str | Path | None) -> dict[str, Task]:
 
 
 def short_and_long(
-    tokenizer: Any, text: str, task: str | None, length: int, train_length: int, sequences: int, seed: int
+    tokenizer: Any, text: str | list[Tensor], task: str | None, length: int, train_length: int, sequences: int, seed: int
 ) -> tuple[Batch, Batch]:
-    """The batches (short, long): cut from the same text, or samples of the same task."""
+    """The batches (short, long): cut from the same text or rows of token ids, or samples of the same task."""
+    if not isinstance(text, str):
+        long = cut_rows(text, length, sequences, seed)
+        return {"input_ids": short_sequences(None, long, train_length)}, {"input_ids": long}
     if task is None:
         long = long_sequences(tokenizer, text, length, sequences, seed)
         return {"input_ids": short_sequences(tokenizer, long, train_length)}, {"input_ids": long}

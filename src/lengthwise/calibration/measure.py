@@ -18,8 +18,9 @@ from torch import Tensor, nn
 
 from lengthwise.attention import Equation, RowStatistics
 from lengthwise.common.progress import ProgressCallback, no_progress
+from lengthwise.common.sequences import pad_rows, token_rows
 from lengthwise.errors import BadInput
-from lengthwise.models.anatomy import Anatomy, anatomy_of
+from lengthwise.models.anatomy import Anatomy, anatomy_of, vocabulary
 from lengthwise.models.extend import Method, extend
 from lengthwise.models.patches import evaluating
 
@@ -86,15 +87,22 @@ def mean_rows(field: Tensor, weights: Tensor) -> Tensor:  # [..., batch, heads, 
 
 def row_statistics(
     model: nn.Module,
-    batch: Tensor | Mapping[str, Tensor],
+    batch: Any,
     *,
     method: Method = "none",
     train_length: int | None = None,
     least_share: float = 0.0,
 ) -> AttentionStatistics:
-    """Run the model's stack once over token ids (or a tokenizer's batch) and average every layer and head."""
+    """Run the model's stack once over a batch and average every layer and head.
+
+    The batch is what a tokenizer returns, or token ids alone: a tensor, lists of any lengths, or rows of a dataset.
+    """
     anatomy = anatomy_of(model, train_length)
     means = RowMeans(len(anatomy.layers), least_share)
+    ids = batch.get("input_ids") if isinstance(batch, Mapping) else batch
+    rows = token_rows(ids if isinstance(ids, Tensor) else batch, vocabulary(model))
+    if not isinstance(ids, Tensor):
+        batch = dict(zip(STACK_INPUTS, pad_rows([row.tolist() for row in rows], 0, left=False), strict=False))
     with extend(model, method, train_length=train_length, observer=means):
         run_stack(anatomy, batch)
     return means.result()
@@ -103,8 +111,6 @@ def row_statistics(
 def run_stack(anatomy: Anatomy, batch: Tensor | Mapping[str, Tensor]) -> Tensor:
     """One forward of the extended stack, without gradients, dropout or a cache: its last hidden states."""
     given = {"input_ids": batch} if isinstance(batch, Tensor) else batch
-    if not isinstance(given, Mapping) or "input_ids" not in given:
-        raise BadInput("a batch needs input_ids: pass token ids or what a tokenizer returns")
     taken = inspect.signature(anatomy.stack.forward).parameters
     inputs: dict[str, Any] = {key: given[key] for key in STACK_INPUTS if key in given and key in taken}
     device = next(anatomy.stack.parameters()).device

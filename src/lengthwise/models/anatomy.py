@@ -88,6 +88,11 @@ def unwrapped(model: nn.Module) -> Any:
     return inner.get_base_model() if hasattr(inner, "get_base_model") else inner
 
 
+def vocabulary(model: nn.Module) -> int:
+    """How many tokens the model knows."""
+    return int(unwrapped(model).get_input_embeddings().weight.shape[0])
+
+
 def stack_of(model: nn.Module) -> Any:
     """The stack that is extended, the same whether the model is given, or its base, or the stack itself."""
     inner = unwrapped(model)

@@ -27,7 +27,7 @@ from lengthwise.common.progress import progress
 from lengthwise.errors import BadInput, require
 from lengthwise.methods import weights
 from lengthwise.methods.base import file_contents_of
-from lengthwise.models.anatomy import Anatomy, anatomy_of, unwrapped
+from lengthwise.models.anatomy import Anatomy, anatomy_of, unwrapped, vocabulary
 from lengthwise.models.extend import extend
 from lengthwise.models.fingerprint import model_fingerprint, versions
 from lengthwise.models.load import load
@@ -109,7 +109,7 @@ def _checked(settings: Settings) -> tuple[TrainingRun, Tensor]:
         pass
     arguments = _arguments(settings)
     most = settings.steps * settings.batch * settings.accumulation * arguments.world_size
-    words = int(model.get_input_embeddings().weight.shape[0])
+    words = vocabulary(model)
     rows = rows_of(settings, tokenizer, words, settings.regulariser(length).tokens, most)
     directory = TrainingDirectory(Path(settings.out))
     return TrainingRun(settings, model, tokenizer, anatomy, adjustment, methods, directory, arguments), rows

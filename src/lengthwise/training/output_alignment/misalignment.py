@@ -27,7 +27,7 @@ from lengthwise.common.progress import ProgressCallback, progress
 from lengthwise.common.text import text_or_prose
 from lengthwise.errors import require
 from lengthwise.evaluation.likelihood import LOGITS_AT_ONCE, TOKENS_AT_ONCE, TokenScorer, reading
-from lengthwise.models.anatomy import anatomy_of, unwrapped
+from lengthwise.models.anatomy import anatomy_of, vocabulary
 from lengthwise.models.extend import Method, extend
 from lengthwise.models.fingerprint import model_fingerprint, versions
 from lengthwise.models.load import check_tokenizer, check_tokens
@@ -83,7 +83,7 @@ def misalignment(
     require(pairs >= 2, f"misalignment needs at least 2 pairs for an interval, not {pairs}")
     require(seed >= 0, f"seed must be 0 or more, not {seed}")
     scorer = TokenScorer.of(model, train_length)
-    words = int(unwrapped(model).get_input_embeddings().weight.shape[0])
+    words = vocabulary(model)
     ids = _ids(tokenizer, text, files, words)
     check_tokens(ids, words)
     rows = _rows(ids, length, pairs, seed)
