@@ -147,6 +147,14 @@ def test_models_that_write_nothing_are_refused(family: str) -> None:
         check_can_answer(make(family))
 
 
+@pytest.mark.parametrize("start", [None, -1, 10**6])
+def test_an_answer_must_begin_with_a_token_that_is_known(start: int | None) -> None:
+    model = make("t5")
+    model.generation_config.decoder_start_token_id = start
+    with pytest.raises(lw.BadInput, match=rf"answers begin with token {start}, which it does not know"):
+        check_can_answer(model)
+
+
 @pytest.mark.parametrize(
     "error",
     [torch.OutOfMemoryError("CUDA out of memory. Tried ..."), RuntimeError("DefaultCPUAllocator: can't ..."), MemoryError()],

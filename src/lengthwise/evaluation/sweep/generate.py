@@ -25,6 +25,11 @@ def check_can_answer(model: nn.Module) -> None:
     inner = unwrapped(model)
     can = getattr(inner, "can_generate", None)
     require(can is not None and can(), f"{type(inner).__name__} cannot write answers; give an encoder-decoder or a decoder")
+    if inner.config.is_encoder_decoder:
+        settings = inner.generation_config
+        start = settings.bos_token_id if settings.decoder_start_token_id is None else settings.decoder_start_token_id
+        begins = start is not None and 0 <= start < inner.get_input_embeddings().num_embeddings
+        require(begins, f"the model's answers begin with token {start}, which it does not know: see decoder_start_token_id")
 
 
 def greedy_answers(
