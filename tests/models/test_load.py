@@ -248,6 +248,17 @@ def test_text_in_place_of_a_number_is_refused(damaged: Path, file: str, key: str
             load(str(damaged))
 
 
+@pytest.mark.parametrize(
+    ("eos", "message"),
+    [("seven", r"the text has token \d+, and the model knows"), (None, "adds a special token that it does not have$")],
+)
+def test_special_tokens_that_are_not_there_are_refused(damaged: Path, eos: str | None, message: str) -> None:
+    settings = json.loads((damaged / "tokenizer_config.json").read_text())
+    (damaged / "tokenizer_config.json").write_text(json.dumps({**settings, "eos_token": eos}))
+    with pytest.raises(BadInput, match=message):
+        load(str(damaged))
+
+
 OWN_CODE = "it needs code of its own, which is never run; give a model of a family that transformers has"
 
 

@@ -70,6 +70,10 @@ def load(name: str, dtype: str = "auto", device: str | None = None, *, as_stored
     make = transformers.AutoTokenizer.from_pretrained
     tokenizer = _said_plainly(f"the tokenizer of {name}", lambda: make(where, **NO_CODE, **file))
     _check_settings(name, model, tokenizer)
+    # With the special tokens that it adds
+    ids = _said_plainly(f"the tokenizer of {name}", lambda: tokenizer("A text.", verbose=False).input_ids)
+    require(all(isinstance(token, int) for token in ids), f"the tokenizer of {name} adds a special token that it does not have")
+    check_tokens(torch.tensor(ids), model.get_input_embeddings().num_embeddings)
     if not file:
         check_stored_types(name, where, model)
     else:
