@@ -96,6 +96,38 @@ def test_what_loses_at_the_training_length_is_out(tokenizer: Any, answering: Any
     assert recommend(tokenizer, tasks=["passkey"], minutes=10).method == "infoscale"
 
 
+@pytest.mark.parametrize(
+    ("limit", "longest", "said"),
+    [
+        (1, 2, "At 256 tokens it falls to 25 % (8 questions)."),
+        (2, 4, "It still answers 100 % (8 questions) at 256 tokens. At 512 tokens it falls to 25 %"),
+        (9, 4, "It still answers 100 % (8 questions) at 256 tokens and 100 % (8 questions) at 512 tokens."),
+    ],
+)
+def test_it_says_where_the_method_stops_working(
+    tokenizer: Any, answering: Any, monkeypatch: pytest.MonkeyPatch, limit: int, longest: int, said: str
+) -> None:
+    monkeypatch.setattr("lengthwise.evaluation.recommendation.recommend.calibrations", lambda *_: [])
+    calls = answering(lambda m, n, _: 1.0 if n <= TRAIN_LENGTH or (m == "log" and n <= limit * LENGTH) else 0.25)
+    recipe = recommend(tokenizer, tasks=["passkey"], minutes=10)
+    asked_at = [2 * LENGTH, 4 * LENGTH][: longest // 2]
+    assert [n for call in calls for n in call[2] if n > LENGTH] == asked_at
+    assert said in " ".join(recipe.says)
+    assert [cell["length"] for cell in recipe.evidence["longer"]] == asked_at
+
+
+def test_memory_is_told_where_it_is_measured(tokenizer: Any, answering: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    answering(helped_by("log"))
+    assert "times as long as the plain model's (0.001 s); memory is measured on a GPU only." in " ".join(
+        recommend(tokenizer, tasks=["passkey"]).says
+    )
+    peak = "lengthwise.evaluation.recommendation.recommend.peak_memory"
+    monkeypatch.setattr(peak, lambda _, parts, tokens: tokens * 2**20 * (1 if parts == "none" else 3))
+    recipe = recommend(tokenizer, tasks=["passkey"])
+    assert "(0.001 s), and 3.00 times its memory beside the weights (0.38 GiB)." in " ".join(recipe.says)
+    assert recipe.evidence["memory"] == {"none": LENGTH * 2**20, "log": 3 * LENGTH * 2**20}
+
+
 def test_a_decoder_is_tried_with_positions_in_range(tokenizer: Any, answering: Any) -> None:
     calls = answering(helped_by("yarn:factor=4"))
     assert recommend(tokenizer, "llama", tasks=["passkey"]).method == "yarn:factor=4"

@@ -61,6 +61,11 @@ class Asked(ABC):
         """Whether what is asked has lengths of its own."""
         return False
 
+    @property
+    def can_be_longer(self) -> bool:
+        """Whether more can be asked at greater lengths."""
+        return False
+
     @abstractmethod
     def answers(
         self, run: str, methods: Mapping[str, Sequence[Part] | str], lengths: Sequence[int], samples: int
@@ -89,6 +94,10 @@ class AskedQuestions(Asked):
     def own_lengths(self) -> bool:
         """Whether the user's file holds whole cases."""
         return self.data is not None and TASKS[self.given[0] if self.given else "answer"].take is None
+
+    @property
+    def can_be_longer(self) -> bool:
+        return not self.own_lengths
 
     def answers(
         self, run: str, methods: Mapping[str, Sequence[Part] | str], lengths: Sequence[int], samples: int

@@ -8,6 +8,7 @@
 2. Methods that this model allows are raced on the same questions at the length, and at the training length, where nothing may
    be lost; temperatures that must be calibrated first join as far as the time allows.
 3. The winner, truncation and the plain model answer fresh questions, which alone are reported.
+4. If there is time, what is recommended is asked at twice and four times the length: where does it stop working?
 
 The answers of the race and those that confirm stand in two folders, `race` and `confirm`; started again with the same `out`, a
 recommendation goes on with what is there.
@@ -16,11 +17,9 @@ recommendation goes on with what is there.
 from __future__ import annotations
 
 import tempfile
-import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -30,7 +29,9 @@ from torch import nn
 from lengthwise.calibration.calibrate import calibrate
 from lengthwise.errors import BadInput, is_out_of_memory, require
 from lengthwise.evaluation.recommendation.asked import CONFIRM, FRESH, RACE, ROUNDS, Asked, AskedQuestions
+from lengthwise.evaluation.recommendation.beyond import at_longer, peak_memory
 from lengthwise.evaluation.recommendation.candidates import Calibration, calibrations, specs
+from lengthwise.evaluation.recommendation.clock import Clock
 from lengthwise.evaluation.recommendation.measure import Measure, Scored
 from lengthwise.evaluation.recommendation.race import LEVEL, is_behind, pairs, still_in
 from lengthwise.evaluation.recommendation.text import AskedText
@@ -43,7 +44,7 @@ from lengthwise.models.fingerprint import model_fingerprint, versions
 from lengthwise.models.patches import refuse_extended
 from lengthwise.models.suitability import refuse_past_the_table, refuse_unreachable
 
-CALIBRATING, RACING = 0.5, 0.75  # shares of the time after which each is at its end
+CALIBRATING, RACING, CONFIRMING = 0.5, 0.75, 0.9  # shares of the time after which each is at its end
 # Long forwards that calibrations take, about, for each task and one more
 FORWARDS = {("answers", "model"): 12, ("answers", "head"): 150}
 FEWEST = 8  # sequences of a task for temperatures a head, where time is short
@@ -91,18 +92,6 @@ def recommend(
     return recipe
 
 
-@dataclass
-class Clock:
-    """The time that was given, and how much of it is gone."""
-
-    seconds: float
-    start: float = field(default_factory=time.monotonic)
-
-    def left(self, share: float = 1.0) -> float:
-        """Seconds until so much of the time is gone."""
-        return share * self.seconds - (time.monotonic() - self.start)
-
-
 class Recommendation:
     """One recommendation on its way."""
 
@@ -122,6 +111,9 @@ class Recommendation:
         winner, raced = self._race({**self.baselines, **self.candidates})
         fresh, samples = self._confirm(winner)
         return self._recipe(winner, raced, fresh, samples)
+
+    def _installed(self, name: str) -> Sequence[Part] | str:
+        return self.baselines.get(name) or list(self.candidates[name])
 
     def _first_look(self) -> float:
         """About how many seconds the model takes to read the length: its first answers there, by the plain model."""
@@ -195,9 +187,9 @@ class Recommendation:
     def _confirm(self, winner: str) -> tuple[Sequence[Scored], int]:
         """Fresh answers of the winner, the plain model and truncation, at the training length and at the length."""
         asked = self.asked
-        methods = {**self.baselines, winner: self.baselines.get(winner) or list(self.candidates[winner])}
+        methods = {**self.baselines, winner: self._installed(winner)}
         a_sample = sum(self.seconds[name] for name in methods)
-        samples = max((n for n in FRESH if n * a_sample <= self.clock.left()), default=FRESH[0])
+        samples = max((n for n in FRESH if n * a_sample <= self.clock.left(CONFIRMING)), default=FRESH[0])
         return asked.answers(CONFIRM, methods, [asked.anatomy.train_length, asked.length], samples), samples
 
     def _recipe(self, winner: str, raced: Sequence[Scored], fresh: Sequence[Scored], samples: int) -> Recipe:
@@ -208,6 +200,8 @@ class Recommendation:
         scores = _by_method(at_length)
         base = max(self.baselines, key=lambda name: fmean(scores[name]))
         best = winner if winner not in self.baselines and measure.beats(scores[winner], scores[base]) else base
+        longer = [] if best == TRUNCATE else self._longer(best, fmean(scores[best]))
+        memory = self._memory(best)
         out_of_time = self.clock.left() < 0 or any("no time" in told for told in self.untried)
         evidence = {
             "tasks": asked.tasks,
@@ -215,6 +209,8 @@ class Recommendation:
             "measure": measure.name,
             "race": {name: [(measure.interval(mine) or [None])[0], len(mine)] for name, mine in _by_method(raced).items()},
             "fresh": [cell for length in (inside, at_length) for cell in _cells(length, measure)],
+            "longer": [cell for answers in longer for cell in _cells(answers, measure)],
+            "memory": memory,
             "untried": self.untried,
         }
         provenance = {
@@ -226,8 +222,20 @@ class Recommendation:
             "minutes": self.clock.seconds / 60,
         }
         trained, told = anatomy.train_length, (asked.tasks, asked.known, self.untried, out_of_time)
-        said = Findings(winner, best, measure, at_length, inside, trained, *told).words()
+        said = Findings(winner, best, measure, at_length, inside, longer, memory, trained, *told).words()
         return Recipe(best, self.candidates.get(best, ()), asked.length, trained, said, evidence, provenance)
+
+    def _longer(self, best: str, score: float) -> list[Sequence[Scored]]:
+        return at_longer(self.asked, best, self._installed(best), score, self.seconds[best], self.clock)
+
+    def _memory(self, best: str) -> dict[str, int]:
+        """By method, the most bytes that reading takes beside the weights; empty where that cannot be measured."""
+        read = {NONE: (NONE, self.asked.length), TRUNCATE: (NONE, self.asked.anatomy.train_length)}
+        peaks = {
+            name: peak_memory(self.asked, *(read.get(name) or (self._installed(name), self.asked.length)))
+            for name in (NONE, best)
+        }
+        return {name: peak for name, peak in peaks.items() if peak is not None}
 
 
 def _cells(answers: Sequence[Scored], measure: Measure) -> Iterator[dict[str, Any]]:

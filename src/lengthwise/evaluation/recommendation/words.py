@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from lengthwise.evaluation.recommendation.beyond import still_works
 from lengthwise.evaluation.recommendation.measure import Measure, Scored, Scores
 from lengthwise.methods.spec import NONE, TRUNCATE
 
@@ -21,6 +22,8 @@ class Findings:
     measure: Measure
     at_length: Sequence[Scored]  # fresh answers at the length
     inside: Sequence[Scored]  # and at the training length, where there are any
+    longer: Sequence[Sequence[Scored]]  # and at longer lengths, of what is recommended
+    memory: Mapping[str, int]  # most bytes that reading takes beside the weights, by method, where that was measured
     trained: int
     tasks: Mapping[str, float | None]
     asked: Sequence[str]  # tasks
@@ -36,10 +39,11 @@ class Findings:
         said = [self._use(scores), *(self._gain(name, scores) for name in scores if name != self.best)]
         if self.inside and self.best not in (NONE, TRUNCATE):
             said.append(self._inside())
+        said += self._longer(scores[self.best])
         took = {name: fmean(answer.seconds for answer in self.at_length if answer.method == name) for name in scores}
         if self.best != NONE and took[NONE] > 0:
             times = f"{took[self.best] / took[NONE]:.2f} times as long as the plain model's ({took[self.best]:.2g} s)"
-            said.append(f"{self.measure.doing} takes {times}.")
+            said.append(f"{self.measure.doing} takes {times}{self._memory()}.")
         what = self.measure.asked
         fresh = f"{len(scores[self.best])} fresh {what}; {what} that chose it are not among them"
         said.append(f"Asked: {', '.join(self.asked)}, {fresh}.")
@@ -62,6 +66,22 @@ class Findings:
     def _inside(self) -> str:
         mine, plain = (self.measure.brief(_scores(self.inside, name)) for name in (self.best, NONE))
         return f"At {self.trained:,} tokens, where the model needs no help: {mine}, and {plain} without it."
+
+    def _longer(self, scores: Scores) -> list[str]:
+        works: list[tuple[str, str]] = []
+        falls: list[tuple[str, str]] = []
+        for answers in self.longer:
+            mine = _scores(answers, self.best)
+            told = f"{answers[0].length:,} tokens", f"{self.measure.brief(mine)} ({len(mine)} {self.measure.asked})"
+            (works if still_works(answers, fmean(scores)) else falls).append(told)
+        said = [f"It still answers {' and '.join(f'{share} at {length}' for length, share in works)}."] if works else []
+        return said + [f"At {length} it falls to {share}." for length, share in falls]
+
+    def _memory(self) -> str:
+        if not self.memory:
+            return "; memory is measured on a GPU only"
+        mine, plain = self.memory[self.best], self.memory[NONE]
+        return f", and {mine / plain:.2f} times its memory beside the weights ({mine / 2**30:.2g} GiB)"
 
     def _left_out(self) -> list[str]:
         scores = {task: score for task, score in self.tasks.items() if task not in self.asked}

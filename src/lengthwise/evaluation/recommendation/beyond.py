@@ -1,0 +1,69 @@
+"""What follows from a choice: how it does at still greater lengths, and the memory it takes."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from statistics import fmean
+
+import torch
+
+from lengthwise.calibration.measure import run_stack
+from lengthwise.common.sequences import long_sequences
+from lengthwise.common.text import shipped_prose
+from lengthwise.errors import BadInput, is_out_of_memory
+from lengthwise.evaluation.recommendation.asked import CONFIRM, FRESH, KNOWN, Asked
+from lengthwise.evaluation.recommendation.clock import Clock
+from lengthwise.evaluation.recommendation.measure import Scored
+from lengthwise.methods.recipe import Part
+from lengthwise.models.extend import extend
+
+TIMES = (2, 4)  # the length
+STILL = 0.8  # least share of the score at the length with which a method still works
+
+
+def at_longer(
+    asked: Asked, name: str, parts: Sequence[Part] | str, score: float, seconds: float, clock: Clock
+) -> list[Sequence[Scored]]:
+    """Answers at twice the length, and at four times if it still works there; as far as time, memory and the model allow.
+
+    `score` is the mean at the length, and `seconds` the time of one sample of every task there.
+    """
+    answers: list[Sequence[Scored]] = []
+    if not asked.can_be_longer or score < KNOWN:
+        return answers
+    for times in TIMES:
+        # Attention is quadratic in the length
+        if times**2 * FRESH[0] * seconds > clock.left():
+            break
+        try:
+            with warnings.catch_warnings():
+                # An alignment is held beyond its last length, and is asked about just that
+                warnings.simplefilter("ignore")
+                answers.append(asked.answers(CONFIRM, {name: parts}, [times * asked.length], FRESH[0]))
+        except Exception as error:
+            if not is_out_of_memory(error) and not isinstance(error, BadInput):
+                raise
+            break
+        if not still_works(answers[-1], score):
+            break
+    return answers
+
+
+def still_works(answers: Sequence[Scored], score: float) -> bool:
+    return fmean(answer.score for answer in answers) >= STILL * score
+
+
+def peak_memory(asked: Asked, parts: Sequence[Part] | str, tokens: int) -> int | None:
+    """Bytes that reading so many tokens takes beside the weights; None on a CPU, which does not count them."""
+    device = next(asked.model.parameters()).device
+    if device.type != "cuda":
+        return None
+    ids = long_sequences(asked.tokenizer, shipped_prose() * (1 + tokens // 8192), tokens, 1, asked.seed)
+    with extend(asked.model, parts, train_length=asked.anatomy.train_length):
+        torch.cuda.synchronize(device)
+        before = torch.cuda.memory_allocated(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        run_stack(asked.anatomy, ids)
+        torch.cuda.synchronize(device)
+        return torch.cuda.max_memory_allocated(device) - before
