@@ -55,6 +55,7 @@ def test_tables_figures_and_words_are_written(whole: Path) -> None:
         "analysis.md",
         "lengths.jsonl",
         "aligned.jsonl",
+        "answers.jsonl",
         *(f"tables/{name}.csv" for name in tables),
         *(f"figures/{name}.{kind}" for name in figures for kind in KINDS),
     }

@@ -25,6 +25,7 @@ MISSPELT: dict[str, str] = {
     CALIBRATE + "--task passky": "not 'passky'; did you mean 'passkey'?",
     CALIBRATE + "--method yarm": "no method 'yarm' in 'yarm'; did you mean 'yarn'?",
     CALIBRATE + "--method truncate": "truncate and hedge are for evaluate and reach",
+    "analyse {m} --length 64 --out {t}/run --task passky": "no task 'passky'; did you mean 'passkey'?",
     "misalignment {m} --method yarm": "no method 'yarm' in 'yarm'; did you mean 'yarn'?",
     "misalignment {m} --method yarn:factor=two": "method 'yarn': factor=two is not a number",
     "train {m} --data {t}/x.txt --out {t}/run --adjustment clexx": "no method 'clexx' in 'clexx'; did you mean 'clex'?",

@@ -1,12 +1,13 @@
-"""See why a model fails at length, and what a temperature will do: no labels, no task, a few forwards a length.
+"""See why a model fails at length, and what a temperature will do, in a few forwards a length; no labels are needed.
 
     analysis = lengthwise.analyse(model, tokenizer, [512, 1024, 2048, 4096], out="runs/analysis")
     analysis.temperatures[-1].pmax                                  # Algorithm 1's tau at the longest
     analysis.heads[0]                                               # the head that disperses most
 
 One forward a length measures P_max, entropy and largest logit of every layer and head, and the sorted, averaged logits of the
-first layer; `calibrate` solves for the temperature at each. Finished lengths are kept: the same call goes on where it was
-stopped, and a call with more lengths adds to what is there.
+first layer; `calibrate` solves for the temperature at each. With tasks, a few questions at every length tell whether their
+answers want attention sharper or flatter, which none of these statistics can. Finished lengths are kept: the same call goes on
+where it was stopped, and a call with more lengths or tasks adds to what is there.
 """
 
 from __future__ import annotations
@@ -21,9 +22,20 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from lengthwise.analysis.answer_slopes import CASES, answer_slopes
 from lengthwise.analysis.figures import figures
 from lengthwise.analysis.measurements import at_length, dispersal, sights
-from lengthwise.analysis.records import ALIGNED, ANALYSIS, LENGTHS, Aligned, Analysis, AtLength, read_document
+from lengthwise.analysis.records import (
+    ALIGNED,
+    ANALYSIS,
+    ANSWERS,
+    LENGTHS,
+    Aligned,
+    Analysis,
+    AnswerSlopes,
+    AtLength,
+    read_document,
+)
 from lengthwise.analysis.section import analysis_article
 from lengthwise.analysis.tables import csv_tables
 from lengthwise.analysis.temperatures import temperatures
@@ -33,6 +45,8 @@ from lengthwise.common.progress import ProgressCallback, progress
 from lengthwise.common.sequences import long_sequences
 from lengthwise.common.text import parse_lengths, text_or_prose
 from lengthwise.errors import BadInput, require
+from lengthwise.evaluation.sweep.generate import check_can_answer
+from lengthwise.evaluation.sweep.questions import tasks_by_name
 from lengthwise.evaluation.sweep.run_config import dtype_of, made_with, parameters_digest, tokenizer_digest
 from lengthwise.methods.temperature.aligned import MEASURED
 from lengthwise.models.anatomy import Anatomy, anatomy_of
@@ -43,6 +57,7 @@ from lengthwise.records.append_only import AppendOnly
 from lengthwise.records.config import ANOTHER, check_same
 from lengthwise.report import png
 from lengthwise.report.charts import svg
+from lengthwise.tasks import TASKS
 
 FORWARDS = 4  # of one calibration, about
 # Short lengths are read in several sequences, until so many tokens have been read
@@ -58,6 +73,7 @@ def analyse(
     *,
     text: str | None = None,
     files: Sequence[str | Path] = (),
+    tasks: Sequence[str] = (),
     train_length: int | None = None,
     sequences: int = 1,
     seed: int = 0,
@@ -67,19 +83,21 @@ def analyse(
     """Analyse `model` at `lengths` and at its training length; `out` receives tables, figures and analysis.json.
 
     Sequences are cut from `text`, from `files`, or from prose that ships with lengthwise, `sequences` of them at long lengths.
+    Of every task in `tasks`, eight times as many questions are asked at every length.
     """
     refuse_extended(model, "analyse")
     anatomy = anatomy_of(model, train_length)
     source, text = text_or_prose(text, files)
     lengths = _checked(parse_lengths(lengths), anatomy.train_length, sequences)
     refuse_past_the_table(anatomy, lengths[-1])
-    job = _Job(model, anatomy, tokenizer, text, sequences, seed)
+    job = _Job(model, anatomy, tokenizer, text, sequences, seed, tuple(dict.fromkeys(tasks)))
     # Refused now, and before anything is written: a text too short, a model whose attention cannot be read
     read = {length: job.sequences_of(length) for length in lengths}
     at_length(model, anatomy, read[lengths[0]][:1, :FEW])
+    job.check_tasks(lengths[-1])
     begun = _empty_analysis(job, source, [str(path) for path in files], name)
     folder = _AnalysisFolder(Path(out), begun)
-    with progress("analysing", folder.remaining_cost(lengths, anatomy.train_length), show_progress) as tick:
+    with progress("analysing", folder.remaining_cost(lengths, job), show_progress) as tick:
         for length in lengths:
             job.finish_length(read[length], folder, tick)
     return folder.finish(anatomy)
@@ -87,7 +105,7 @@ def analyse(
 
 @dataclass(frozen=True)
 class _Job:
-    """One model and the text it reads."""
+    """One model, the text it reads and the tasks it is asked."""
 
     model: nn.Module
     anatomy: Anatomy
@@ -95,6 +113,15 @@ class _Job:
     text: str
     sequences: int
     seed: int
+    tasks: tuple[str, ...]
+
+    def check_tasks(self, longest: int) -> None:
+        """Refuse a model that writes nothing, and tasks that do not exist or have no room at any length."""
+        if self.tasks:
+            check_can_answer(self.model)
+            tasks_by_name(self.tasks)
+        for name in self.tasks:
+            TASKS[name].samples(self.tokenizer, longest, 1, self.seed)
 
     def sequences_of(self, length: int) -> Tensor:  # [sequences, length]
         """Token ids to read at a length: many sequences where it is short; a single one is what `calibrate` reads."""
@@ -113,7 +140,19 @@ class _Job:
                 tick(0, f"length {length:,}: Algorithm 1, {statistic}")
                 folder.aligned.append([self.aligned(length, statistic)])
                 tick(FORWARDS * _cost(length))
+        for task in self.tasks:
+            if (length, task) not in folder.answers.lines:
+                tick(0, f"length {length:,}: {task}")
+                slopes = answer_slopes(
+                    self.model, self.tokenizer, self.anatomy, task, length, CASES * self.sequences, self.seed
+                )
+                folder.answers.append([] if slopes is None else [slopes])
+                tick(self.cost_of_answers(length))
         folder.write(self.anatomy)
+
+    def cost_of_answers(self, length: int) -> float:
+        """A way back takes as long as two forwards."""
+        return 3 * CASES * self.sequences * _cost(length)
 
     def aligned(self, length: int, statistic: str) -> Aligned:
         """Solve Algorithm 1 at one length, so that it does not depend on which others are asked for."""
@@ -144,11 +183,14 @@ class _AnalysisFolder:
             write_whole(path / ANALYSIS, json.dumps(begun.to_json(), indent=1) + "\n")
         self.lengths = AppendOnly(path / LENGTHS, AtLength)
         self.aligned = AppendOnly(path / ALIGNED, Aligned)
+        self.answers = AppendOnly(path / ANSWERS, AnswerSlopes)
 
-    def remaining_cost(self, lengths: Sequence[int], train_length: int) -> float:
+    def remaining_cost(self, lengths: Sequence[int], job: _Job) -> float:
         """Work that is not done yet, in the units of `_cost`."""
         measuring = sum(_cost(n) for n in lengths if n not in self.lengths.lines)
-        pairs = [(n, statistic) for n in lengths if n > train_length for statistic in MEASURED]
+        asked = [(n, task) for n in lengths for task in job.tasks]
+        measuring += sum(job.cost_of_answers(n) for n, task in asked if (n, task) not in self.answers.lines)
+        pairs = [(n, statistic) for n in lengths if n > job.anatomy.train_length for statistic in MEASURED]
         return measuring + sum(FORWARDS * _cost(n) for n, statistic in pairs if (n, statistic) not in self.aligned.lines)
 
     def write(self, anatomy: Anatomy) -> Analysis:
@@ -165,6 +207,7 @@ class _AnalysisFolder:
             temperatures=tuple(temperatures(trained, lengths, aligned)),
             heads=tuple(dispersal(by_length[trained], by_length[longest])) if known else (),
             sights=tuple(sights(anatomy, longest)),
+            answers=tuple(sorted(self.answers.lines.values(), key=lambda answers: answers.key)),
         )
         write_whole(self.path / ANALYSIS, json.dumps(analysis.to_json(), indent=1) + "\n")
         return analysis

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from lengthwise.analysis.records import Analysis, AtLength, Sight
+from lengthwise.analysis.records import Analysis, AnswerSlopes, AtLength, Sight
 from lengthwise.analysis.tables import ESTIMATES
 from lengthwise.common.laws import log_law
 from lengthwise.report.charts import Axis, Box, Chart, ChartPoint, Curve, Figure, end_labels, layer_opacity, nice_ticks
@@ -37,12 +37,14 @@ ESTIMATE_STYLES = {
     "pmax": Style(ESTIMATES["pmax"], "c0", CIRCLE, lined=False),
     "entropy": Style(ESTIMATES["entropy"], "c1", CROSS, lined=False),
 }
+SHARPER, FLATTER = Style("wants sharper", "c0", CIRCLE, lined=False), Style("wants flatter", "c1", CROSS, lined=False)
 
 
 def figures(analysis: Analysis) -> list[Figure]:
-    """Sharpness, heads and QQ plots first; temperatures and bias where the analysis has them."""
-    always = [sharpness_figure(analysis), heads_figure(analysis), qq_figure(analysis)]
-    return [*always, *([temperatures_figure(analysis)] if analysis.temperatures else []), *bias_figures(analysis)]
+    """Sharpness, heads and QQ plots first; temperatures, answers and bias where the analysis has them."""
+    drawn = [sharpness_figure(analysis), heads_figure(analysis), qq_figure(analysis)]
+    drawn += [temperatures_figure(analysis)] if analysis.temperatures else []
+    return [*drawn, *([answers_figure(analysis)] if analysis.answers else []), *bias_figures(analysis)]
 
 
 def sharpness_figure(analysis: Analysis) -> Figure:
@@ -208,6 +210,41 @@ def _law_curve(analysis: Analysis, x: Axis, y: Axis) -> Curve:
     lengths = [2 ** (first + (last - first) * step / STEPS) for step in range(STEPS + 1)]
     points = ChartPoint.by_length(((row.length, row.log_law) for row in analysis.temperatures), x, y, "tau = {:.3f}")
     return Curve("log law", points, [(x.at(n), y.at(log_law(analysis.train_length, n))) for n in lengths])
+
+
+def answers_figure(analysis: Analysis) -> Figure:
+    """The slope of every head at the longest length, a panel a task."""
+    longest = max(answers.length for answers in analysis.answers)
+    return Figure(
+        name="answers",
+        title=f"What the answers want of every head, at {tokens_at(longest)}",
+        caption="Across: layers. Up: by how many nats an answer gets worse as one head's ln g grows by 1. Heads below 0 want "
+        "to be sharper, heads above 0 flatter.",
+        panels=tuple(_answers_panel(answers) for answers in analysis.answers if answers.length == longest),
+        columns=3,
+        keys=(SHARPER, FLATTER),
+    )
+
+
+def _answers_panel(answers: AnswerSlopes) -> Chart:
+    layers, every = len(answers.heads), [slope for heads in answers.heads for slope in heads]
+    x = MEDIUM.across(0.5, layers + 0.5, [(layer, str(layer)) for layer in range(1, layers + 1, -(-layers // 12))])
+    y = MEDIUM.values(min(*every, 0.0), max(*every, 0.0), 5)
+    points: dict[Style, list[ChartPoint]] = {SHARPER: [], FLATTER: []}
+    for layer, heads in enumerate(answers.heads, 1):
+        for head, slope in enumerate(heads, 1):
+            told = f"layer {layer}", f"head {head}: {slope:+.3g}"
+            points[SHARPER if slope < 0 else FLATTER].append(ChartPoint.placed(x, y, layer, slope, *told))
+    return Chart(
+        title=f"{answers.task}: {answers.slope:+.3g} in all",
+        description=f"Slope of the answers to {answers.task} in ln g of every head, by layer",
+        box=MEDIUM,
+        x=x,
+        y=y,
+        curves=tuple(Curve.through(tuple(marks), style) for style, marks in points.items() if marks),
+        level=y.at(0.0),
+        unit="layer",
+    )
 
 
 def bias_figures(analysis: Analysis) -> list[Figure]:

@@ -1,4 +1,4 @@
-"""What an analysis leaves behind: two files of append-only lines, and analysis.json, which holds all there is to know.
+"""What an analysis leaves behind: three files of append-only lines, and analysis.json, which holds all there is to know.
 
 Layers and heads are counted from 0 in lists, and from 1 where a field or a table names one.
 """
@@ -15,7 +15,9 @@ from lengthwise.errors import BadInput, require
 from lengthwise.records.record import Heads, Length
 
 FORMAT = "lengthwise.analysis/1"
-ANALYSIS, LENGTHS, ALIGNED = "analysis.json", "lengths.jsonl", "aligned.jsonl"
+ANALYSIS, LENGTHS, ALIGNED, ANSWERS = "analysis.json", "lengths.jsonl", "aligned.jsonl", "answers.jsonl"
+ENOUGH = 0.1  # nats of an answer: nothing is left to gain
+KNOWN = 1.0  # nats a token of it, at the training length, above which a model cannot do a task
 MAKE_ONE = "make one with `lengthwise analyse MODEL --length N ... --out DIR`"
 
 
@@ -120,6 +122,32 @@ class Sight(Declared):
 
 
 @dataclass(frozen=True)
+class AnswerSlopes(Declared):
+    """How the right answers to one task at one length respond to sharpness, where nothing is changed yet."""
+
+    length: int
+    task: str
+    cases: int
+    nats: float  # -ln p of an answer, mean
+    nats_a_token: float
+    slope: float  # d nats / d ln g at g = 1, all heads together: below 0 sharper attention makes the answers likelier
+    low: float  # its 95 % interval over the cases
+    high: float
+    heads: Heads  # the same of every head alone
+
+    @property
+    def key(self) -> tuple[int, str]:
+        return self.length, self.task
+
+    @property
+    def wants(self) -> str:
+        """What would make the answers likelier, as far as the cases tell."""
+        if self.nats < ENOUGH:
+            return "nothing to gain"
+        return "sharper" if self.high < 0 else "flatter" if self.low > 0 else "unclear"
+
+
+@dataclass(frozen=True)
 class Analysis(Declared):
     """All that analysis.json holds, beside its `format`; keys of later versions are passed over."""
 
@@ -133,6 +161,7 @@ class Analysis(Declared):
     heads: Annotated[tuple[Dispersal, ...], Listed]  # those that disperse most first
     sights: Annotated[tuple[Sight, ...], Listed]  # near-sighted heads first; none where a model has no learned bias
     files: list[str] | None = None  # the texts that were read, as they were named; None in analyses of earlier versions
+    answers: Annotated[tuple[AnswerSlopes, ...], Listed] = ()  # by length, where tasks were asked
 
     @property
     def train_length(self) -> int:
@@ -142,6 +171,10 @@ class Analysis(Declared):
     def trained(self) -> AtLength | None:
         """What was measured at the training length; None while that has not been measured yet."""
         return next((at for at in self.lengths if at.length == self.train_length), None)
+
+    def can_do(self, task: str) -> bool:
+        """Whether the model tells the task's answers at its training length; believed where that has no room for them."""
+        return all(a.nats_a_token <= KNOWN for a in self.answers if a.key == (self.train_length, task))
 
     def to_json(self) -> dict[str, Any]:
         return {"format": FORMAT, **asdict(self)}

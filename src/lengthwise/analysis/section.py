@@ -10,6 +10,7 @@ from lengthwise.analysis.records import Analysis, AtLength
 from lengthwise.analysis.tables import ESTIMATES
 from lengthwise.report import Section
 from lengthwise.report.article import Article, Block
+from lengthwise.report.charts import Figure
 from lengthwise.report.formatting import listed
 
 # Settings that `lengthwise analyse` takes as options of the same name
@@ -64,6 +65,7 @@ def _blocks(analysis: Analysis) -> tuple[Block, ...]:
             figures=tuple(figure for figure in drawn if figure.name == "temperatures"),
             absent="" if analysis.temperatures else "Left out: the training length has not been measured yet.",
         ),
+        *([_answers_block(analysis, drawn)] if analysis.answers else []),
         Block(
             "Logits of the first layer",
             "The logits of every row of the first layer, sorted, then averaged over rows and heads: what the propositions are "
@@ -85,12 +87,24 @@ def _blocks(analysis: Analysis) -> tuple[Block, ...]:
     )
 
 
+def _answers_block(analysis: Analysis, drawn: list[Figure]) -> Block:
+    return Block(
+        "What the answers want",
+        "By how many nats a right answer gets worse as all heads are sharpened, per unit of ln g, at g = 1, with its 95 % "
+        "interval over the questions: below 0 sharper attention (tau below 1) helps, above 0 flatter. Not known: the model "
+        "cannot do the task at its training length, and which way it leans tells nothing.",
+        tables.answers(analysis),
+        figures=tuple(figure for figure in drawn if figure.name == "answers"),
+    )
+
+
 def findings(analysis: Analysis) -> list[str]:
     """What was found, a sentence each; none while the analysis has not got beyond the training length."""
     trained, longest = analysis.trained, analysis.lengths[-1]
     if trained is None or longest.length <= trained.length:
         return []
-    sentences = [_sharpness(trained, longest), _heads(analysis), _temperatures(analysis), _logits(trained, longest)]
+    sentences = [_sharpness(trained, longest), _heads(analysis), _temperatures(analysis), *_answers(analysis)]
+    sentences.append(_logits(trained, longest))
     return [*sentences, _sights(analysis)] if analysis.sights else sentences
 
 
@@ -124,6 +138,19 @@ def _temperatures(analysis: Analysis) -> str:
     missing = [name for name, tau in taus.items() if tau is None]
     without = f"; {listed(missing)} {'has' if len(missing) == 1 else 'have'} none" if missing else ""
     return f"Temperature at {last.length:,} tokens: {listed(known)}{without}."
+
+
+def _answers(analysis: Analysis) -> list[str]:
+    """What each task's answers want at the longest length, and whether keeping P_max would go the other way."""
+    last, sentences = analysis.temperatures[-1], []
+    for a in (a for a in analysis.answers if a.length == last.length and analysis.can_do(a.task)):
+        told = f"{a.task} at {a.length:,} tokens: slope {a.slope:+.3g} nats per unit of ln g [{a.low:+.3g}, {a.high:+.3g}]"
+        said = {"sharper": "sharpening helps", "flatter": "flattening helps", "unclear": "the questions do not tell which way"}
+        tau = 1.0 if last.pmax is None else last.pmax
+        keeps = {"flatter": "sharpen" if tau < 1 else "", "sharper": "flatten" if tau > 1 else ""}.get(a.wants, "")
+        warning = f". Keeping P_max (tau {tau:.3f}) would {keeps} it: the answers want it {a.wants}" if keeps else ""
+        sentences.append(f"Answers to {told}: {said.get(a.wants, 'nothing is left to gain')}{warning}.")
+    return sentences
 
 
 def _logits(trained: AtLength, longest: AtLength) -> str:
@@ -161,6 +188,7 @@ def command(analysis: Analysis) -> str:
     words = ["lengthwise", "analyse", str(analysis.model["name"])]
     words += [word for n in analysis.lengths for word in ("--length", str(n.length))]
     words += [word for key in OPTIONS for word in (f"--{key.replace('_', '-')}", str(analysis.settings[key]))]
+    words += [word for task in dict.fromkeys(answers.task for answers in analysis.answers) for word in ("--task", task)]
     words += [word for text in _texts(analysis) for word in ("--text", text)]
     return shlex.join([*words, "--out", "DIR"])
 

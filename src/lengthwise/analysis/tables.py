@@ -62,6 +62,18 @@ def sights(analysis: Analysis) -> Table:
     return Table(("head", *(f"sight at {n:,}" for n in lengths)), tuple(rows))
 
 
+def answers(analysis: Analysis) -> Table:
+    """What the answers to every task want at every length."""
+    rows = []
+    for a in analysis.answers:
+        every = [slope for layer in a.heads for slope in layer]
+        sharper = f"{sum(slope < 0 for slope in every)} of {len(every)}"
+        slope = f"{a.slope:+.3g} [{a.low:+.3g}, {a.high:+.3g}]"
+        wants = a.wants if analysis.can_do(a.task) else "not known"
+        rows.append((f"{a.length:,}", a.task, f"{a.nats:.3g}", slope, wants, sharper))
+    return Table(("length", "task", "nats of an answer", "slope in ln g", "wanted", "heads that want sharper"), tuple(rows))
+
+
 def notes(analysis: Analysis) -> list[str]:
     """Why a temperature is missing, or not to be trusted, one sentence each."""
     return [
@@ -80,6 +92,8 @@ def csv_tables(analysis: Analysis) -> dict[str, str]:
         "temperatures.csv": _csv(temperatures, _fields(temperatures, analysis.temperatures)),
         "heads.csv": _csv(("layer", "head", *heads), _fields(("layer", "head", *heads), analysis.heads)),
     }
+    if analysis.answers:
+        tables["answers.csv"] = _csv(("length", "task", "layer", "head", "slope"), _slopes(analysis))
     if analysis.sights:
         columns = ("layer", "head", "sight_train", "sight_longest")
         curves = ((s.layer, s.head, d - s.radius, value) for s in analysis.sights for d, value in enumerate(s.bias))
@@ -93,6 +107,13 @@ def _sharpness(analysis: Analysis) -> Iterable[Sequence[Any]]:
         for layer, heads in enumerate(n.p_max):
             for head, p_max in enumerate(heads):
                 yield n.length, layer + 1, head + 1, p_max, n.entropy[layer][head], n.l_max[layer][head]
+
+
+def _slopes(analysis: Analysis) -> Iterable[Sequence[Any]]:
+    for a in analysis.answers:
+        for layer, heads in enumerate(a.heads):
+            for head, slope in enumerate(heads):
+                yield a.length, a.task, layer + 1, head + 1, slope
 
 
 def _logits(analysis: Analysis) -> Iterable[Sequence[Any]]:

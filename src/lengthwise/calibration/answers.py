@@ -89,7 +89,7 @@ class Fit:
         """The best a; the path there; and the losses of cases that are not fitted, plain and fitted."""
         a = torch.zeros_like(self.start, device=next(self.model.parameters()).device)
         candidate, train_length = Candidate(self.sharpness, a), self.sharpness.train_length
-        with _frozen(self.model), evaluating(self.model), extend(self.model, candidate, train_length=train_length):
+        with frozen(self.model), evaluating(self.model), extend(self.model, candidate, train_length=train_length):
             plain = self._held_out()
             found, path, fitted = self._search(a) if a.numel() == 1 else self._descend(a, plain)
         return found.detach().cpu(), path, {"plain": plain, "fitted": fitted}
@@ -166,7 +166,7 @@ class Fit:
 
 
 @contextmanager
-def _frozen(model: nn.Module) -> Iterator[None]:
+def frozen(model: nn.Module) -> Iterator[None]:
     """No gradients for the weights."""
     learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
     try:

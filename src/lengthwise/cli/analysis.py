@@ -1,4 +1,4 @@
-"""`lengthwise analyse` and `lengthwise misalignment`: what a model does at length, without a task."""
+"""`lengthwise analyse` and `lengthwise misalignment`: what a model does at length, and what its answers want."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from lengthwise.cli.evaluation import columns
+from lengthwise.cli.evaluation import check_names, columns
 from lengthwise.cli.options import (
     Device,
     Dtype,
@@ -20,6 +20,7 @@ from lengthwise.cli.options import (
     print_json,
     say,
     say_train_length,
+    task_option,
 )
 from lengthwise.cli.stopping import can_go_on
 
@@ -29,6 +30,9 @@ def analyse(
     length: Annotated[list[int], typer.Option(help="Length in tokens; repeat for several.")],
     out: Annotated[Path, typer.Option(help="Directory for tables and figures: made, or gone on with.")],
     text: Texts = None,
+    task: Annotated[
+        list[str] | None, task_option(help="Task whose answers tell whether to sharpen or flatten; repeat for several.")
+    ] = None,
     train_length: TrainLength = None,
     sequences: Annotated[int, typer.Option(help="Long sequences to average over.")] = 1,
     seed: int = 0,
@@ -42,6 +46,7 @@ def analyse(
     from lengthwise.analysis.section import findings
     from lengthwise.models.load import load
 
+    check_names((), task or ())
     loaded, tokenizer = load(model, dtype, device)
     say_train_length(loaded, train_length)
     with can_go_on(out):
@@ -51,6 +56,7 @@ def analyse(
             length,
             out,
             files=text or (),
+            tasks=task or (),
             train_length=train_length,
             sequences=sequences,
             seed=seed,
@@ -59,7 +65,8 @@ def analyse(
     if as_json:
         print_json(analysis.to_json())
         return
-    for table in (tables.by_length(analysis), tables.temperatures(analysis)):
+    answers = (tables.answers(analysis),) if analysis.answers else ()
+    for table in (tables.by_length(analysis), tables.temperatures(analysis), *answers):
         print(columns([list(table.head), *map(list, table.rows)]), end="\n\n")
     for line in (*findings(analysis), *tables.notes(analysis)):
         print(line)
