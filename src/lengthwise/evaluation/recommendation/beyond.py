@@ -9,8 +9,6 @@ from statistics import fmean
 import torch
 
 from lengthwise.calibration.measure import run_stack
-from lengthwise.common.sequences import long_sequences
-from lengthwise.common.text import shipped_prose
 from lengthwise.errors import BadInput, is_out_of_memory
 from lengthwise.evaluation.recommendation.asked import CONFIRM, FRESH, KNOWN, Asked
 from lengthwise.evaluation.recommendation.clock import Clock
@@ -59,7 +57,8 @@ def peak_memory(asked: Asked, parts: Sequence[Part] | str, tokens: int) -> int |
     device = next(asked.model.parameters()).device
     if device.type != "cuda":
         return None
-    ids = long_sequences(asked.tokenizer, shipped_prose() * (1 + tokens // 8192), tokens, 1, asked.seed)
+    # Which tokens they are makes no difference
+    ids = torch.ones((1, tokens), dtype=torch.long)
     with extend(asked.model, parts, train_length=asked.anatomy.train_length):
         torch.cuda.synchronize(device)
         before = torch.cuda.memory_allocated(device)

@@ -27,19 +27,22 @@ from typing import Any
 from torch import nn
 
 from lengthwise.calibration.calibrate import calibrate
+from lengthwise.common.sequences import token_rows
 from lengthwise.errors import BadInput, is_out_of_memory, require
 from lengthwise.evaluation.recommendation.asked import CONFIRM, FRESH, RACE, ROUNDS, Asked, AskedQuestions
 from lengthwise.evaluation.recommendation.beyond import at_longer, peak_memory
 from lengthwise.evaluation.recommendation.candidates import Calibration, calibrations, specs
 from lengthwise.evaluation.recommendation.clock import Clock
-from lengthwise.evaluation.recommendation.measure import Measure, Scored
+from lengthwise.evaluation.recommendation.fall import SHARE, fall_in_words, forwards, scores_by_length
+from lengthwise.evaluation.recommendation.measure import Measure, Scored, Scores
 from lengthwise.evaluation.recommendation.race import LEVEL, is_behind, pairs, still_in
+from lengthwise.evaluation.recommendation.rows import AskedRows
 from lengthwise.evaluation.recommendation.text import AskedText
 from lengthwise.evaluation.recommendation.words import Findings
 from lengthwise.methods.recipe import Part, Recipe
 from lengthwise.methods.spec import NONE, TRUNCATE
 from lengthwise.methods.temperature.aligned import Alignment
-from lengthwise.models.anatomy import anatomy_of
+from lengthwise.models.anatomy import anatomy_of, vocabulary
 from lengthwise.models.fingerprint import model_fingerprint, versions
 from lengthwise.models.patches import refuse_extended
 from lengthwise.models.suitability import refuse_past_the_table, refuse_unreachable
@@ -58,6 +61,7 @@ def recommend(
     tasks: Sequence[str] = (),
     data: str | Path | None = None,
     text: str | None = None,
+    input_ids: Any = None,
     minutes: float = 10.0,
     seed: int = 0,
     out: str | Path | None = None,
@@ -70,7 +74,8 @@ def recommend(
 
     It is tried on `tasks`, by default on those of four that the model can do at its training length, or on your own questions:
     `data`, a file of cases for one task, half of which choose and half of which confirm. With `text` it is tried on how well
-    what follows in that text is told. `out` is a folder for the records, the alignments and `recipe.json`.
+    what follows in that text is told, with `input_ids` (a tensor of [sequences, tokens], lists or a dataset) on what follows in
+    these: then `tokenizer` may be None. `out` is a folder for the records, the alignments and `recipe.json`.
     """
     refuse_extended(model, "recommend")
     anatomy = anatomy_of(model, train_length)
@@ -80,13 +85,18 @@ def recommend(
     require(length > trained, f"{within}; give a larger --length, or the right --train-length")
     refuse_past_the_table(anatomy, length)
     require(minutes > 0, f"minutes must be above 0, not {minutes:g}")
-    one = "give a text (--text) or questions (--task, --data), not both"
-    require(text is None or not (tasks or data), one)
+    sources = sum((text is not None, bool(tasks or data), input_ids is not None))
+    require(sources <= 1, "give a text (--text) or questions (--task, --data) or input_ids, one of them")
+    require(tokenizer is not None or input_ids is not None, "without a tokenizer nothing can be asked; give input_ids")
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()) if out is None else out)
         trial = (model, tokenizer, anatomy, length, seed, folder, show_progress)
-        questions = AskedQuestions(*trial, tuple(tasks), data, batch_tokens, name)
-        recipe = Recommendation(questions if text is None else AskedText(*trial, text), Clock(60 * minutes)).run()
+        asked: Asked = AskedQuestions(*trial, tuple(tasks), data, batch_tokens, name)
+        if input_ids is not None:
+            asked = AskedRows(*trial, "", tuple(token_rows(input_ids, vocabulary(model))))
+        elif text is not None:
+            asked = AskedText(*trial, text)
+        recipe = Recommendation(asked, Clock(60 * minutes)).run()
     if out is not None:
         recipe.save(folder / "recipe.json")
     return recipe
@@ -100,6 +110,7 @@ class Recommendation:
         self.candidates: dict[str, tuple[Part, ...]] = {}
         self.baselines = {NONE: NONE, TRUNCATE: TRUNCATE}
         self.untried: list[str] = []
+        self.plain: dict[int, Scores] = {}  # of the plain model by length, where its training length is not known
         self.seconds: dict[str, float] = {}  # by method, of one sample of every task at the length
 
     def run(self) -> Recipe:
@@ -109,6 +120,7 @@ class Recommendation:
         for calibration in calibrations(asked.anatomy, asked.length):
             self._calibrate(calibration, forward)
         winner, raced = self._race({**self.baselines, **self.candidates})
+        self._look_for_the_fall(forward)
         fresh, samples = self._confirm(winner)
         return self._recipe(winner, raced, fresh, samples)
 
@@ -161,6 +173,15 @@ class Recommendation:
         alignment.save(path)
         self._add(calibration, alignment)
 
+    def _look_for_the_fall(self, forward: float) -> None:
+        """Ask the plain model at lengths in between, if its training length is not known."""
+        if self.asked.anatomy.trained.is_known or self.asked.own_lengths:
+            return
+        if forwards(self.asked) * forward <= SHARE * self.clock.seconds:
+            self.plain = scores_by_length(self.asked)
+        else:
+            self.untried.append("the lengths from which on the plain model falls (no time)")
+
     def _add(self, calibration: Calibration, alignment: Alignment) -> None:
         base = () if calibration.method == NONE else (calibration.method,)
         self.candidates[calibration.name] = (*base, alignment)
@@ -212,10 +233,12 @@ class Recommendation:
             "longer": [cell for answers in longer for cell in _cells(answers, measure)],
             "memory": memory,
             "untried": self.untried,
+            "plain_by_length": [[length, measure.interval(scores), len(scores)] for length, scores in self.plain.items()],
         }
         provenance = {
             **versions(),
             "model": model_fingerprint(anatomy),
+            "train_length": anatomy.trained.source,
             "seed": asked.seed,
             "samples": samples,
             "seconds": round(self.clock.seconds - self.clock.left(), 1),
@@ -223,6 +246,8 @@ class Recommendation:
         }
         trained, told = anatomy.train_length, (asked.tasks, asked.known, self.untried, out_of_time)
         said = Findings(winner, best, measure, at_length, inside, longer, memory, trained, *told).words()
+        if self.plain:
+            said = (*said, fall_in_words(self.plain, measure, anatomy.trained.source))
         return Recipe(best, self.candidates.get(best, ()), asked.length, trained, said, evidence, provenance)
 
     def _longer(self, best: str, score: float) -> list[Sequence[Scored]]:

@@ -1,0 +1,49 @@
+"""Where the plain model begins to fail, for a model whose training length is only what its config or its family says.
+
+A T5 that was tuned on longer inputs keeps the training length of its pre-training. Asked at that length, at twice it and so on,
+it shows how far it really reads. Its answers are those of the race, and more of the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import takewhile
+
+from lengthwise.evaluation.recommendation.asked import RACE, ROUNDS, Asked
+from lengthwise.evaluation.recommendation.measure import Measure, Scores
+from lengthwise.evaluation.recommendation.race import LEVEL, is_behind
+from lengthwise.methods.spec import NONE
+
+SAMPLES = ROUNDS[1]  # of a task, at each length
+SHARE = 0.1  # of the time, at most
+
+
+def scores_by_length(asked: Asked) -> dict[int, Scores]:
+    """Scores of the plain model on the same tasks from the training length up to the length."""
+    trained, length = asked.anatomy.train_length, asked.length
+    lengths = [*takewhile(lambda n: n < length, (trained * 2**k for k in range(length.bit_length()))), length]
+    answers = {n: asked.answers(RACE, {NONE: NONE}, [n], SAMPLES) for n in lengths}
+    return {n: [a.score for a in sorted(told, key=lambda a: (a.task, a.index))] for n, told in answers.items()}
+
+
+def forwards(asked: Asked) -> int:
+    """Readings of the length that `scores_by_length` costs beyond the race's, about: shorter ones add up to less than one."""
+    return SAMPLES * len(asked.known)
+
+
+def first_fall(scores: Mapping[int, Scores]) -> int | None:
+    """The first length at which the model answers worse than at the first one by more than chance."""
+    trained, *longer = sorted(scores)
+    return next((n for n in longer if is_behind(scores[n], scores[trained], LEVEL / len(longer))), None)
+
+
+def fall_in_words(scores: Mapping[int, Scores], measure: Measure, source: str) -> str:
+    """Up to where the plain model reads, in a sentence or two."""
+    trained, fall = min(scores), first_fall(scores)
+    told = ", ".join(f"{measure.brief(mine)} at {n:,} tokens" for n, mine in sorted(scores.items()))
+    said = f"Its training length was taken for {trained:,}, {source}, which need not be so. The plain model: {told}; "
+    if fall is None:
+        return f"{said}it does not fall behind by more than chance."
+    best = max(n for n in scores if n < fall)
+    hint = f" It may have been trained on {best:,} (--train-length {best})." if best > trained else ""
+    return f"{said}it begins to fall between {best:,} and {fall:,} ({measure.gain(scores[fall], scores[trained])}).{hint}"
