@@ -23,6 +23,17 @@ Part = str | Alignment
 
 
 @dataclass(frozen=True)
+class MadeFor:
+    """Stands before the methods of a recipe and fills no slot: says for which model they were chosen."""
+
+    fingerprint: dict[str, Any]
+    document: dict[str, Any] | None = None  # what the file of a recipe installs, so that no run mixes two contents
+
+    def to_json(self) -> dict[str, Any] | None:
+        return self.document
+
+
+@dataclass(frozen=True)
 class Recipe:
     """What to use for one model at one length, and the evidence."""
 
@@ -35,11 +46,17 @@ class Recipe:
     provenance: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def installs(self) -> list[Part]:
-        """What `extend` installs."""
+    def installs(self) -> list[Part | MadeFor]:
+        """What `extend` installs, and before it the model it was made for."""
         told = f"the recipe for {self.length} tokens is to keep truncating: give the model the last {self.train_length} tokens"
         require(self.method != TRUNCATE, f"{told}; `evaluate --method truncate` scores that")
-        return list(self.parts)
+        return [MadeFor(self.made_for), *self.parts]
+
+    @property
+    def made_for(self) -> dict[str, Any]:
+        """The model's fingerprint, as far as the recipe tells it."""
+        model = self.provenance.get("model", {})
+        return model if isinstance(model, dict) else {}
 
     def to_json(self) -> dict[str, Any]:
         parts = [part if isinstance(part, str) else part.file_content() for part in self.parts]
@@ -70,12 +87,16 @@ class RecipeFile(TypedDict):
     provenance: dict[str, Any]
 
 
-def parts_of(path: str | Path) -> list[Part]:
+def parts_of(path: str | Path) -> list[Part | MadeFor]:
     """What a file named behind `@` holds: an alignment, or what a recipe installs."""
     try:
         document = read_json(path)
     except (OSError, ValueError):
         document = None
     if isinstance(document, dict) and document.get("format") == FORMAT:
-        return Recipe.of_document(document, str(path)).installs
+        recipe = Recipe.of_document(document, str(path))
+        # Alignments tell their content themselves
+        specs = [part for part in recipe.parts if isinstance(part, str)]
+        _, *parts = recipe.installs
+        return [MadeFor(recipe.made_for, {"recipe": recipe.method, "specs": specs}), *parts]
     return [Alignment.load(path)]

@@ -57,12 +57,15 @@ def versions() -> dict[str, str]:
     return {"lengthwise": __version__, "transformers": transformers.__version__, "torch": str(torch.__version__)}
 
 
-def check_fingerprint(anatomy: Anatomy, expected: dict[str, Any]) -> None:
-    """Raise where the model is not the one `expected` describes; what it leaves out is not compared."""
+def check_fingerprint(anatomy: Anatomy, expected: dict[str, Any], what: str, instead: str) -> None:
+    """Raise where the model is not the one `expected` describes; what it leaves out is not compared.
+
+    `what` was made for that model, and `instead` is what to do for this one.
+    """
     actual = model_fingerprint(anatomy)
     if actual[HALF] == expected.get(HALF):
         expected = {**expected, "weights": actual["weights"]}
     if other := another_model({**actual, **expected}, actual):
         made_for = expected.get("name") or "another model"
         force = "pass force=True (--force of evaluate, reach and bake)"
-        raise BadInput(f"this alignment was made for {made_for}: {other}; calibrate this model, or {force}")
+        raise BadInput(f"this {what} was made for {made_for}: {other}; {instead}, or {force}")

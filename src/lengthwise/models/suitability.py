@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from lengthwise.errors import BadInput, require
 from lengthwise.methods.base import check_fits, fingerprint_of, method_name
-from lengthwise.methods.recipe import Recipe
+from lengthwise.methods.recipe import MadeFor, Recipe
 from lengthwise.methods.slots import Slots
 from lengthwise.methods.spec import Spec, methods_of
 from lengthwise.models.anatomy import Anatomy, attention_layers, unwrapped
@@ -23,9 +23,11 @@ def suitable_slots(anatomy: Anatomy, method: Method, force: bool = False) -> Slo
     methods = _each_method(anatomy, method)
     for single in methods:
         if (fingerprint := fingerprint_of(single)) and not force:
-            check_fingerprint(anatomy, fingerprint)
+            chosen = isinstance(single, MadeFor)
+            told = ("recipe", "ask `recommend` about this model") if chosen else ("alignment", "calibrate this model")
+            check_fingerprint(anatomy, fingerprint, *told)
         check_fits(single, len(anatomy.layers), anatomy.heads)
-    slots = Slots.of(methods)
+    slots = Slots.of(single for single in methods if not isinstance(single, MadeFor))
     if slots.similarity is not None and not force:
         trained = getattr(anatomy.stack.config, "cos_scale", None)
         why = "was not trained with it" if trained is None else f"has its own already (scale {trained:g})"

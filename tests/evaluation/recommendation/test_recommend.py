@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -128,11 +129,22 @@ def test_memory_is_told_where_it_is_measured(tokenizer: Any, answering: Any, mon
     assert recipe.evidence["memory"] == {"none": LENGTH * 2**20, "log": 3 * LENGTH * 2**20}
 
 
-def test_a_decoder_is_tried_with_positions_in_range(tokenizer: Any, answering: Any) -> None:
+def test_a_decoder_is_tried_with_positions_in_range(tokenizer: Any, answering: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = answering(helped_by("yarn:factor=4"))
-    assert recommend(tokenizer, "llama", tasks=["passkey"]).method == "yarn:factor=4"
+    monkeypatch.setattr("lengthwise.evaluation.recommendation.recommend.calibrations", lambda *_: [])
+    assert recommend(tokenizer, "llama", tasks=["passkey"], minutes=10).method == "yarn:factor=4"
     raced = {name for call in calls for name in call[1]}
     assert {"none", "truncate", f"rerope:window={TRAIN_LENGTH // 2}", "streaming_llm", "lm_infinite"} <= raced
+
+
+def test_with_little_time_the_last_are_left_out(tokenizer: Any, answering: Any) -> None:
+    calls = answering(helped_by("streaming_llm"))
+    said = " ".join(recommend(tokenizer, "llama", tasks=["passkey"]).says)
+    window = TRAIN_LENGTH // 2
+    raced = next(call[1] for call in calls if len(call[1]) > 2)
+    best = ("yarn:factor=4", f"rerope:window={window},leak=7", f"rerope:window={window}", "streaming_llm")
+    assert raced == ("none", "truncate", *best)
+    assert "lm_infinite (no time); log (no time); hedges (a recipe cannot hold them" in said
 
 
 def test_without_time_it_says_what_it_did_not_try(tokenizer: Any, answering: Any) -> None:
@@ -207,3 +219,22 @@ def test_a_recipe_is_a_method(tokenizer: Any, tmp_path: Path) -> None:
     (tmp_path / "recipe.json").write_text('{"format": "lengthwise.recipe/1", "method": 3}')
     with pytest.raises(BadInput, match=r"recipe\.json is damaged"):
         lw.extend(model, f"@{tmp_path / 'recipe.json'}").__enter__()
+
+
+def test_a_recipe_is_for_one_model(tokenizer: Any, answering: Any, tmp_path: Path) -> None:
+    answering(helped_by("log"))
+    recipe = recommend(tokenizer, tasks=["passkey"], out=tmp_path)
+    same, other = make("t5", 0), make("t5", 1)
+    for method in (recipe, f"@{tmp_path / 'recipe.json'}"):
+        with lw.extend(same, method):
+            pass
+        with lw.extend(other, method, force=True):
+            pass
+        with pytest.raises(BadInput, match=r"^this recipe was made for another model: its weights is .*; ask `recommend`"):
+            lw.extend(other, method).__enter__()
+    run = {"tasks": ["answer"], "data": tmp_path / "mine.jsonl", "out": tmp_path / "run", "show_progress": False}
+    run["data"].write_text(json.dumps({"prompt": "One", "target": "yes"}) + "\n")
+    lw.evaluate(same, tokenizer, [f"@{tmp_path / 'recipe.json'}"], **run)
+    replace(recipe, method="infoscale", parts=("infoscale",)).save(tmp_path / "recipe.json")
+    with pytest.raises(BadInput, match="has changed since"):
+        lw.evaluate(same, tokenizer, [f"@{tmp_path / 'recipe.json'}"], **run)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from lengthwise.models.anatomy import Anatomy
 
 LAWS = ("log", "infoscale")  # temperatures by a law
+HEDGES = "hedges (a recipe cannot hold them: they are logits processors of each `generate`)"
 
 
 @dataclass(frozen=True)
@@ -29,20 +30,28 @@ def is_rotary(anatomy: Anatomy) -> bool:
 
 
 def specs(anatomy: Anatomy, length: int) -> list[str]:
-    """Methods that follow from the model and the length alone."""
+    """Methods that follow from the model and the length alone; those that helped most elsewhere come first."""
     if not is_rotary(anatomy):
         return list(LAWS)
-    factor, window = stretch(anatomy, length), anatomy.train_length // 2
-    return [
+    factor, window = stretch(anatomy, length), max(1, anatomy.train_length // 2)
+    # Of the distances beyond the window so much is left that all stay within the training length
+    leak = -(-(length - window) // (anatomy.train_length - window))
+    # Released models stretch by powers of two
+    power = 1 << (factor - 1).bit_length()
+    listed = [
         f"yarn:factor={factor}",
-        f"yarn:factor={factor}+log",
-        f"ntk:factor={factor}",
+        f"rerope:window={window},leak={leak}",
         f"rerope:window={window}",
-        f"rerope:window={window}+log",
         "streaming_llm",
+        f"rerope:window={window}+log",
+        f"yarn:factor={factor}+log",
+        f"yarn:factor={power}",
+        "ntk:dynamic=true",
+        f"ntk:factor={factor}",
         "lm_infinite",
         "log",
     ]
+    return list(dict.fromkeys(listed))
 
 
 def calibrations(anatomy: Anatomy, length: int) -> list[Calibration]:

@@ -31,7 +31,7 @@ from lengthwise.common.sequences import token_rows
 from lengthwise.errors import BadInput, is_out_of_memory, require
 from lengthwise.evaluation.recommendation.asked import CONFIRM, FRESH, RACE, ROUNDS, Asked, AskedQuestions
 from lengthwise.evaluation.recommendation.beyond import at_longer, peak_memory
-from lengthwise.evaluation.recommendation.candidates import Calibration, calibrations, specs
+from lengthwise.evaluation.recommendation.candidates import HEDGES, Calibration, calibrations, specs
 from lengthwise.evaluation.recommendation.clock import Clock
 from lengthwise.evaluation.recommendation.fall import SHARE, fall_in_words, forwards, scores_by_length
 from lengthwise.evaluation.recommendation.measure import Measure, Scored, Scores
@@ -50,6 +50,7 @@ from lengthwise.models.suitability import refuse_past_the_table, refuse_unreacha
 CALIBRATING, RACING, CONFIRMING = 0.5, 0.75, 0.9  # shares of the time after which each is at its end
 # Long forwards that calibrations take, about, for each task and one more
 FORWARDS = {("answers", "model"): 12, ("answers", "head"): 150}
+FEWEST_RACED = 4  # methods that need no calibration, however short the time is
 FEWEST = 8  # sequences of a task for temperatures a head, where time is short
 
 
@@ -119,6 +120,8 @@ class Recommendation:
         self.candidates |= {spec: (spec,) for spec in specs(asked.anatomy, asked.length)}
         for calibration in calibrations(asked.anatomy, asked.length):
             self._calibrate(calibration, forward)
+        self._drop_the_last(forward)
+        self.untried.append(HEDGES)
         winner, raced = self._race({**self.baselines, **self.candidates})
         self._look_for_the_fall(forward)
         fresh, samples = self._confirm(winner)
@@ -181,6 +184,16 @@ class Recommendation:
             self.plain = scores_by_length(self.asked)
         else:
             self.untried.append("the lengths from which on the plain model falls (no time)")
+
+    def _drop_the_last(self, forward: float) -> None:
+        """Leave out of the race what there is no time for, from the end; what was calibrated stays."""
+        a_first_round = ROUNDS[0] * len(self.asked.known) * forward
+        room = int(self.clock.left(RACING) / a_first_round) if a_first_round > 0 else len(self.candidates)
+        plain = [name for name, parts in self.candidates.items() if parts == (name,)]
+        kept = max(FEWEST_RACED, room - len(self.baselines) - (len(self.candidates) - len(plain)))
+        for name in plain[kept:]:
+            del self.candidates[name]
+            self.untried.append(f"{name} (no time)")
 
     def _add(self, calibration: Calibration, alignment: Alignment) -> None:
         base = () if calibration.method == NONE else (calibration.method,)
