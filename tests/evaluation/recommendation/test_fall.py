@@ -23,6 +23,8 @@ ALL, HALF, NO = [1.0] * 16, [1.0, 0.0] * 8, [0.0] * 16
         ({512: ALL, 1024: HALF, 2048: NO}, 1024),
         ({512: HALF, 1024: HALF, 2048: ALL}, None),
         ({512: ALL, 1024: [0.0, *ALL[1:]]}, None),
+        ({512: ALL, 1024: NO, 2048: ALL}, None),
+        ({512: ALL, 1024: ALL, 2048: [*NO[:5], *ALL[5:]]}, 2048),
     ],
 )
 def test_a_fall_is_more_than_chance(scores: dict[int, list[float]], fall: int | None) -> None:

@@ -32,9 +32,12 @@ def forwards(asked: Asked) -> int:
 
 
 def first_fall(scores: Mapping[int, Scores]) -> int | None:
-    """The first length at which the model answers worse than at the first one by more than chance."""
+    """The first length from which on the model answers worse than at the first one by more than chance.
+
+    Lengths are tested from the longest down until one is not worse: so each may have the whole level.
+    """
     trained, *longer = sorted(scores)
-    return next((n for n in longer if is_behind(scores[n], scores[trained], LEVEL / len(longer))), None)
+    return min(takewhile(lambda n: is_behind(scores[n], scores[trained], LEVEL), reversed(longer)), default=None)
 
 
 def fall_in_words(scores: Mapping[int, Scores], measure: Measure, source: str) -> str:
