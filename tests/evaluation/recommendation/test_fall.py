@@ -35,8 +35,8 @@ def test_words_say_from_where_it_falls_and_what_it_may_have_been_trained_on() ->
     said = fall_in_words({512: ALL, 1024: ALL, 2048: NO}, ShareRight("questions"), "as its config says")
     assert "512, as its config says" in said
     assert "100 % at 512 tokens, 100 % at 1,024 tokens, 0 % at 2,048 tokens" in said
-    assert "begins to fall between 1,024 and 2,048 (-100 points" in said
-    assert said.endswith("It may have been trained on 1,024 (--train-length 1024).")
+    assert "begins to fall between 1,024 and 2,048, there by -100 points" in said
+    assert said.endswith("Up to 1,024 it needs no help: --train-length 1024 leaves it alone there.")
     said = fall_in_words({512: ALL, 1024: NO}, ShareRight("questions"), "as its config says")
     assert "between 512 and 1,024" in said
     assert "--train-length" not in said

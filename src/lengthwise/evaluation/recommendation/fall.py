@@ -48,5 +48,7 @@ def fall_in_words(scores: Mapping[int, Scores], measure: Measure, source: str) -
     if fall is None:
         return f"{said}it does not fall behind by more than chance."
     best = max(n for n in scores if n < fall)
-    hint = f" It may have been trained on {best:,} (--train-length {best})." if best > trained else ""
-    return f"{said}it begins to fall between {best:,} and {fall:,} ({measure.gain(scores[fall], scores[trained])}).{hint}"
+    hint = f" Up to {best:,} it needs no help: --train-length {best} leaves it alone there." if best > trained else ""
+    return (
+        f"{said}it begins to fall between {best:,} and {fall:,}, there by {measure.gain(scores[fall], scores[trained])}.{hint}"
+    )
