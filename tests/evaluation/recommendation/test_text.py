@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import lengthwise as lw
+from lengthwise.calibration.answer_cases import FAR
 from lengthwise.common.text import shipped_prose
 from lengthwise.errors import BadInput
 from lengthwise.evaluation.recommendation import text as places
@@ -43,6 +44,9 @@ def test_no_token_that_confirms_was_read_for_the_choice(tokenizer: Any, tmp_path
     starts = [next(k for k in range(len(ids)) if ids[k : k + len(row)] == row) for row in told]
     assert min(starts) >= it.first_half
     assert tokenizer(it.material("pmax", None)["text"], add_special_tokens=False).input_ids == ids[: it.first_half]
+    # A long text does not make a fit longer
+    assert it.material("answers", 8)["sequences"] == 8
+    assert it.material("answers", 10**6)["sequences"] == (it.first_half - LENGTH) // FAR
 
 
 @pytest.mark.parametrize("name", ["t5", "llama"])

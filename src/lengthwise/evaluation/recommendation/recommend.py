@@ -26,6 +26,7 @@ from typing import Any
 
 from torch import nn
 
+from lengthwise.calibration.answers import SAMPLES
 from lengthwise.calibration.calibrate import calibrate
 from lengthwise.common.sequences import token_rows
 from lengthwise.errors import BadInput, is_out_of_memory, require
@@ -152,7 +153,8 @@ class Recommendation:
         if takes > self.clock.left(CALIBRATING):
             self.untried.append(f"{calibration.name} (no time)")
             return
-        sequences = FEWEST if answers and 3 * takes > self.clock.left(CALIBRATING) else None
+        hurried = 3 * takes > self.clock.left(CALIBRATING)
+        sequences = (FEWEST if hurried else SAMPLES[calibration.scope]) if answers else None
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")

@@ -94,8 +94,7 @@ class AskedText(Asked):
         return readings
 
     def material(self, statistic: str, sequences: int | None) -> dict[str, Any]:
-        room = (self.first_half - self.length) // FAR
-        most = room if statistic == "answers" and (sequences or room + 1) > room else sequences
+        most = min(sequences or 0, (self.first_half - self.length) // FAR) if statistic == "answers" else sequences
         return {"text": self.tokenizer.decode(self.tokens[: self.first_half], skip_special_tokens=True), "sequences": most}
 
     @cached_property
