@@ -20,8 +20,8 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
     def markdown(self) -> list[str]:
-        """Lines of Markdown; numbers stand to the right, names of heads to the left."""
-        rule = ["---" if self.head[0] == "head" else "--:", *["--:"] * (len(self.head) - 1)]
+        """Lines of Markdown; numbers stand to the right, names to the left."""
+        rule = ["---" if self.head[0] in ("head", "method") else "--:", *["--:"] * (len(self.head) - 1)]
         return [markdown_row(self.head), markdown_row(rule), *map(markdown_row, self.rows), ""]
 
 

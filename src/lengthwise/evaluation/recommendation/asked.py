@@ -57,6 +57,11 @@ class Asked(ABC):
         """Tasks by name with the plain model's mean score at the training length; None where that is not known."""
 
     @property
+    @abstractmethod
+    def options(self) -> Sequence[str]:
+        """What `lengthwise recommend` is given to ask the same."""
+
+    @property
     def own_lengths(self) -> bool:
         """Whether what is asked has lengths of its own."""
         return False
@@ -89,6 +94,11 @@ class AskedQuestions(Asked):
     @property
     def measure(self) -> Measure:
         return ShareRight("your questions" if self.own_lengths else f"questions at {self.length:,} tokens")
+
+    @property
+    def options(self) -> Sequence[str]:
+        tasks = [word for task in self.given for word in ("--task", task)]
+        return tasks if self.data is None else [*tasks, "--data", str(self.data)]
 
     @property
     def own_lengths(self) -> bool:

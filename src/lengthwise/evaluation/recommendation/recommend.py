@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -34,8 +35,9 @@ from lengthwise.evaluation.recommendation.asked import CONFIRM, FRESH, RACE, ROU
 from lengthwise.evaluation.recommendation.beyond import at_longer, peak_memory
 from lengthwise.evaluation.recommendation.candidates import HEDGES, Calibration, calibrations, specs
 from lengthwise.evaluation.recommendation.clock import Clock
+from lengthwise.evaluation.recommendation.evidence import Raced, by_method, confirmed, raced
 from lengthwise.evaluation.recommendation.fall import SHARE, fall_in_words, forwards, scores_by_length
-from lengthwise.evaluation.recommendation.measure import Measure, Scored, Scores
+from lengthwise.evaluation.recommendation.measure import Scored, Scores
 from lengthwise.evaluation.recommendation.race import LEVEL, is_behind, pairs, still_in
 from lengthwise.evaluation.recommendation.rows import AskedRows
 from lengthwise.evaluation.recommendation.text import AskedText
@@ -113,6 +115,7 @@ class Recommendation:
         self.baselines = {NONE: NONE, TRUNCATE: TRUNCATE}
         self.untried: list[str] = []
         self.plain: dict[int, Scores] = {}  # of the plain model by length, where its training length is not known
+        self.raced: dict[str, Raced] = {}
         self.seconds: dict[str, float] = {}  # by method, of one sample of every task at the length
 
     def run(self) -> Recipe:
@@ -123,10 +126,10 @@ class Recommendation:
             self._calibrate(calibration, forward)
         self._drop_the_last(forward)
         self.untried.append(HEDGES)
-        winner, raced = self._race({**self.baselines, **self.candidates})
+        winner = self._race({**self.baselines, **self.candidates})
         self._look_for_the_fall(forward)
         fresh, samples = self._confirm(winner)
-        return self._recipe(winner, raced, fresh, samples)
+        return self._recipe(winner, fresh, samples)
 
     def _installed(self, name: str) -> Sequence[Part] | str:
         return self.baselines.get(name) or list(self.candidates[name])
@@ -201,24 +204,28 @@ class Recommendation:
         base = () if calibration.method == NONE else (calibration.method,)
         self.candidates[calibration.name] = (*base, alignment)
 
-    def _race(self, methods: dict[str, Any]) -> tuple[str, Sequence[Scored]]:
-        """The winner, and the answers of the race's last round at the length."""
+    def _race(self, methods: dict[str, Any]) -> str:
+        """The winner."""
         asked, trained = self.asked, self.asked.anatomy.train_length
         tests = pairs(len(methods)) * len(ROUNDS)
         for samples, more in zip(ROUNDS, (*ROUNDS[1:], 0), strict=True):
-            raced = asked.answers(RACE, methods, [asked.length], samples)
-            kept = still_in(_by_method(raced), tests)
+            answers = asked.answers(RACE, methods, [asked.length], samples)
+            kept = still_in(by_method(answers), tests)
+            out = {name: "behind the first" for name in methods if name not in kept}
             # Nothing may be lost where the model needs no help
             if not asked.own_lengths:
                 others = {name: method for name, method in {NONE: NONE, **methods}.items() if name != TRUNCATE}
-                inside = _by_method(asked.answers(RACE, others, [trained], samples))
-                kept = [name for name in kept if name == TRUNCATE or not is_behind(inside[name], inside[NONE], LEVEL / tests)]
+                inside = by_method(asked.answers(RACE, others, [trained], samples))
+                lost = [name for name in inside if is_behind(inside[name], inside[NONE], LEVEL / tests)]
+                out |= dict.fromkeys(lost, f"loses at {trained:,} tokens")
+                kept = [name for name in kept if name not in lost]
+            self.raced |= {line.method: line for line in raced(methods, answers, asked.measure, out)}
             methods = {name: method for name, method in methods.items() if name in kept}
-            self.seconds |= {name: _seconds(raced, name) / samples for name in _by_method(raced)}
+            self.seconds |= {name: _seconds(answers, name) / samples for name in by_method(answers)}
             next_round = (more - samples) * sum(self.seconds[name] for name in methods)
             if len(methods) <= 1 or next_round > self.clock.left(RACING):
                 break
-        return (kept or [NONE])[0], raced
+        return (kept or [NONE])[0]
 
     def _confirm(self, winner: str) -> tuple[Sequence[Scored], int]:
         """Fresh answers of the winner, the plain model and truncation, at the training length and at the length."""
@@ -228,12 +235,12 @@ class Recommendation:
         samples = max((n for n in FRESH if n * a_sample <= self.clock.left(CONFIRMING)), default=FRESH[0])
         return asked.answers(CONFIRM, methods, [asked.anatomy.train_length, asked.length], samples), samples
 
-    def _recipe(self, winner: str, raced: Sequence[Scored], fresh: Sequence[Scored], samples: int) -> Recipe:
+    def _recipe(self, winner: str, fresh: Sequence[Scored], samples: int) -> Recipe:
         """What fresh answers say: the winner, unless truncation or the plain model is as good."""
         asked, anatomy, measure = self.asked, self.asked.anatomy, self.asked.measure
         inside = [] if asked.own_lengths else [answer for answer in fresh if answer.length != asked.length]
         at_length = [answer for answer in fresh if asked.own_lengths or answer.length == asked.length]
-        scores = _by_method(at_length)
+        scores = by_method(at_length)
         base = max(self.baselines, key=lambda name: fmean(scores[name]))
         best = winner if winner not in self.baselines and measure.beats(scores[winner], scores[base]) else base
         longer = [] if best == TRUNCATE else self._longer(best, fmean(scores[best]))
@@ -243,9 +250,9 @@ class Recommendation:
             "tasks": asked.tasks,
             "asked": asked.known,
             "measure": measure.name,
-            "race": {name: [(measure.interval(mine) or [None])[0], len(mine)] for name, mine in _by_method(raced).items()},
-            "fresh": [cell for length in (inside, at_length) for cell in _cells(length, measure)],
-            "longer": [cell for answers in longer for cell in _cells(answers, measure)],
+            "race": [asdict(line) for line in self.raced.values()],
+            "fresh": [asdict(line) for answers in (inside, at_length) for line in confirmed(answers, measure)],
+            "longer": [asdict(line) for answers in longer for line in confirmed(answers, measure)],
             "memory": memory,
             "untried": self.untried,
             "plain_by_length": [[length, measure.interval(scores), len(scores)] for length, scores in self.plain.items()],
@@ -254,6 +261,7 @@ class Recommendation:
             **versions(),
             "model": model_fingerprint(anatomy),
             "train_length": anatomy.trained.source,
+            "options": list(asked.options),
             "seed": asked.seed,
             "samples": samples,
             "seconds": round(self.clock.seconds - self.clock.left(), 1),
@@ -276,22 +284,6 @@ class Recommendation:
             for name in (NONE, best)
         }
         return {name: peak for name, peak in peaks.items() if peak is not None}
-
-
-def _cells(answers: Sequence[Scored], measure: Measure) -> Iterator[dict[str, Any]]:
-    """Mean and interval of every method, task and length."""
-    for method, task, length in dict.fromkeys((answer.method, answer.task, answer.length) for answer in answers):
-        scores = [answer.score for answer in answers if (answer.method, answer.task, answer.length) == (method, task, length)]
-        mean, low, high = measure.interval(scores) or (None, None, None)
-        yield {"method": method, "task": task, "length": length, "mean": mean, "low": low, "high": high, "n": len(scores)}
-
-
-def _by_method(answers: Iterable[Scored]) -> dict[str, list[float]]:
-    """Scores by method, the same questions in the same order."""
-    scores: dict[str, list[float]] = {}
-    for answer in sorted(answers, key=lambda answer: (answer.task, answer.length, answer.index)):
-        scores.setdefault(answer.method, []).append(answer.score)
-    return scores
 
 
 def _seconds(answers: Iterable[Scored], method: str) -> float:

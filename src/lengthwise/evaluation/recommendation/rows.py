@@ -5,6 +5,7 @@ Stretches of the rows, none of which overlap, are read as places of a text are; 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -38,6 +39,11 @@ class AskedRows(AskedText):
     @property
     def tasks(self) -> dict[str, float | None]:
         return dict.fromkeys(self.known)
+
+    @property
+    def options(self) -> Sequence[str]:
+        # Token ids are given in Python only
+        return []
 
     def material(self, statistic: str, sequences: int | None) -> dict[str, Any]:
         return {"input_ids": self.places[RACE], "sequences": sequences}

@@ -75,6 +75,10 @@ class AskedText(Asked):
     def tasks(self) -> dict[str, float | None]:
         return {TEXT: None}
 
+    @property
+    def options(self) -> Sequence[str]:
+        return ["--text", "FILE"]
+
     def answers(
         self, run: str, methods: Mapping[str, Sequence[Part] | str], lengths: Sequence[int], samples: int
     ) -> Sequence[Reading]:
