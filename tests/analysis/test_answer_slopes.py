@@ -149,6 +149,9 @@ def test_analyse_asks_tasks_and_adds_them_to_what_is_there(
 
     monkeypatch.setattr(module.png, "available", lambda: False)
     monkeypatch.setattr(module, "answer_slopes", told)
+    # Algorithm 1 and many sequences would take most of the time
+    monkeypatch.setattr(module, "MEASURED", ())
+    monkeypatch.setattr(module, "TOKENS", 1)
     monkeypatch.setattr(module._Job, "check_tasks", lambda self, longest: None)
     how: dict[str, Any] = {"text": shipped_prose()[:4000], "show_progress": False, "seed": 5}
     plain = lw.analyse(make("t5", 0), tokenizer, 48, tmp_path / "a", **how)

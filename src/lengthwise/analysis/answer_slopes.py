@@ -63,18 +63,21 @@ def answer_slopes(
         samples = TASKS[task].samples(tokenizer, room, cases, FAR_SEEDS + seed)
     except NoRoom:
         return None
-    asked = answer_cases(model, tokenizer, samples)
-    nats, slopes = slopes_of(model, anatomy, asked)
+    return slopes_at(model, anatomy, task, length, answer_cases(model, tokenizer, samples))
+
+
+def slopes_at(model: nn.Module, anatomy: Anatomy, task: str, length: int, cases: Sequence[Case]) -> AnswerSlopes:
+    """Means over the cases, and Student's interval of the slope of all heads together."""
+    nats, slopes = slopes_of(model, anatomy, cases)
     whole = slopes.sum((1, 2))
-    half = float(t.ppf(0.975, len(asked) - 1) * whole.std() / len(asked) ** 0.5)
-    tokens = sum(int(case.counted.sum()) for case in asked) / len(asked)
-    mean = float(whole.mean())
+    half = float(t.ppf(0.975, len(cases) - 1) * whole.std() / len(cases) ** 0.5)
+    mean, told = float(whole.mean()), float(nats.mean())
     return AnswerSlopes(
         length=length,
         task=task,
-        cases=len(asked),
-        nats=float(nats.mean()),
-        nats_a_token=float(nats.mean()) / tokens,
+        cases=len(cases),
+        nats=told,
+        nats_a_token=told * len(cases) / sum(int(case.counted.sum()) for case in cases),
         slope=mean,
         low=mean - half,
         high=mean + half,
