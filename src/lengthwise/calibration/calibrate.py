@@ -205,7 +205,7 @@ def short_and_long(
     def samples(length: int, count: int) -> Batch:
         prompts = [sample.prompt for sample in TASKS[task].samples(tokenizer, length, count, seed)]
         rows = [tokenizer(prompt, verbose=False).input_ids for prompt in prompts]
-        ids, mask = pad_rows(rows, tokenizer.pad_token_id or 0, left=False)
+        ids, mask = pad_rows(rows, 0, left=False)
         return {"input_ids": ids, "attention_mask": mask}
 
     return samples(train_length, 8 * sequences), samples(length, sequences)

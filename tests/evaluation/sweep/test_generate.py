@@ -147,6 +147,15 @@ def test_models_that_write_nothing_are_refused(family: str) -> None:
         check_can_answer(make(family))
 
 
+def test_padding_that_the_model_does_not_know_is_not_used() -> None:
+    model, tokenizer = answering("llama"), ByT5Tokenizer()
+    prompts = [tokens(length, seed=length)[0].tolist() for length in (40, 60)]
+    said = greedy_answers(model, tokenizer, prompts, 4)
+    tokenizer.add_special_tokens({"pad_token": "<no row>"})
+    assert tokenizer.pad_token_id >= model.get_input_embeddings().num_embeddings
+    assert greedy_answers(model, tokenizer, prompts, 4) == said
+
+
 @pytest.mark.parametrize("start", [None, -1, 10**6])
 def test_an_answer_must_begin_with_a_token_that_is_known(start: int | None) -> None:
     model = make("t5")

@@ -88,7 +88,9 @@ def _greedy(model: Any, tokenizer: Any, most: int) -> GenerationConfig:
     # A name that transformers does not know is read by an architecture's own code, if at all
     known = GenerationConfig().to_dict()
     needed = {name: value for name, value in checkpoints.to_dict().items() if name in NEEDED or name not in known}
-    ends = {"eos_token_id": end, "pad_token_id": next(pad for pad in pads if pad is not None)}
+    # Tokenizers may have been given one that the model has no row for
+    words = model.get_input_embeddings().num_embeddings
+    ends = {"eos_token_id": end, "pad_token_id": next(pad for pad in pads if pad is not None and 0 <= pad < words)}
     return GenerationConfig(**{**needed, **ends}, max_new_tokens=most, do_sample=False, num_beams=1)
 
 
