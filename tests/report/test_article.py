@@ -48,7 +48,7 @@ def test_it_becomes_markdown() -> None:
         "By method.",
         "",
         "| method | mean |",
-        "| --: | --: |",
+        "| --- | --: |",
         "| log | 0.9 |",
         "",
         "log: \\<b>measured\\</b>.",

@@ -19,9 +19,14 @@ class Table:
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
+    @property
+    def named(self) -> bool:
+        """Whether rows have names, not numbers."""
+        return self.head[0] in ("head", "method")
+
     def markdown(self) -> list[str]:
         """Lines of Markdown; numbers stand to the right, names to the left."""
-        rule = ["---" if self.head[0] in ("head", "method") else "--:", *["--:"] * (len(self.head) - 1)]
+        rule = ["---" if self.named else "--:", *["--:"] * (len(self.head) - 1)]
         return [markdown_row(self.head), markdown_row(rule), *map(markdown_row, self.rows), ""]
 
 

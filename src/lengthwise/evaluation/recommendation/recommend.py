@@ -251,7 +251,7 @@ class Recommendation:
             "asked": asked.known,
             "measure": measure.name,
             "race": [asdict(line) for line in self.raced.values()],
-            "fresh": [asdict(line) for answers in (inside, at_length) for line in confirmed(answers, measure)],
+            "fresh": [asdict(line) for answers in (at_length, inside) for line in confirmed(answers, measure)],
             "longer": [asdict(line) for answers in longer for line in confirmed(answers, measure)],
             "memory": memory,
             "untried": self.untried,
