@@ -1,0 +1,89 @@
+"""Is what `recommend` says the best of what it could have said?
+
+    python -m experiments.recommendation.run MODEL --length 16384 --minutes 5 --out runs/regret
+    python -m experiments.recommendation.run MODEL --length 16384 --text FILE --other-text FILE --out runs/regret
+
+After each recommendation all its candidates answer the same new questions (or tell the same places of another text), the
+losers of the race too. OUT/MODEL-LENGTH.json holds what was said and every score; the page compares.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from experiments._lib.command import main, option
+from experiments._lib.results import write
+from experiments.recommendation.page import FORMAT, write_pages
+from lengthwise.evaluation.recommendation.asked import CONFIRM, Asked, AskedQuestions
+from lengthwise.evaluation.recommendation.recommend import Clock, Recommendation
+from lengthwise.evaluation.recommendation.text import AskedText
+from lengthwise.models.anatomy import anatomy_of
+from lengthwise.models.load import load
+
+AGAIN = 1_000_003  # added to the seed: neither the race's questions nor those that confirmed
+
+
+@dataclass(frozen=True)
+class Options:
+    """One model at some lengths."""
+
+    model: str = option(help="directory, hub name, GGUF file or embedded", positional=True)
+    lengths: tuple[int, ...] = option(help="tokens", flag="--length")
+    out: Path = option(help="folder of the results")
+    tasks: tuple[str, ...] = option((), "tasks; by default those that the model can do", flag="--task")
+    text: Path | None = option(None, "instead of questions: a text to choose by")
+    other_text: Path | None = option(None, "and one to compare by")
+    minutes: float = option(10.0, "for each recommendation")
+    samples: int = option(64, "new questions of each task, or places")
+    train_length: int | None = option(None, "the model's own if not given")
+    dtype: str = option("auto", "of the model")
+    seed: int = option(0, "of the recommendation")
+    command: str = ""
+
+
+def run(options: Options) -> None:
+    model, tokenizer = load(options.model, options.dtype)
+    for length in options.lengths:
+        name = f"{Path(options.model).stem}-{length}"
+        if (file := options.out / f"{name}.json").exists():
+            continue
+        asked, again = _asked(options, model, tokenizer, length, options.out / name)
+        trial = Recommendation(asked, Clock(60 * options.minutes))
+        recipe = trial.run()
+        methods: dict[str, Any] = {**trial.baselines, **{name: list(parts) for name, parts in trial.candidates.items()}}
+        scores: dict[str, list[float]] = {}
+        for answer in again.answers(CONFIRM, methods, [length], options.samples):
+            scores.setdefault(answer.method, []).append(answer.score)
+        content = {
+            "model": {"name": Path(options.model).stem, "weights": recipe.provenance["model"]},
+            "train_length": recipe.train_length,
+            "length": length,
+            "measure": asked.measure.name,
+            "asked": asked.known,
+            "recommended": recipe.method,
+            "says": recipe.says,
+            "race": recipe.evidence["race"],
+            "untried": recipe.evidence["untried"],
+            "minutes": options.minutes,
+            "seconds": recipe.provenance["seconds"],
+            "scores": scores,
+        }
+        write(file, FORMAT, options.command, content, str(model.device))
+    write_pages(options.out, options.out)
+
+
+def _asked(options: Options, model: Any, tokenizer: Any, length: int, folder: Path) -> tuple[Asked, Asked]:
+    """What recommends, and what compares."""
+    trial = (model, tokenizer, anatomy_of(model, options.train_length), length, options.seed, folder, True)
+    if options.text is None or options.other_text is None:
+        asked = AskedQuestions(*trial, options.tasks, None, None, options.model)
+        return asked, replace(asked, seed=options.seed + AGAIN, folder=folder / "again", given=tuple(asked.known))
+    text = AskedText(*trial, options.text.read_text())
+    return text, replace(text, text=options.other_text.read_text(), folder=folder / "again")
+
+
+if __name__ == "__main__":
+    sys.exit(main(Options, run, __doc__))
