@@ -131,7 +131,7 @@ def test_a_warning_where_keeping_p_max_goes_the_other_way() -> None:
 
 def test_the_page_shows_the_slopes() -> None:
     text = analysis_article(analysis(answers=(slopes(512, -1.0), slopes(4096, 3.0)))).markdown("figures")
-    assert r"| 4,096 | passkey | 5 | +3 \[+2, +4] | flatter | 2 of 6 |" in text
+    assert r"| 4,096 | passkey | 5 | +3 \[+2, +4] | flatter | 2 of 6 | 0.67 |" in text
     assert "figures/answers.svg" in text
     assert "--task passkey" in text
 

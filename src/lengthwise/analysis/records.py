@@ -140,6 +140,12 @@ class AnswerSlopes(Declared):
         return self.length, self.task
 
     @property
+    def agreement(self) -> float:
+        """The size of the sum of all heads' slopes over the sum of their sizes: 1 where every head wants the same."""
+        sizes = sum(abs(slope) for layer in self.heads for slope in layer)
+        return abs(sum(map(sum, self.heads))) / sizes if sizes > 0 else 0.0
+
+    @property
     def wants(self) -> str:
         """What would make the answers likelier, as far as the cases tell."""
         if self.nats < ENOUGH:

@@ -92,7 +92,8 @@ def _answers_block(analysis: Analysis, drawn: list[Figure]) -> Block:
         "What the answers want",
         "By how many nats a right answer gets worse as all heads are sharpened, per unit of ln g, at g = 1, with its 95 % "
         "interval over the questions: below 0 sharper attention (tau below 1) helps, above 0 flatter. Not known: the model "
-        "cannot do the task at its training length, and which way it leans tells nothing.",
+        "cannot do the task at its training length, and which way it leans tells nothing. Heads agree: the slope over the sum "
+        "of all heads' slopes by size, 1 where every head wants the same and one temperature can serve them.",
         tables.answers(analysis),
         figures=tuple(figure for figure in drawn if figure.name == "answers"),
     )

@@ -70,8 +70,9 @@ def answers(analysis: Analysis) -> Table:
         sharper = f"{sum(slope < 0 for slope in every)} of {len(every)}"
         slope = f"{a.slope:+.3g} [{a.low:+.3g}, {a.high:+.3g}]"
         wants = a.wants if analysis.can_do(a.task) else "not known"
-        rows.append((f"{a.length:,}", a.task, f"{a.nats:.3g}", slope, wants, sharper))
-    return Table(("length", "task", "nats of an answer", "slope in ln g", "wanted", "heads that want sharper"), tuple(rows))
+        rows.append((f"{a.length:,}", a.task, f"{a.nats:.3g}", slope, wants, sharper, f"{a.agreement:.2f}"))
+    head = ("length", "task", "nats of an answer", "slope in ln g", "wanted", "heads that want sharper", "heads agree")
+    return Table(head, tuple(rows))
 
 
 def notes(analysis: Analysis) -> list[str]:
