@@ -147,6 +147,21 @@ def test_with_little_time_the_last_are_left_out(tokenizer: Any, answering: Any) 
     assert "lm_infinite (no time); log (no time); hedges (a recipe cannot hold them" in said
 
 
+def test_what_does_not_fit_into_memory_is_left_out(tokenizer: Any, answering: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    answering(helped_by("infoscale"))
+    answered = AskedQuestions.records
+
+    def limited(self: AskedQuestions, run: str, methods: Any, *asked: Any) -> list[Record]:
+        if "log" in methods:
+            raise MemoryError
+        return answered(self, run, methods, *asked)
+
+    monkeypatch.setattr(AskedQuestions, "records", limited)
+    recipe = recommend(tokenizer, tasks=["passkey"])
+    assert recipe.method == "infoscale"
+    assert "; log (no memory);" in " ".join(recipe.says)
+
+
 def test_without_time_it_says_what_it_did_not_try(tokenizer: Any, answering: Any) -> None:
     answering(helped_by("log"))
     said = " ".join(recommend(tokenizer, tasks=["passkey"]).says)

@@ -126,7 +126,12 @@ class Recommendation:
             self._calibrate(calibration, forward)
         self._drop_the_last(forward)
         self.untried.append(HEDGES)
-        winner = self._race({**self.baselines, **self.candidates})
+        try:
+            winner = self._race({**self.baselines, **self.candidates})
+        except Exception as error:
+            _refusal(error)
+            self._try_each()
+            winner = self._race({**self.baselines, **self.candidates})
         self._look_for_the_fall(forward)
         fresh, samples = self._confirm(winner)
         return self._recipe(winner, fresh, samples)
@@ -174,9 +179,7 @@ class Recommendation:
                     **asked.material(calibration.statistic, sequences),
                 )
         except Exception as error:
-            if not is_out_of_memory(error) and not isinstance(error, BadInput):
-                raise
-            self.untried.append(f"{calibration.name} ({'no memory' if is_out_of_memory(error) else error})")
+            self.untried.append(f"{calibration.name} ({_refusal(error)})")
             return
         alignment.save(path)
         self._add(calibration, alignment)
@@ -199,6 +202,15 @@ class Recommendation:
         for name in plain[kept:]:
             del self.candidates[name]
             self.untried.append(f"{name} (no time)")
+
+    def _try_each(self) -> None:
+        """Leave out of the race what this model refuses and what does not fit into memory."""
+        for name in list(self.candidates):
+            try:
+                self.asked.answers(RACE, {name: self._installed(name)}, [self.asked.length], ROUNDS[0])
+            except Exception as error:
+                self.untried.append(f"{name} ({_refusal(error)})")
+                del self.candidates[name]
 
     def _add(self, calibration: Calibration, alignment: Alignment) -> None:
         base = () if calibration.method == NONE else (calibration.method,)
@@ -284,6 +296,15 @@ class Recommendation:
             for name in (NONE, best)
         }
         return {name: peak for name, peak in peaks.items() if peak is not None}
+
+
+def _refusal(error: Exception) -> str:
+    """Why something cannot be tried, in words; an error that is none of ours goes on."""
+    if is_out_of_memory(error):
+        return "no memory"
+    if not isinstance(error, BadInput):
+        raise error
+    return str(error)
 
 
 def _seconds(answers: Iterable[Scored], method: str) -> float:
