@@ -44,7 +44,7 @@ def test_words_say_from_where_it_falls_and_what_it_may_have_been_trained_on() ->
 
 
 def recommend(tokenizer: Any, monkeypatch: pytest.MonkeyPatch, name: str = "t5", **options: Any) -> lw.Recipe:
-    monkeypatch.setattr("lengthwise.evaluation.recommendation.recommend.calibrations", lambda *_: [])
+    monkeypatch.setattr("lengthwise.evaluation.recommendation.steps.calibrations", lambda *_: [])
     options = {"tasks": ["passkey"], "minutes": 10, "show_progress": False, **options}
     return lw.recommend(make(name, 0), tokenizer, 4 * TRAIN_LENGTH, **options)
 

@@ -64,7 +64,7 @@ def test_what_helps_wins_and_is_confirmed_on_other_questions(tokenizer: Any, ans
 
 
 def test_losers_are_asked_no_more(tokenizer: Any, answering: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lengthwise.evaluation.recommendation.recommend.calibrations", lambda *_: [])
+    monkeypatch.setattr("lengthwise.evaluation.recommendation.steps.calibrations", lambda *_: [])
     calls = answering(lambda m, n, _: 1.0 if m == "log" or n <= TRAIN_LENGTH else 0.9 if m == "infoscale" else 0.0)
     recommend(tokenizer, tasks=["passkey"], minutes=10)
     rounds = [(call[1], call[3]) for call in calls if call[0] == "race" and call[2] == (LENGTH,) and "log" in call[1]]
@@ -91,7 +91,7 @@ def test_truncation_and_the_plain_model_can_win(tokenizer: Any, answering: Any) 
 
 
 def test_what_loses_at_the_training_length_is_out(tokenizer: Any, answering: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lengthwise.evaluation.recommendation.recommend.calibrations", lambda *_: [])
+    monkeypatch.setattr("lengthwise.evaluation.recommendation.steps.calibrations", lambda *_: [])
     scores = {"log": (1.0, 0.0), "infoscale": (0.75, 1.0)}
     answering(lambda m, n, _: scores.get(m, (0.25, 1.0))[n <= TRAIN_LENGTH])
     assert recommend(tokenizer, tasks=["passkey"], minutes=10).method == "infoscale"
@@ -108,7 +108,7 @@ def test_what_loses_at_the_training_length_is_out(tokenizer: Any, answering: Any
 def test_it_says_where_the_method_stops_working(
     tokenizer: Any, answering: Any, monkeypatch: pytest.MonkeyPatch, limit: int, longest: int, said: str
 ) -> None:
-    monkeypatch.setattr("lengthwise.evaluation.recommendation.recommend.calibrations", lambda *_: [])
+    monkeypatch.setattr("lengthwise.evaluation.recommendation.steps.calibrations", lambda *_: [])
     calls = answering(lambda m, n, _: 1.0 if n <= TRAIN_LENGTH or (m == "log" and n <= limit * LENGTH) else 0.25)
     recipe = recommend(tokenizer, tasks=["passkey"], minutes=10)
     asked_at = [2 * LENGTH, 4 * LENGTH][: longest // 2]
@@ -122,7 +122,7 @@ def test_memory_is_told_where_it_is_measured(tokenizer: Any, answering: Any, mon
     assert "times as long as the plain model's (0.001 s); memory is measured on a GPU only." in " ".join(
         recommend(tokenizer, tasks=["passkey"]).says
     )
-    peak = "lengthwise.evaluation.recommendation.recommend.peak_memory"
+    peak = "lengthwise.evaluation.recommendation.steps.peak_memory"
     monkeypatch.setattr(peak, lambda _, parts, tokens: tokens * 2**20 * (1 if parts == "none" else 3))
     recipe = recommend(tokenizer, tasks=["passkey"])
     assert "(0.001 s), and 3.00 times its memory beside the weights (0.38 GiB)." in " ".join(recipe.says)
@@ -131,7 +131,7 @@ def test_memory_is_told_where_it_is_measured(tokenizer: Any, answering: Any, mon
 
 def test_a_decoder_is_tried_with_positions_in_range(tokenizer: Any, answering: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = answering(helped_by("yarn:factor=4"))
-    monkeypatch.setattr("lengthwise.evaluation.recommendation.recommend.calibrations", lambda *_: [])
+    monkeypatch.setattr("lengthwise.evaluation.recommendation.steps.calibrations", lambda *_: [])
     assert recommend(tokenizer, "llama", tasks=["passkey"], minutes=10).method == "yarn:factor=4"
     raced = {name for call in calls for name in call[1]}
     assert {"none", "truncate", f"rerope:window={TRAIN_LENGTH // 2}", "streaming_llm", "lm_infinite"} <= raced

@@ -42,7 +42,7 @@ def test_token_ids_choose_without_a_tokenizer(name: str, tmp_path: Path) -> None
 
 def test_temperatures_are_calibrated_on_token_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tried = [Calibration("pmax", "model"), Calibration("answers", "model")]
-    monkeypatch.setattr("lengthwise.evaluation.recommendation.recommend.calibrations", lambda *_: tried)
+    monkeypatch.setattr("lengthwise.evaluation.recommendation.steps.calibrations", lambda *_: tried)
     recipe = recommend("t5", minutes=10, out=tmp_path)
     assert "pmax-model" in {line["method"] for line in recipe.evidence["race"]}
     assert [told for told in recipe.evidence["untried"] if "answers are asked for in words" in told]

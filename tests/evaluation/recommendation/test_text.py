@@ -101,8 +101,8 @@ def test_temperatures_are_fitted_to_the_texts_first_half(
     tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     both = [Calibration("pmax", "model"), Calibration("answers", "model")]
-    monkeypatch.setattr("lengthwise.evaluation.recommendation.recommend.calibrations", lambda *_: both)
-    monkeypatch.setattr("lengthwise.evaluation.recommendation.recommend.ROUNDS", (4,))
+    monkeypatch.setattr("lengthwise.evaluation.recommendation.steps.calibrations", lambda *_: both)
+    monkeypatch.setattr("lengthwise.evaluation.recommendation.steps.ROUNDS", (4,))
     recommend(tokenizer, "t5", minutes=10, out=tmp_path, text=PROSE[:1500])
     assert "given text" in lw.Alignment.load(tmp_path / "pmax-model.json").provenance["text"]
     assert lw.Alignment.load(tmp_path / "answers-model.json").provenance["text"] == "words that stand far back in given text"

@@ -17,44 +17,24 @@ recommendation goes on with what is there.
 from __future__ import annotations
 
 import tempfile
-import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from torch import nn
 
-from lengthwise.calibration.answers import SAMPLES
-from lengthwise.calibration.calibrate import calibrate
 from lengthwise.common.sequences import token_rows
-from lengthwise.errors import BadInput, is_out_of_memory, require
-from lengthwise.evaluation.recommendation.asked import CONFIRM, FRESH, RACE, ROUNDS, Asked, AskedQuestions
-from lengthwise.evaluation.recommendation.beyond import at_longer, peak_memory
-from lengthwise.evaluation.recommendation.candidates import HEDGES, Calibration, calibrations, specs
+from lengthwise.errors import require
+from lengthwise.evaluation.recommendation.asked import Asked, AskedQuestions
 from lengthwise.evaluation.recommendation.clock import Clock
-from lengthwise.evaluation.recommendation.evidence import Raced, by_method, confirmed, raced
-from lengthwise.evaluation.recommendation.fall import SHARE, fall_in_words, forwards, scores_by_length
-from lengthwise.evaluation.recommendation.measure import Scored, Scores
-from lengthwise.evaluation.recommendation.race import LEVEL, is_behind, pairs, still_in
 from lengthwise.evaluation.recommendation.rows import AskedRows
+from lengthwise.evaluation.recommendation.steps import Recommendation
 from lengthwise.evaluation.recommendation.text import AskedText
-from lengthwise.evaluation.recommendation.words import Findings
-from lengthwise.methods.recipe import Part, Recipe
-from lengthwise.methods.spec import NONE, TRUNCATE
-from lengthwise.methods.temperature.aligned import Alignment
+from lengthwise.methods.recipe import Recipe
 from lengthwise.models.anatomy import anatomy_of, vocabulary
-from lengthwise.models.fingerprint import model_fingerprint, versions
 from lengthwise.models.patches import refuse_extended
 from lengthwise.models.suitability import refuse_past_the_table, refuse_unreachable
-
-CALIBRATING, RACING, CONFIRMING = 0.5, 0.75, 0.9  # shares of the time after which each is at its end
-# Long forwards that calibrations take, about, for each task and one more
-FORWARDS = {("answers", "model"): 12, ("answers", "head"): 150}
-FEWEST_RACED = 4  # methods that need no calibration, however short the time is
-FEWEST = 8  # sequences of a task for temperatures a head, where time is short
 
 
 def recommend(
@@ -104,208 +84,3 @@ def recommend(
     if out is not None:
         recipe.save(folder / "recipe.json")
     return recipe
-
-
-class Recommendation:
-    """One recommendation on its way."""
-
-    def __init__(self, asked: Asked, clock: Clock) -> None:
-        self.asked, self.clock = asked, clock
-        self.candidates: dict[str, tuple[Part, ...]] = {}
-        self.baselines = {NONE: NONE, TRUNCATE: TRUNCATE}
-        self.untried: list[str] = []
-        self.plain: dict[int, Scores] = {}  # of the plain model by length, where its training length is not known
-        self.raced: dict[str, Raced] = {}
-        self.seconds: dict[str, float] = {}  # by method, of one sample of every task at the length
-
-    def run(self) -> Recipe:
-        asked = self.asked
-        forward = self._first_look()
-        self.candidates |= {spec: (spec,) for spec in specs(asked.anatomy, asked.length)}
-        for calibration in calibrations(asked.anatomy, asked.length):
-            self._calibrate(calibration, forward)
-        self._drop_the_last(forward)
-        self.untried.append(HEDGES)
-        try:
-            winner = self._race({**self.baselines, **self.candidates})
-        except Exception as error:
-            _refusal(error)
-            self._try_each()
-            winner = self._race({**self.baselines, **self.candidates})
-        self._look_for_the_fall(forward)
-        fresh, samples = self._confirm(winner)
-        return self._recipe(winner, fresh, samples)
-
-    def _installed(self, name: str) -> Sequence[Part] | str:
-        return self.baselines.get(name) or list(self.candidates[name])
-
-    def _first_look(self) -> float:
-        """About how many seconds the model takes to read the length: its first answers there, by the plain model."""
-        first = self.asked.answers(RACE, {NONE: NONE}, [self.asked.length], ROUNDS[0])
-        try:
-            self.asked.answers(RACE, {TRUNCATE: TRUNCATE}, [self.asked.length], ROUNDS[0])
-        except BadInput as error:
-            del self.baselines[TRUNCATE]
-            self.untried.append(f"truncation ({str(error).partition(';')[0]})")
-        # The first ones also pay for what is done once
-        return min(answer.seconds for answer in first)
-
-    def _calibrate(self, calibration: Calibration, forward: float) -> None:
-        """Add a calibrated temperature to the race, if there is time and memory for it."""
-        asked, path = self.asked, self.asked.folder / f"{calibration.name.replace(':', '-').replace('+', '-')}.json"
-        if path.exists():
-            self._add(calibration, Alignment.load(path))
-            return
-        answers = calibration.statistic == "answers"
-        takes = FORWARDS.get((calibration.statistic, calibration.scope), 2) * (len(asked.known) + 1) * forward
-        if takes > self.clock.left(CALIBRATING):
-            self.untried.append(f"{calibration.name} (no time)")
-            return
-        hurried = 3 * takes > self.clock.left(CALIBRATING)
-        sequences = (FEWEST if hurried else SAMPLES[calibration.scope]) if answers else None
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                alignment = calibrate(
-                    asked.model,
-                    asked.tokenizer,
-                    asked.length,
-                    statistic=calibration.statistic,
-                    scope=calibration.scope,
-                    train_length=asked.anatomy.train_length,
-                    method=calibration.method,
-                    seed=asked.seed,
-                    show_progress=asked.show_progress,
-                    **asked.material(calibration.statistic, sequences),
-                )
-        except Exception as error:
-            self.untried.append(f"{calibration.name} ({_refusal(error)})")
-            return
-        alignment.save(path)
-        self._add(calibration, alignment)
-
-    def _look_for_the_fall(self, forward: float) -> None:
-        """Ask the plain model at lengths in between, if its training length is not known."""
-        if self.asked.anatomy.trained.is_known or self.asked.own_lengths:
-            return
-        if forwards(self.asked) * forward <= SHARE * self.clock.seconds:
-            self.plain = scores_by_length(self.asked)
-        else:
-            self.untried.append("the lengths from which on the plain model falls (no time)")
-
-    def _drop_the_last(self, forward: float) -> None:
-        """Leave out of the race what there is no time for, from the end; what was calibrated stays."""
-        a_first_round = ROUNDS[0] * len(self.asked.known) * forward
-        room = int(self.clock.left(RACING) / a_first_round) if a_first_round > 0 else len(self.candidates)
-        plain = [name for name, parts in self.candidates.items() if parts == (name,)]
-        kept = max(FEWEST_RACED, room - len(self.baselines) - (len(self.candidates) - len(plain)))
-        for name in plain[kept:]:
-            del self.candidates[name]
-            self.untried.append(f"{name} (no time)")
-
-    def _try_each(self) -> None:
-        """Leave out of the race what this model refuses and what does not fit into memory."""
-        for name in list(self.candidates):
-            try:
-                self.asked.answers(RACE, {name: self._installed(name)}, [self.asked.length], ROUNDS[0])
-            except Exception as error:
-                self.untried.append(f"{name} ({_refusal(error)})")
-                del self.candidates[name]
-
-    def _add(self, calibration: Calibration, alignment: Alignment) -> None:
-        base = () if calibration.method == NONE else (calibration.method,)
-        self.candidates[calibration.name] = (*base, alignment)
-
-    def _race(self, methods: dict[str, Any]) -> str:
-        """The winner."""
-        asked, trained = self.asked, self.asked.anatomy.train_length
-        tests = pairs(len(methods)) * len(ROUNDS)
-        for samples, more in zip(ROUNDS, (*ROUNDS[1:], 0), strict=True):
-            answers = asked.answers(RACE, methods, [asked.length], samples)
-            kept = still_in(by_method(answers), tests)
-            out = {name: "behind the first" for name in methods if name not in kept}
-            # Nothing may be lost where the model needs no help
-            if not asked.own_lengths:
-                others = {name: method for name, method in {NONE: NONE, **methods}.items() if name != TRUNCATE}
-                inside = by_method(asked.answers(RACE, others, [trained], samples))
-                lost = [name for name in inside if is_behind(inside[name], inside[NONE], LEVEL / tests)]
-                out |= dict.fromkeys(lost, f"loses at {trained:,} tokens")
-                kept = [name for name in kept if name not in lost]
-            self.raced |= {line.method: line for line in raced(methods, answers, asked.measure, out)}
-            methods = {name: method for name, method in methods.items() if name in kept}
-            self.seconds |= {name: _seconds(answers, name) / samples for name in by_method(answers)}
-            next_round = (more - samples) * sum(self.seconds[name] for name in methods)
-            if len(methods) <= 1 or next_round > self.clock.left(RACING):
-                break
-        return (kept or [NONE])[0]
-
-    def _confirm(self, winner: str) -> tuple[Sequence[Scored], int]:
-        """Fresh answers of the winner, the plain model and truncation, at the training length and at the length."""
-        asked = self.asked
-        methods = {**self.baselines, winner: self._installed(winner)}
-        a_sample = sum(self.seconds[name] for name in methods)
-        samples = max((n for n in FRESH if n * a_sample <= self.clock.left(CONFIRMING)), default=FRESH[0])
-        return asked.answers(CONFIRM, methods, [asked.anatomy.train_length, asked.length], samples), samples
-
-    def _recipe(self, winner: str, fresh: Sequence[Scored], samples: int) -> Recipe:
-        """What fresh answers say: the winner, unless truncation or the plain model is as good."""
-        asked, anatomy, measure = self.asked, self.asked.anatomy, self.asked.measure
-        inside = [] if asked.own_lengths else [answer for answer in fresh if answer.length != asked.length]
-        at_length = [answer for answer in fresh if asked.own_lengths or answer.length == asked.length]
-        scores = by_method(at_length)
-        base = max(self.baselines, key=lambda name: fmean(scores[name]))
-        best = winner if winner not in self.baselines and measure.beats(scores[winner], scores[base]) else base
-        longer = [] if best == TRUNCATE else self._longer(best, fmean(scores[best]))
-        memory = self._memory(best)
-        out_of_time = self.clock.left() < 0 or any("no time" in told for told in self.untried)
-        evidence = {
-            "tasks": asked.tasks,
-            "asked": asked.known,
-            "measure": measure.name,
-            "race": [asdict(line) for line in self.raced.values()],
-            "fresh": [asdict(line) for answers in (at_length, inside) for line in confirmed(answers, measure)],
-            "longer": [asdict(line) for answers in longer for line in confirmed(answers, measure)],
-            "memory": memory,
-            "untried": self.untried,
-            "plain_by_length": [[length, measure.interval(scores), len(scores)] for length, scores in self.plain.items()],
-        }
-        provenance = {
-            **versions(),
-            "model": model_fingerprint(anatomy),
-            "train_length": anatomy.trained.source,
-            "options": list(asked.options),
-            "seed": asked.seed,
-            "samples": samples,
-            "seconds": round(self.clock.seconds - self.clock.left(), 1),
-            "minutes": self.clock.seconds / 60,
-        }
-        trained, told = anatomy.train_length, (asked.tasks, asked.known, self.untried, out_of_time)
-        said = Findings(winner, best, measure, at_length, inside, longer, memory, trained, *told).words()
-        if self.plain:
-            said = (*said, fall_in_words(self.plain, measure, anatomy.trained.source))
-        return Recipe(best, self.candidates.get(best, ()), asked.length, trained, said, evidence, provenance)
-
-    def _longer(self, best: str, score: float) -> list[Sequence[Scored]]:
-        return at_longer(self.asked, best, self._installed(best), score, self.seconds[best], self.clock)
-
-    def _memory(self, best: str) -> dict[str, int]:
-        """By method, the most bytes that reading takes beside the weights; empty where that cannot be measured."""
-        read = {NONE: (NONE, self.asked.length), TRUNCATE: (NONE, self.asked.anatomy.train_length)}
-        peaks = {
-            name: peak_memory(self.asked, *(read.get(name) or (self._installed(name), self.asked.length)))
-            for name in (NONE, best)
-        }
-        return {name: peak for name, peak in peaks.items() if peak is not None}
-
-
-def _refusal(error: Exception) -> str:
-    """Why something cannot be tried, in words; an error that is none of ours goes on."""
-    if is_out_of_memory(error):
-        return "no memory"
-    if not isinstance(error, BadInput):
-        raise error
-    return str(error)
-
-
-def _seconds(answers: Iterable[Scored], method: str) -> float:
-    return sum((answer.seconds for answer in answers if answer.method == method), 0.0)
