@@ -18,7 +18,8 @@ from experiments._lib.command import main, option
 from experiments._lib.results import write
 from experiments.recommendation.page import FORMAT, write_pages
 from lengthwise.evaluation.recommendation.asked import CONFIRM, Asked, AskedQuestions
-from lengthwise.evaluation.recommendation.recommend import Clock, Recommendation
+from lengthwise.evaluation.recommendation.clock import Clock
+from lengthwise.evaluation.recommendation.steps import Recommendation
 from lengthwise.evaluation.recommendation.text import AskedText
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.load import load
