@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -257,6 +258,21 @@ def test_special_tokens_that_are_not_there_are_refused(damaged: Path, eos: str |
     (damaged / "tokenizer_config.json").write_text(json.dumps({**settings, "eos_token": eos}))
     with pytest.raises(BadInput, match=message):
         load(str(damaged))
+
+
+def test_distances_that_leave_no_bucket_are_refused(damaged: Path) -> None:
+    settings = json.loads((damaged / "config.json").read_text())
+    for reach in (-1, 0, settings["relative_attention_num_buckets"] // 2):
+        (damaged / "config.json").write_text(json.dumps({**settings, "relative_attention_max_distance": reach}))
+        with pytest.raises(BadInput, match=f"a relative_attention_max_distance of {reach} with "):
+            load(str(damaged))
+
+
+def test_architectures_that_are_no_list_tell_nothing(damaged: Path) -> None:
+    settings = json.loads((damaged / "config.json").read_text())
+    (damaged / "config.json").write_text(json.dumps({**settings, "architectures": 7}))
+    with suppress(BadInput):
+        assert type(load(str(damaged))[0]) is transformers.T5ForConditionalGeneration
 
 
 OWN_CODE = "it needs code of its own, which is never run; give a model of a family that transformers has"

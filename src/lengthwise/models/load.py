@@ -140,7 +140,8 @@ def _model_class(config: Any, gguf: bool = False) -> Any:
     """The class the checkpoint was saved from, or the nearest task class; a GGUF file tells none, and is made to generate."""
     if config.model_type == gau_alpha.FAMILY:
         return transformers.AutoModelForMaskedLM
-    for architecture in getattr(config, "architectures", None) or ():
+    listed = getattr(config, "architectures", None)
+    for architecture in listed if isinstance(listed, list) else ():
         found = getattr(OWN.get(config.model_type, transformers), str(architecture), None)
         if isinstance(found, type) and issubclass(found, transformers.PreTrainedModel):
             return found
@@ -159,6 +160,11 @@ def _check_settings(name: str, model: Any, tokenizer: Any) -> None:
         holds = all(_is_setting(key, number) for number in (value if several else [value]))
         told = f"{value!r:.40}"
         require(holds, f"the checkpoint {name} has {told} as its {key}, which is no such number; put its settings right")
+    # Half of T5's buckets, or a quarter, hold one distance each, and the others share those up to the reach
+    reach, buckets = (getattr(model.config, f"relative_attention_{what}", None) for what in ("max_distance", "num_buckets"))
+    if reach is not None and buckets is not None:
+        told = f"a relative_attention_max_distance of {reach} with {buckets} buckets"
+        require(2 * reach > buckets, f"the checkpoint {name} has {told}, which must be more than half of them")
 
 
 def _is_setting(key: str, number: Any) -> bool:

@@ -144,7 +144,7 @@ def test_with_little_time_the_last_are_left_out(tokenizer: Any, answering: Any) 
     raced = next(call[1] for call in calls if len(call[1]) > 2)
     best = ("yarn:factor=4", f"rerope:window={window},leak=7", f"rerope:window={window}", "streaming_llm")
     assert raced == ("none", "truncate", *best)
-    assert "lm_infinite (no time); log (no time); hedges (a recipe cannot hold them" in said
+    assert "lm_infinite (no time); log (no time); hedges (no recipe can hold one)" in said
 
 
 def test_what_does_not_fit_into_memory_is_left_out(tokenizer: Any, answering: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from lengthwise.models.anatomy import Anatomy
 
 LAWS = ("log", "infoscale")  # temperatures by a law
-HEDGES = "hedges (a recipe cannot hold them: they are logits processors of each `generate`)"
+HEDGES = "hedges (no recipe can hold one)"
 
 
 @dataclass(frozen=True)
