@@ -29,6 +29,7 @@ EXPERIMENTS: tuple[str, ...] = (
     "cosine_peak",
     "rope_perplexity",
     "rope_passkeys",
+    "recommendation",
 )
 
 

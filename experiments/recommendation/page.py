@@ -60,5 +60,5 @@ def is_text(document: Mapping[str, Any]) -> bool:
 
 def _scores(document: Mapping[str, Any]) -> str:
     told = ", ".join(f"`{name}` {_told(document, scores)}" for name, scores in document["scores"].items())
-    n = len(document["scores"]["none"])
-    return f"**{document['model']['name']}, {document['length']:,} tokens**, {n} {document['asked']}: {told}"
+    n, asked = len(document["scores"]["none"]), ", ".join(document["asked"])
+    return f"**{document['model']['name']}, {document['length']:,} tokens**, {n} answers ({asked}): {told}"
