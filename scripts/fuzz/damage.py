@@ -122,7 +122,7 @@ def _json(content: bytes, random: Random) -> tuple[str, bytes]:
 
 
 def _json_line(content: bytes, random: Random) -> tuple[str, bytes]:
-    lines = content.splitlines()
+    lines = content.splitlines() or [b"{}"]
     at = random.randrange(len(lines))
     name, text = _other_value(json.loads(lines[at]), random)
     lines[at] = text.encode()

@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 
 from scripts.fuzz.damage import damage
-from scripts.fuzz.material import ANALYSE, EVALUATE, TRAIN
+from scripts.fuzz.material import ANALYSE, EVALUATE, RECOMMEND, TRAIN
 
 MISALIGNMENT = "misalignment llama --pairs 1 --length 64 --train-length 64 --json"
 CALIBRATE = "calibrate t5 --length 300 --train-length 64 --json --out new.json"
@@ -27,6 +27,11 @@ READERS: dict[str, tuple[str, ...]] = {
     "run/config.json": (REPORT, EVALUATE, f"{EVALUATE} --json"),
     "analysis/*.json": (REPORT.replace("run", "analysis"), REPORT.replace("run", "run analysis")),
     "analysis/*.jsonl": (f"{ANALYSE} --json",),
+    "recommended/recipe.json": (
+        REPORT.replace("run", "recommended"),
+        "evaluate t5 --method @recommended/recipe.json --task passkey --length 300 --samples 1 --out new --json",
+    ),
+    "recommended/*/*.jsonl": (RECOMMEND, f"{RECOMMEND} --json"),
     "settings.yaml": ("train --config settings.yaml --json", "train llama --config settings.yaml --steps 1"),
     "trained/*.json": (TRAIN, f"{TRAIN} --json"),
     "trained/*.jsonl": (TRAIN, f"{TRAIN} --json"),

@@ -26,6 +26,7 @@ TRAIN = "train llama --data prose.txt --train-length 64 --steps 3 --save-every 1
 ANALYSE = "analyse t5 --length 300 --train-length 64 --out analysis"
 EVALUATE = "evaluate t5 --task passkey --method none --method log --length 280 --samples 2 --out run"
 CALIBRATE = "calibrate t5 --length 300 --train-length 64 --out alignment.json"
+RECOMMEND = "recommend t5 --length 300 --train-length 64 --text prose.txt --minutes 0.01 --out recommended"
 OF_DEVICES = {"null": os.makedev(1, 3), "full": os.makedev(1, 7)}
 
 
@@ -47,7 +48,7 @@ def make_material(folder: Path, call: Callable[[Path, Sequence[str]], object]) -
     (longbench / "samples_longbench_hotpotqa_e_2026.jsonl").write_text("".join(json.dumps(a) + "\n" for a in answers))
     settings = {"model": "lengthwise", "model_args": {"pretrained": "llama"}}
     (longbench / "results_2026.json").write_text(json.dumps({"config": settings}))
-    for command in (CALIBRATE, EVALUATE, ANALYSE, TRAIN):
+    for command in (CALIBRATE, EVALUATE, ANALYSE, TRAIN, RECOMMEND):
         call(folder, command.split())
     # As a killed run leaves it: the next command goes on after the second step
     for made in ("trained/model", "trained/checkpoints/checkpoint-3", "trained/tensorboard", "analysis/figures"):
