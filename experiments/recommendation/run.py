@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from experiments._lib.command import main, option
@@ -70,6 +71,7 @@ def run(options: Options) -> None:
             "untried": recipe.evidence["untried"],
             "minutes": options.minutes,
             "seconds": recipe.provenance["seconds"],
+            "means": {name: round(fmean(mine), 4) for name, mine in scores.items()},
             "scores": scores,
         }
         write(file, FORMAT, options.command, content, str(model.device))

@@ -16,13 +16,13 @@ from lengthwise.records import Record, summarise
 from tests.conftest import Said
 
 # All its tasks and methods, at lengths of a test: 15,000 tokens take a GPU, or hours
-SMALL = replace(FULL, lengths=(256, 640), calibrated=(640,), samples=1)
+SMALL = replace(FULL, lengths=(256, 640), calibrated=(640,), samples=1, recommended=None)
 
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Record]]:
     out = tmp_path_factory.mktemp("demo")
-    return out, run_demo(out, SMALL)
+    return out, run_demo(out, SMALL)[0]
 
 
 def test_every_method_is_scored_on_every_task_and_length(shown: tuple[Path, list[Record]]) -> None:
@@ -56,7 +56,7 @@ def test_alignment_run_and_page_are_left_behind(shown: tuple[Path, list[Record]]
 
 def test_a_demo_goes_on_where_it_was(shown: tuple[Path, list[Record]]) -> None:
     out, records = shown
-    assert run_demo(out, SMALL) == records
+    assert run_demo(out, SMALL) == (records, [])
 
 
 def test_the_plans_are_what_the_documents_promise() -> None:
@@ -72,13 +72,22 @@ def test_the_demo_prints_its_table_and_names_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lengthwise: Callable[..., Said]
 ) -> None:
     module = importlib.import_module("lengthwise.cli.demo")
-    monkeypatch.setattr(module, "SHORT", module.Plan(("passkey",), (128,), (600,), ("pmax",), ("none",), samples=1))
+    plan = module.Plan(("passkey",), (128,), (600,), ("pmax",), ("none",), samples=1, recommended=600, minutes=0.01)
+    monkeypatch.setattr(module, "SHORT", plan)
+    for few in (("ROUNDS", (1,)), ("FRESH", (1,)), ("calibrations", lambda *_: [])):
+        monkeypatch.setattr(f"lengthwise.evaluation.recommendation.steps.{few[0]}", few[1])
     said = lengthwise("demo", "--out", tmp_path / "demo")
     assert said.status == 0
     assert said.out.split()[:6] == ["task", "tokens", "none", "pmax", "aligned", "passkey"]
     assert said.err[-1] == f"lengthwise: the page: {tmp_path / 'demo' / 'report.html'}"
-    assert {"run", "pmax.json", "report.html", "report.md", "report.csv"} == {f.name for f in (tmp_path / "demo").iterdir()}
-    cells = json.loads(lengthwise("demo", "--out", tmp_path / "demo", "--json").out)["cells"]
+    assert " of questions at 600 tokens right" in said.out
+    assert "use at 600 tokens?" in (tmp_path / "demo" / "report.html").read_text()
+    assert {"run", "recommended", "pmax.json", "report.html", "report.md", "report.csv"} == {
+        f.name for f in (tmp_path / "demo").iterdir()
+    }
+    again = json.loads(lengthwise("demo", "--out", tmp_path / "demo", "--json").out)
+    assert again["recommendation"][0] in said.out
+    cells = again["cells"]
     assert [(cell["method"], cell["length"], cell["n"]) for cell in cells] == [("none", 128, 1), ("pmax aligned", 128, 1)]
 
 

@@ -1,7 +1,8 @@
 """`lengthwise demo`: the shipped model fails at length, and works again once calibrated, in minutes.
 
 A T5 trained on at most 512 tokens is calibrated at a few lengths, without fine-tuning, and asked to find a number in prose and
-a line in a record: as it is, given the end of the input only, and with the temperature that was found.
+a line in a record: as it is, given the end of the input only, and with the temperature that was found. In the end `recommend`
+says what to use.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ class Plan:
     statistics: Sequence[str]  # an alignment each
     methods: Sequence[str]  # beside the alignments
     samples: int = 12
+    recommended: int | None = 2048  # the length that a recommendation is made for
+    minutes: float = 1.0  # for it
 
 
 SHORT = Plan(("passkey", "line"), (512, 1024, 2048, 4096), (2048, 4096), ("pmax",), ("none", "truncate"))
@@ -60,17 +63,24 @@ def demo(
     out = out / "full" if full else out
     check_writable(out / PAGE)
     with can_go_on(out):
-        cells = summarise(run_demo(out, FULL if full else SHORT, device))
+        records, says = run_demo(out, FULL if full else SHORT, device)
+    cells = summarise(records)
     if as_json:
-        print_json({"model": MODEL, "out": str(out), "report": str(out / PAGE), "cells": [asdict(c) for c in cells]})
+        told = {"cells": [asdict(cell) for cell in cells], "recommendation": says}
+        print_json({"model": MODEL, "out": str(out), "report": str(out / PAGE), **told})
     else:
-        print(score_table(cells))
+        print("\n".join([score_table(cells), *(["", *says] if says else [])]))
         say(f"the page: {out / PAGE}")
 
 
-def run_demo(out: Path, plan: Plan, device: str | None = None) -> list[Record]:
-    """Write alignments, a run directory and a page under `out`; stopped and started again, it goes on where it was."""
+def run_demo(out: Path, plan: Plan, device: str | None = None) -> tuple[list[Record], list[str]]:
+    """Write alignments, a run directory, a recommendation and a page under `out`; started again, it goes on where it was.
+
+    Gives the records, and what is recommended.
+    """
     from lengthwise.evaluation.evaluate import evaluate
+    from lengthwise.evaluation.recommendation.recommend import recommend
+    from lengthwise.evaluation.recommendation.section import recommendation_section
     from lengthwise.models.load import load
     from lengthwise.report import write_page
     from lengthwise.report.runs.group import read_run
@@ -87,8 +97,13 @@ def run_demo(out: Path, plan: Plan, device: str | None = None) -> list[Record]:
         records += evaluate(
             model, tokenizer, methods, [task], plan.lengths, plan.samples, out=out / "run", name=MODEL, sharpness=sharpness
         )
-    write_page(run_sections([read_run(out / "run")]), out / PAGE)
-    return records
+    sections, says = run_sections([read_run(out / "run")]), list[str]()
+    if plan.recommended is not None:
+        how: dict[str, Any] = {"tasks": plan.tasks, "minutes": plan.minutes, "name": MODEL}
+        says += recommend(model, tokenizer, plan.recommended, out=out / "recommended", **how).says
+        sections.append(recommendation_section(out / "recommended"))
+    write_page(sections, out / PAGE)
+    return records, says
 
 
 def _alignment(model: Any, tokenizer: Any, plan: Plan, statistic: str, path: Path) -> Alignment:
