@@ -16,6 +16,7 @@ import transformers
 
 import lengthwise as lw
 from lengthwise.cli.calibration import _print_alignment
+from lengthwise.methods.recipe import Recipe
 from lengthwise.methods.temperature.aligned import Calibrated
 from tests.cli.conftest import LENGTH, listing
 from tests.conftest import TRAIN_LENGTH, Said, logits, make, tokens
@@ -111,6 +112,17 @@ def test_a_baked_checkpoint_is_a_stock_one(models: Path, tmp_path: Path, lengthw
         expected = logits(model, ids)
     torch.testing.assert_close(logits(stock, ids), expected, atol=1e-5, rtol=1e-4)
     assert not torch.allclose(logits(model, ids), expected, atol=1e-3)
+
+
+def test_a_recipe_is_baked_where_it_is_one_temperature(models: Path, tmp_path: Path, lengthwise: Callable[..., Said]) -> None:
+    alignment, out = lw.Alignment.load(models / "model.json"), tmp_path / "baked"
+    for name, parts in {"one": (alignment,), "two": ("log", alignment), "none": ()}.items():
+        Recipe(name, parts, LENGTH, 32, ("said",), {}, {"model": alignment.model}).save(tmp_path / f"{name}.json")
+    assert lengthwise("bake", models / "t5", tmp_path / "one.json", "--length", LENGTH, "--out", out).status == 0
+    for name, told in {"two": "installs 2 methods", "none": "installs no methods"}.items():
+        said = lengthwise("bake", models / "t5", tmp_path / f"{name}.json", "--length", LENGTH, "--out", tmp_path / "other")
+        assert said.status == 2
+        assert f"{told}; weights can carry one temperature" in said.err[-1]
 
 
 def test_bake_says_in_json_what_it_did(models: Path, tmp_path: Path, lengthwise: Callable[..., Said]) -> None:

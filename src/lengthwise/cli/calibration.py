@@ -82,7 +82,7 @@ def calibrate(
 def bake(
     model: Model,
     alignment: Annotated[
-        Path, typer.Argument(metavar="ALIGNMENT", help="File that `lengthwise calibrate` wrote, or a temperature method.")
+        Path, typer.Argument(metavar="ALIGNMENT", help="File that `calibrate` or `recommend` wrote, or a temperature method.")
     ],
     length: Annotated[int, typer.Option(help="Length whose temperature is folded into the weights.")],
     out: Annotated[Path, typer.Option(help="Directory to write the checkpoint to.")],
@@ -92,12 +92,18 @@ def bake(
 ) -> None:
     """Write a stock checkpoint that carries the temperature and needs no lengthwise."""
     from lengthwise.calibration.bake import bake as verb
+    from lengthwise.methods.recipe import parts_of
     from lengthwise.methods.registry import METHODS
     from lengthwise.methods.temperature.aligned import Alignment
     from lengthwise.models.load import load
 
     is_method = not alignment.exists() and re.split("[:+]", str(alignment))[0] in METHODS
-    method = str(alignment) if is_method else Alignment.load(alignment)
+    installed = [str(alignment)] if is_method else parts_of(alignment)
+    # An alignment checks itself which model it is for
+    parts = [part for part in installed if isinstance(part, str | Alignment)]
+    if len(parts) != 1:
+        raise BadInput(f"{alignment} installs {len(parts) or 'no'} methods; weights can carry one temperature")
+    (method,) = parts
     check_writable(out / "config.json")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise BadInput(f"{out} exists already; give a new directory")
