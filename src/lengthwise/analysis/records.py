@@ -183,7 +183,9 @@ class Analysis(Declared):
         return all(a.nats_a_token <= KNOWN for a in self.answers if a.key == (self.train_length, task))
 
     def to_json(self) -> dict[str, Any]:
-        return {"format": FORMAT, **asdict(self)}
+        content = asdict(self)
+        # Without tasks it is as earlier versions wrote it
+        return {"format": FORMAT, **(content if self.answers else {key: content[key] for key in content if key != "answers"})}
 
 
 def read_analysis(path: Path) -> Analysis:
