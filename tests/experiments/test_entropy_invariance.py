@@ -29,6 +29,9 @@ from lengthwise.records.append_only import read_lines
 from lengthwise.tasks.masked_tokens import places
 from tests.helpers.gau import ids, tiny
 
+# Whole runs, before a release
+pytestmark = pytest.mark.sweep
+
 SIGNS = [chr(0x4E00 + at) for at in range(100)]
 NUMBERS = "一二三四五六七八九"
 SPECIAL = Special(cls=2, sep=3, mask=4, vocabulary=384)
@@ -208,7 +211,6 @@ def test_bins_are_weighted_by_their_attention_and_random_directions_have_their_s
     assert float((drawn * peak.CENTRES**2).sum() / drawn.sum()) == pytest.approx(1 / 16, rel=0.05)
 
 
-@pytest.mark.sweep
 def test_peaks_are_written_beside_the_theorem(data: Path, models: Path) -> None:
     document = peak.run(peak.Options(data=data, out=models, length=40, documents=2, device="cpu"))
     assert [(one["model"], one["scale"]) for one in document["models"]] == [("rope-cos16", 16.0), ("rope-cos128", 128.0)]

@@ -29,6 +29,9 @@ from lengthwise.models.load import load
 from lengthwise.records import Record
 from lengthwise.records.append_only import AppendOnly
 
+# Whole runs, before a release
+pytestmark = pytest.mark.sweep
+
 TOKENIZER = ByT5Tokenizer()
 TRAIN, LONG = 512, 600
 METHODS = ("none", "pmax-model", "pmax-layer")
@@ -112,7 +115,6 @@ def test_time_is_up_even_where_exceptions_are_swallowed() -> None:
     time.sleep(0.05)
 
 
-@pytest.mark.sweep
 def test_every_method_is_calibrated_evaluated_and_told_of(finished: Path, data: Path) -> None:
     document = json.loads((finished / "retrieval.json").read_text())
     cells = {(cell["method"], cell["task"], cell["data"], cell["length"]): cell for cell in document["cells"]}
@@ -135,7 +137,6 @@ def test_every_method_is_calibrated_evaluated_and_told_of(finished: Path, data: 
     assert "pride_1" in json.loads((finished / "run-novels" / "config.json").read_text())["tasks"]["passkey"]
 
 
-@pytest.mark.sweep
 def test_stopped_in_time_and_gone_on_it_is_the_undisturbed_one(
     finished: Path, byte_t5: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,7 +183,6 @@ def test_dispersion_is_the_mean_over_layers_heads_rows_and_samples(finished: Pat
     assert (tmp_path / "pmax-model.json").read_bytes() == made[0].read_bytes()
 
 
-@pytest.mark.sweep
 def test_analyses_add_new_lengths(byte_t5: str, tmp_path: Path) -> None:
     given = {"analyse": True, "texts": ("line",), "train_length": 64, "device": "cpu"}
     for lengths in ((64, 80), (64, 80, 96)):

@@ -20,6 +20,9 @@ from lengthwise.models.load import load
 from lengthwise.records.append_only import read_lines
 from tests.helpers.answering import answering, saved
 
+# Whole runs, before a release
+pytestmark = pytest.mark.sweep
+
 # Four steps need no second file
 pytestmark = pytest.mark.filterwarnings("ignore:the steps end before they reach")
 STEPS = 4
@@ -84,7 +87,6 @@ def test_a_seed_draws_other_text_and_what_is_held_back_is_never_trained_on(novel
 
 
 @pytest.mark.parametrize("setting", [CLEX, LORA])
-@pytest.mark.sweep
 def test_snapshots_are_the_models_that_shorter_runs_leave(
     setting: Setting, model: str, novels: tuple[Path, ...], tmp_path: Path
 ) -> None:
@@ -178,7 +180,6 @@ def test_ratios_are_paired_over_seeds() -> None:
     assert shares[2].high == pytest.approx(37.5 + 12.706205 * 12.5)
 
 
-@pytest.mark.sweep
 def test_every_run_is_measured_told_of_and_no_weights_are_left(finished: Path) -> None:
     results = read_lines(finished / "results.jsonl", Result)
     assert {one.key for one in results} == {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from pathlib import Path
 
@@ -31,6 +32,11 @@ def test_pages_are_what_their_results_say(name: str, tmp_path: Path) -> None:
             assert _rounded(again) == _rounded(committed), path
         else:
             assert again == committed, path
+
+
+def test_every_module_can_be_imported() -> None:
+    for path in pages.HERE.rglob("*.py"):
+        importlib.import_module(".".join(("experiments", *path.relative_to(pages.HERE).with_suffix("").parts)))
 
 
 def test_no_experiment_imports_another() -> None:

@@ -16,6 +16,9 @@ from lengthwise.records import Record, read_lines
 from lengthwise.tasks import passkey as task
 from tests.helpers.answering import TRAIN_LENGTH, answering, saved
 
+# Whole runs, before a release
+pytestmark = pytest.mark.sweep
+
 SHORT, LONG, SAMPLES = TRAIN_LENGTH, 320, 6
 ALIGNED = "yarn:factor={factor},temperature=false+{pmax-layer}"
 METHODS = ("none", "streaming_llm", ALIGNED, "truncate", "no_such_method")
@@ -38,7 +41,6 @@ def records(out: Path) -> list[Record]:
     return read_lines(out / "run" / "records.jsonl", Record)
 
 
-@pytest.mark.sweep
 def test_every_depth_is_asked_in_turn_and_the_answer_fits_into_the_length(out: Path) -> None:
     plain = [record for record in records(out) if record.method == "none"]
     for length in (SHORT, LONG):

@@ -19,6 +19,9 @@ from experiments.rope_perplexity.run import Reencoding
 from lengthwise.evaluation.likelihood import token_nll
 from tests.helpers.answering import answering, saved
 
+# Whole runs, before a release
+pytestmark = pytest.mark.sweep
+
 TRAIN, LONG, STREAMS = 32, 80, 2
 ENDS = streams.Ends(1, frozenset([2]))
 YARN, BARE = rotary_methods.YARN, rotary_methods.YARN_BARE

@@ -29,6 +29,9 @@ from lengthwise.common.text import shipped_prose
 from lengthwise.records import Record
 from tests.helpers.answering import TRAIN_LENGTH, answering, saved
 
+# Whole runs, before a release
+pytestmark = pytest.mark.sweep
+
 TRAIN, SOLVED = 512, (2000,)
 METHODS = ("none", "truncate", "pmax-model", "hedge-pmax-model")
 CODE = Path(lw.__file__).parent / "tasks"
@@ -130,7 +133,6 @@ def test_means_and_gains_over_places_are_taken_question_by_question() -> None:
     assert questions.numbers(answers) == [10]
 
 
-@pytest.mark.sweep
 def test_the_same_questions_are_asked_at_every_place(finished: Path) -> None:
     answers = Answers.read(finished, TRAIN, questions.runs_of("questions"))
     assert sorted(answers.tasks) == ["10-0", "10-4", "10-9"]

@@ -36,6 +36,9 @@ from lengthwise.tasks.material import documents
 from lengthwise.tasks.material.code_files import CodeFile, standard_library
 from lengthwise.tasks.material.documents import Document
 
+# Whole runs, before a release
+pytestmark = pytest.mark.sweep
+
 SMALL = {"d_model": 32, "d_kv": 16, "d_ff": 32, "num_layers": 1, "num_heads": 2, "num_decoder_layers": 1}
 CODE = Path(lengthwise.__file__).parent / "tasks"
 QUESTIONED = ("made-up qa", "nq", "cloze", "passkey prose")
@@ -380,7 +383,6 @@ def options_of(module: ModuleType, data: Path, out: Path, **changes: Any) -> Any
 
 
 @pytest.mark.parametrize("module", [embedded, larger])
-@pytest.mark.sweep
 def test_training_learns_resumes_and_exports_a_stock_t5(
     module: Any, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
