@@ -59,12 +59,12 @@ bench-gpu: $(VENV)/installed
 
 # The suite against the oldest transformers we promise, which the constraints do not pin; without experiments and benchmarks, which
 # promise nothing, without what never meets transformers, and without what meets it only through calls that other tests make
-WITHOUT_TRANSFORMERS := $(addprefix --ignore=tests/,$(addprefix analysis/,test_figures.py test_records.py test_section.py test_temperatures.py) \
-	attention benchmarks calibration/test_parabola.py calibration/test_search.py \
+WITHOUT_TRANSFORMERS := $(addprefix --ignore=tests/,attention benchmarks calibration/test_parabola.py calibration/test_search.py \
 	$(addprefix cli/,test_completion.py test_lists.py test_options.py test_report.py test_standard_output.py) \
 	common evaluation/sweep/test_on_ray.py experiments helpers methods/temperature notebooks records report scripts tasks \
 	$(addprefix training/output_alignment/,test_fused.py test_loss.py test_outrep.py test_views.py) test_distribution.py test_readme.py)
-THROUGH_OTHERS := $(addprefix --ignore=tests/,analysis/test_analyse.py cli/test_demo.py evaluation/test_kills.py)
+THROUGH_OTHERS := $(addprefix --ignore=tests/,analysis calibration/test_answers.py cli/test_demo.py cli/test_new_interpreter.py \
+	evaluation/recommendation evaluation/test_kills.py)
 oldest: $(VENV)-$(OLDEST)/installed
 test-oldest: oldest
 	OMP_NUM_THREADS=1 $(VENV)-$(OLDEST)/bin/python $(PYTEST) -m 'not sweep' $(WITHOUT_TRANSFORMERS) $(THROUGH_OTHERS)
