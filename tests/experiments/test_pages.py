@@ -34,9 +34,10 @@ def test_pages_are_what_their_results_say(name: str, tmp_path: Path) -> None:
             assert again == committed, path
 
 
-def test_every_module_can_be_imported() -> None:
-    for path in pages.HERE.rglob("*.py"):
-        importlib.import_module(".".join(("experiments", *path.relative_to(pages.HERE).with_suffix("").parts)))
+@pytest.mark.parametrize("path", sorted(pages.HERE.rglob("*.py")), ids=lambda path: str(path.relative_to(pages.HERE)))
+def test_a_module_can_be_imported_and_says_what_it_is_for(path: Path) -> None:
+    module = importlib.import_module(".".join(("experiments", *path.relative_to(pages.HERE).with_suffix("").parts)))
+    assert module.__doc__ or path.name == "__init__.py"
 
 
 def test_no_experiment_imports_another() -> None:

@@ -22,6 +22,7 @@ from torch import Tensor
 from lengthwise.common.formats import read_json
 from lengthwise.errors import BadInput, did_you_mean, is_out_of_memory, require
 from lengthwise.models import gau_alpha, small_decoder
+from lengthwise.models.anatomy import vocabulary
 from lengthwise.models.stored_weights import check_finite, check_index, check_no_adapter, check_stored_types
 
 EMBEDDED = Path(__file__).with_name("embedded")
@@ -73,7 +74,7 @@ def load(name: str, dtype: str = "auto", device: str | None = None, *, as_stored
     # With the special tokens that it adds
     ids = _said_plainly(f"the tokenizer of {name}", lambda: tokenizer("A text.", verbose=False).input_ids)
     require(all(isinstance(token, int) for token in ids), f"the tokenizer of {name} adds a special token that it does not have")
-    check_tokens(torch.tensor(ids), model.get_input_embeddings().num_embeddings)
+    check_tokens(torch.tensor(ids), vocabulary(model))
     if not file:
         check_stored_types(name, where, model)
     else:

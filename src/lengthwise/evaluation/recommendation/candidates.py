@@ -16,7 +16,6 @@ class Calibration:
 
     statistic: str
     scope: str
-    sequences: int | None = None  # None: what suits the statistic
     method: str = "none"
 
     @property

@@ -66,7 +66,7 @@ def _article(recipe: dict[str, Any]) -> Article:
 
 
 def _ranked(race: list[Raced], shares: bool) -> list[Raced]:
-    """Those that were asked longest first, and the best of them."""
+    """Methods that came furthest in the race first; of those that came equally far, the best first."""
     worst = -math.inf if shares else math.inf
     return sorted(race, key=lambda line: (-line.n, (-1 if shares else 1) * (worst if line.mean is None else line.mean)))
 

@@ -12,7 +12,7 @@ from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 
 from lengthwise.common.sequences import last_tokens, pad_rows, text_span
 from lengthwise.errors import BadInput, is_out_of_memory, require
-from lengthwise.models.anatomy import unwrapped
+from lengthwise.models.anatomy import unwrapped, vocabulary
 from lengthwise.models.patches import evaluating
 from lengthwise.tasks import Sample
 
@@ -28,7 +28,7 @@ def check_can_answer(model: nn.Module) -> None:
     if inner.config.is_encoder_decoder:
         settings = inner.generation_config
         start = settings.bos_token_id if settings.decoder_start_token_id is None else settings.decoder_start_token_id
-        begins = start is not None and 0 <= start < inner.get_input_embeddings().num_embeddings
+        begins = start is not None and 0 <= start < vocabulary(inner)
         require(begins, f"the model's answers begin with token {start}, which it does not know: see decoder_start_token_id")
 
 
@@ -89,7 +89,7 @@ def _greedy(model: Any, tokenizer: Any, most: int) -> GenerationConfig:
     known = GenerationConfig().to_dict()
     needed = {name: value for name, value in checkpoints.to_dict().items() if name in NEEDED or name not in known}
     # Tokenizers may have been given one that the model has no row for
-    words = model.get_input_embeddings().num_embeddings
+    words = vocabulary(model)
     ends = {"eos_token_id": end, "pad_token_id": next(pad for pad in pads if pad is not None and 0 <= pad < words)}
     return GenerationConfig(**{**needed, **ends}, max_new_tokens=most, do_sample=False, num_beams=1)
 
