@@ -270,7 +270,13 @@ def test_distances_that_leave_no_bucket_are_refused(damaged: Path) -> None:
 def test_architectures_that_are_no_list_tell_nothing(damaged: Path) -> None:
     settings = json.loads((damaged / "config.json").read_text())
     (damaged / "config.json").write_text(json.dumps({**settings, "architectures": 7}))
-    assert type(load(str(damaged))[0]) is transformers.T5ForConditionalGeneration
+    # Some versions of transformers refuse the value themselves
+    try:
+        model = load(str(damaged))[0]
+    except BadInput as refused:
+        assert "'architectures' with value 7" in str(refused)
+    else:
+        assert type(model) is transformers.T5ForConditionalGeneration
 
 
 OWN_CODE = "it needs code of its own, which is never run; give a model of a family that transformers has"
