@@ -40,8 +40,9 @@ def test_a_misspelt_name_is_refused_before_a_model_is_loaded(
     def loaded(*_: Any, **__: Any) -> Any:
         raise AssertionError("a model was loaded")
 
-    monkeypatch.setattr(importlib.import_module("lengthwise.models.load"), "load", loaded)
-    monkeypatch.setattr(importlib.import_module("lengthwise.training.train"), "load", loaded)
+    # Both are imported before one is changed, or the second would keep what it finds in the first
+    for module in [importlib.import_module(f"lengthwise.{name}") for name in ("models.load", "training.train")]:
+        monkeypatch.setattr(module, "load", loaded)
     (tmp_path / "x.txt").write_text("some text")
     said = lengthwise(*command.format(m="embedded", t=tmp_path).split())
     assert (said.status, said.out, len(said.err)) == (2, "", 1)
