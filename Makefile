@@ -6,7 +6,7 @@ OLDEST := 5.15.0
 # Dozens of interpreters start here: without bytecode each would compile torch and transformers again, which takes 15 seconds
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test notebooks test-all test-gpu pages docs check bench bench-gpu fuzz test-oldest oldest format
+.PHONY: demo test notebooks test-all test-gpu pages docs check browser bench bench-gpu fuzz test-oldest oldest format
 
 demo: $(VENV)/installed
 	$(BIN)/lengthwise demo
@@ -39,6 +39,10 @@ check: $(VENV)/installed
 	$(BIN)/lint-imports
 	$(BIN)/python -m scripts.check_numbers
 
+# What the test of a report in a real browser needs
+browser:
+	scripts/install_browser.sh
+
 # The site, into site/; a warning is an error
 docs: $(VENV)/installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
@@ -63,8 +67,9 @@ WITHOUT_TRANSFORMERS := $(addprefix --ignore=tests/,attention benchmarks calibra
 	$(addprefix cli/,test_completion.py test_lists.py test_options.py test_report.py test_standard_output.py) \
 	common evaluation/sweep/test_on_ray.py experiments helpers methods/temperature notebooks records report scripts tasks \
 	$(addprefix training/output_alignment/,test_fused.py test_loss.py test_outrep.py test_views.py) test_distribution.py test_readme.py)
-THROUGH_OTHERS := $(addprefix --ignore=tests/,analysis calibration/test_answers.py cli/test_demo.py cli/test_new_interpreter.py \
-	evaluation/recommendation evaluation/test_kills.py)
+THROUGH_OTHERS := $(addprefix --ignore=tests/,analysis calibration/test_answers.py calibration/test_calibrate.py cli/test_demo.py \
+	cli/test_new_interpreter.py $(addprefix evaluation/,recommendation sweep/test_questions.py test_evaluate.py test_kills.py test_reach.py) \
+	models/test_interrupts.py)
 oldest: $(VENV)-$(OLDEST)/installed
 test-oldest: oldest
 	OMP_NUM_THREADS=1 $(VENV)-$(OLDEST)/bin/python $(PYTEST) -m 'not sweep' $(WITHOUT_TRANSFORMERS) $(THROUGH_OTHERS)
@@ -81,6 +86,11 @@ $(VENV)/installed: pyproject.toml constraints.txt
 # That of Python 3.11 takes a minute longer to choose among what the indexes list
 	$(BIN)/pip install --quiet 'pip>=25'
 	$(BIN)/pip $(INSTALL) constraints.txt torch
+# Every version is known: two halves go side by side, each without a look at what it needs, and the last line adds what is missing
+	for half in 0 1; do \
+		awk "/==/ && !/^torch==/ && NR % 2 == $$half" constraints.txt > $(VENV)/half-$$half.txt; \
+		$(BIN)/pip install --quiet --no-compile --no-deps --requirement $(VENV)/half-$$half.txt & \
+	done; wait
 	$(BIN)/pip $(INSTALL) constraints.txt --editable '.[dev]'
 	touch $@
 
