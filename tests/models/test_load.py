@@ -272,11 +272,10 @@ def test_architectures_that_are_no_list_tell_nothing(damaged: Path) -> None:
     (damaged / "config.json").write_text(json.dumps({**settings, "architectures": 7}))
     # Some versions of transformers refuse the value themselves
     try:
-        model = load(str(damaged))[0]
+        told = type(load(str(damaged))[0]).__name__
     except BadInput as refused:
-        assert "'architectures' with value 7" in str(refused)
-    else:
-        assert type(model) is transformers.T5ForConditionalGeneration
+        told = str(refused)
+    assert told == "T5ForConditionalGeneration" or "'architectures' with value 7" in told
 
 
 OWN_CODE = "it needs code of its own, which is never run; give a model of a family that transformers has"
