@@ -18,7 +18,7 @@ from tests.conftest import (
 from tests.positions import COLLATORS, ROTARY, ids, leaping, reach
 
 
-@pytest.mark.parametrize("method", ["ntk:factor=4,dynamic=true", "clex"])
+@pytest.mark.parametrize("method", ["ntk:factor=4,dynamic=true", "yarn:dynamic=true", "clex"])
 def test_frequencies_that_follow_the_length_refuse_packed_sequences(method: str) -> None:
     model, ids = make("llama"), tokens(4 * TRAIN_LENGTH)
     packed = torch.cat([torch.arange(4 * TRAIN_LENGTH - 20), torch.arange(20)])[None]
@@ -38,6 +38,7 @@ def test_frequencies_that_follow_the_length_turn_by_the_positions_given(name: st
     assert far > TRAIN_LENGTH
     pairs = {
         "ntk:factor=2,dynamic=true": f"ntk:factor={2 * far / TRAIN_LENGTH - 1}",
+        "yarn:dynamic=true,temperature=false": f"yarn:factor={far / TRAIN_LENGTH},temperature=false",
         "clex:log_scale=false": f"ntk:factor={2 * math.ceil(far / TRAIN_LENGTH) - 1}",
     }
     for moving, fixed in pairs.items():
@@ -48,7 +49,7 @@ def test_frequencies_that_follow_the_length_turn_by_the_positions_given(name: st
         torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-3)
 
 
-@pytest.mark.parametrize("method", ["ntk:factor=2,dynamic=true", "clex:log_scale=false"])
+@pytest.mark.parametrize("method", ["ntk:factor=2,dynamic=true", "yarn:dynamic=true", "clex:log_scale=false"])
 @pytest.mark.parametrize("name", ROTARY)
 def test_frequencies_that_follow_the_length_follow_each_row_of_a_batch(name: str, method: str) -> None:
     model, lengths = make(name), (3 * TRAIN_LENGTH, TRAIN_LENGTH + 9, TRAIN_LENGTH - 2)

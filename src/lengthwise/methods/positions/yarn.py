@@ -6,7 +6,9 @@
     g        = (0.1 ln s + 1)^2
 
 g is the same for every length, short inputs included; `temperature=false` leaves it out and keeps the frequencies, for a
-calibrated temperature to take its place. `base` is the model's own, and follows from theta_1 when nobody says it.
+calibrated temperature to take its place. `base` is the model's own, and follows from theta_1 when nobody says it. With
+`dynamic` no factor is given: s is how many times longer than the training length the input is, and 1 up to it, which is left
+alone.
 
 Paper: Peng et al. 2023, arXiv:2309.00071
 Code: https://github.com/jquesnelle/yarn
@@ -15,7 +17,7 @@ Code: https://github.com/jquesnelle/yarn
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -25,15 +27,23 @@ from lengthwise.errors import require
 
 @dataclass(frozen=True)
 class Yarn:
-    factor: float
-    train_length: int
+    factor: float | None = None
+    train_length: int = field(kw_only=True)
     base: float | None = None
     beta_fast: float = 32.0
     beta_slow: float = 1.0
     temperature: bool = True
+    dynamic: bool = False
 
     def __post_init__(self) -> None:
-        require(1 <= self.factor < math.inf, f"yarn needs factor >= 1, not {self.factor}: inputs get that many times longer")
+        known = self.factor is not None or self.dynamic
+        require(known, "method 'yarn' needs factor; write yarn:factor=..., or yarn:dynamic=true for one that follows the input")
+        alone = self.factor is None or not self.dynamic
+        require(
+            alone, f"yarn:dynamic=true takes its factor from each input, and factor={self.factor} too; leave one of them out"
+        )
+        fits = self.factor is None or 1 <= self.factor < math.inf
+        require(fits, f"yarn needs factor >= 1, not {self.factor}: inputs get that many times longer")
         require(self.base is None or 1 < self.base < math.inf, f"yarn needs base > 1, not {self.base}")
         ordered = 0 < self.beta_slow < self.beta_fast < math.inf
         require(ordered, f"yarn needs 0 < beta_slow < beta_fast, not {self.beta_slow} and {self.beta_fast}")
@@ -45,8 +55,8 @@ class Yarn:
 
     @property
     def stock_rotation(self) -> dict[str, object] | None:
-        """The `rope_parameters` of a config.json that make a stock checkpoint do this; None where the base is not known."""
-        if self.base is None:
+        """The `rope_parameters` of a config.json that do this in a stock checkpoint; None if dynamic or of unknown base."""
+        if self.base is None or self.dynamic:
             return None
         stretched = {"rope_type": "yarn", "rope_theta": self.base, "factor": self.factor}
         betas = (
@@ -59,14 +69,21 @@ class Yarn:
         low, high = self._bounds(trained)
         index = torch.arange(len(trained), dtype=torch.float64, device=trained.device)
         ramp = ((index - low) / (high - low)).clamp(0, 1)
-        return (trained * (1 - ramp * (1 - 1 / self.factor))).to(trained.dtype)
+        return (trained * (1 - ramp * (1 - 1 / self._stretch(length)))).to(trained.dtype)
 
-    def inverse_temperature(self, visible: Tensor, layer: int = 0) -> Tensor:
-        g = (0.1 * math.log(self.factor) + 1) ** 2 if self.temperature else 1.0
-        return torch.full_like(visible, g, dtype=torch.float32)
+    def inverse_temperature(self, visible: Tensor, layer: int = 0) -> Tensor:  # [..., rows] -> [..., rows or 1]
+        if not self.temperature:
+            return torch.ones_like(visible, dtype=torch.float32)
+        if self.factor is not None:
+            return torch.full_like(visible, (0.1 * math.log(self.factor) + 1) ** 2, dtype=torch.float32)
+        stretch = visible.amax(-1, keepdim=True).clamp_min(self.train_length).double() / self.train_length
+        return (0.1 * stretch.log() + 1).square().float()
 
     def leaves_alone(self, length: int) -> bool:
-        return self.factor == 1
+        return self._stretch(length) == 1
+
+    def _stretch(self, length: int) -> float:
+        return max(1.0, length / self.train_length) if self.factor is None else self.factor
 
     def _bounds(self, trained: Tensor) -> tuple[float, float]:
         """(low, high), never equal, so that the ramp has a slope."""
