@@ -20,6 +20,9 @@ DISTANCES = [
     "streaming_llm:sinks=3,window=10",
     "streaming_llm:sinks=3,window=10,reindex=false",
     "lm_infinite:sinks=3",
+    "self_extend:group=3,window=10",
+    "dual_chunk:chunk=16,window=5",
+    "string:shift=12,window=4",
 ]
 
 

@@ -34,7 +34,13 @@ ARGUMENTS = {
     "yarn": "factor=8",
 }
 # Ways to write a method that change what it leaves alone
-VARIANTS = ["interpolation:factor=1", "ntk:factor=8,dynamic=true", "rerope:leak=4", "streaming_llm:reindex=false"]
+VARIANTS = [
+    "interpolation:factor=1",
+    "ntk:factor=8,dynamic=true",
+    "yarn:dynamic=true",
+    "rerope:leak=4",
+    "streaming_llm:reindex=false",
+]
 # For training alone: two files draw positions and fill no slot, the third is left out of a trained model
 TRAINING = {"pose", "random_positions", "shifted_sparse"}
 
@@ -154,14 +160,14 @@ def test_a_length_that_is_left_alone_keeps_the_models_own_equation(name: str, le
     assert not hasattr(method, "distance_bias")
 
 
-@pytest.mark.parametrize("name", ["clex", "lm_infinite", "ntk:factor=8,dynamic=true", "window"])
+@pytest.mark.parametrize("name", ["clex", "lm_infinite", "ntk:factor=8,dynamic=true", "window", "yarn:dynamic=true"])
 def test_a_method_that_promises_it_leaves_the_training_length_alone_and_no_more(name: str) -> None:
     method = build(name)
     assert method.leaves_alone(TRAIN_LENGTH)
     assert not method.leaves_alone(TRAIN_LENGTH + 1)
 
 
-@pytest.mark.parametrize("name", [*names_with("narrow", "distances"), *VARIANTS[2:]])
+@pytest.mark.parametrize("name", [*names_with("narrow", "distances"), *VARIANTS[3:]])
 @pytest.mark.parametrize("causal", [True, False])
 def test_no_row_sees_a_key_the_model_hides_or_loses_itself(name: str, causal: bool) -> None:
     length = 2 * TRAIN_LENGTH
@@ -212,6 +218,12 @@ def test_every_method_file_is_in_the_catalogue_and_has_its_line() -> None:
         "interpolation:factor=0.5",
         "ntk:factor=nan",
         "yarn:factor=0.9",
+        "yarn:factor=2,dynamic=true",
+        "self_extend:group=17,window=16",
+        "self_extend:window=64",
+        "dual_chunk:chunk=65",
+        "dual_chunk:window=24",
+        "string:shift=64",
         "eabf:new_base=1",
         "clex:rotary_size=7",
         "rerope:window=65",

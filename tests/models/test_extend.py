@@ -8,6 +8,7 @@ import torch
 import lengthwise as lw
 from lengthwise.errors import BadInput
 from lengthwise.methods import registry
+from lengthwise.methods.slots import claimed_slots
 from lengthwise.models.state import LAYER
 from tests.conftest import (
     BIDIRECTIONAL,
@@ -42,7 +43,7 @@ METHODS = [SPECS.get(name, name) for name in registry.METHODS if name != "aligne
 IDENTITY_WHEN_SHORT = ["none", "log", "infoscale", "yarn_factor", SPECS["proposition1"], SPECS["proposition2"], "window"]
 
 
-ROTATIONS = ["clex", "eabf", "interpolation", "lm_infinite", "nope", "ntk", "rerope", "streaming_llm", "yarn"]
+ROTATIONS = [name for name in registry.METHODS if "rotation" in claimed_slots(registry.factory(name))]
 
 
 # Gemma 3 and ModernBERT have other frequencies for local and for global layers
@@ -148,7 +149,9 @@ def test_cached_generation_agrees_with_one_forward_over_everything(name: str, me
 
 
 @pytest.mark.parametrize("padding", [0, 5])
-@pytest.mark.parametrize("method", ["log", "rerope:window=16", "streaming_llm:window=20", "clex", "ntk:factor=2,dynamic=true"])
+@pytest.mark.parametrize(
+    "method", ["log", "rerope:window=16", "streaming_llm:window=20", "clex", "yarn:dynamic=true", "self_extend:window=9"]
+)
 def test_a_static_cache_generates_the_same_tokens(method: str, padding: int) -> None:
     model = make("llama")
     ids = tokens(TRAIN_LENGTH + 10, batch=2)

@@ -75,6 +75,11 @@ def sinks_before_window(i: int, j: int) -> float | None:
     return min(i, 12) - j if j < 3 else None
 
 
+def chunks_of_eleven(i: int, j: int) -> float:
+    """A window of five, and no row beyond 16."""
+    return (i % 11, min(i % 11 + 11, 16), 16)[min(i // 11 - j // 11, 2)] - j % 11
+
+
 RULES: dict[str, Callable[[int, int], float | None]] = {
     "none": lambda i, j: i - j,
     "nope": lambda i, j: 0,
@@ -84,6 +89,9 @@ RULES: dict[str, Callable[[int, int], float | None]] = {
     "window:size=9": lambda i, j: i - j if i - j < 9 else None,
     "streaming_llm:sinks=3,window=10": sinks_before_window,
     "lm_infinite:sinks=3": lambda i, j: i - j if i - j < TRAIN_LENGTH else (TRAIN_LENGTH if j < 3 else None),
+    "self_extend:group=3,window=10": lambda i, j: i - j if i - j < 10 else i // 3 - j // 3 + 7,
+    "dual_chunk:chunk=16,window=5": chunks_of_eleven,
+    "string:shift=12,window=4": lambda i, j: i - j if i - j < 12 else i - j - 8,
 }
 
 
@@ -178,6 +186,21 @@ def test_a_left_padded_batch_gives_what_single_inputs_give(method: str) -> None:
         tokens = model.generate(batch, attention_mask=mask, max_new_tokens=6, do_sample=False)
         alone = model.generate(short, attention_mask=torch.ones_like(short), max_new_tokens=6, do_sample=False)
     assert tokens[1, length:].tolist() == alone[0, length - 7 :].tolist()
+
+
+@pytest.mark.parametrize("drops", [True, False])
+@pytest.mark.parametrize("method", ["self_extend:group=3,window=10", "dual_chunk:chunk=16,window=5"])
+def test_groups_and_chunks_stay_where_they_were_when_a_window_has_left_the_start_behind(method: str, drops: bool) -> None:
+    """In a cache that keeps only the model's own window of 48 tokens, and in one that keeps all of them."""
+    model, tokens = make("mistral window"), ids(64, batch=2)
+    mask = torch.ones_like(tokens)
+    mask[1, :7] = 0
+    cache, rows = tf.DynamicCache(config=model.config) if drops else tf.DynamicCache(), []
+    with lw.extend(model, method), torch.inference_mode():
+        whole = model(tokens, attention_mask=mask, use_cache=False).logits
+        for end, part in zip((30, 55, 62, 63, 64), torch.split(tokens, [30, 25, 7, 1, 1], 1), strict=True):
+            rows.append(model(part, attention_mask=mask[:, :end], past_key_values=cache).logits)
+    torch.testing.assert_close(torch.cat(rows, 1)[mask.bool()], whole[mask.bool()], atol=1e-4, rtol=1e-3)
 
 
 @pytest.mark.parametrize("method", ["streaming_llm", "lm_infinite"])

@@ -6,6 +6,7 @@ such set of keys is a run with its own positions. The parts of a row are disjoin
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -27,3 +28,17 @@ def as_they_stand(visible: Visible) -> Part:
     """The part in which every query and every key is at its own place."""
     index = torch.arange(visible.keys, device=visible.position.device)
     return Part(visible, visible.position[None], index[None])
+
+
+def near_and_far(seen: Visible, window: int) -> tuple[Visible, Visible, Visible]:
+    """The keys of each row at distances below `window`, those before them, and those behind them."""
+    row = seen.position
+    near = seen.within(row - window + 1, row + window)
+    before = seen.within(torch.zeros_like(row), row - window + 1)
+    return near, before, seen.within(row + window, torch.full_like(row, seen.keys))
+
+
+def with_keys(parts: Iterable[Part]) -> list[Part]:
+    """The parts in which some row has a key; the first one in any case."""
+    first, *others = parts
+    return [first, *(part for part in others if bool(part.visible.count.any()))]

@@ -137,6 +137,23 @@ class Visible:
         return (self.count.amax(-1, keepdim=True) if shared else self.count)[:, None]
 
     @cached_property
+    def first(self) -> Tensor:  # [batch or 1, 1]
+        """Index of the first token that any row sees; below 0 where a cache has dropped it and the maker of the mask knew."""
+        return torch.where(self.count > 0, self.start, self.keys).amin(-1, keepdim=True)
+
+    @cached_property
+    def places(self) -> tuple[Tensor, Tensor]:
+        """Where queries and keys stand in their own sequences, counted from 0: [batch or 1, queries] and [batch or 1, keys].
+
+        A token that sees none before it begins a sequence, of which several may be packed into one row.
+        """
+        begins = (self.start == self.position) & (self.count > 0)
+        begun = torch.where(begins, self.position, self.first).cummax(-1).values
+        key = torch.arange(self.keys, device=self.position.device)
+        # Keys of a cache belong to one sequence
+        return self.position - begun, key - (begun if self.queries == self.keys else self.first)
+
+    @cached_property
     def is_full(self) -> bool:
         return self.hidden is None and bool((self.start == 0).all()) and bool((self.stop == self.keys).all())
 

@@ -79,6 +79,10 @@ def build_mask(
         shown = shown[:, kv_offset : kv_offset + kv_length]
         if not bool(shown.all()):
             visible = visible.without(shown)
+    if mask_function is not causal_mask_function:
+        # The rows of a window do not show where their sequence began
+        before = torch.zeros((1, 1), device=device).long() if attention_mask is None else _padding_before(attention_mask)
+        visible.knowing(first=before - kv_offset)
 
     def stock(name: str) -> Tensor | None:
         make = ALL_MASK_ATTENTION_FUNCTIONS[name]
@@ -88,6 +92,10 @@ def build_mask(
         return mask
 
     return encode(ForwardMask(visible, stock), batch_size)
+
+
+def _padding_before(attention_mask: Tensor) -> Tensor:  # [batch, tokens] -> [batch, 1]
+    return attention_mask.bool().int().argmax(-1, keepdim=True)
 
 
 def encode(mask: ForwardMask, batch_size: int) -> Tensor:  # [batch, 1, queries, 3]

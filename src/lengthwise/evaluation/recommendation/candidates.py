@@ -35,6 +35,9 @@ def specs(anatomy: Anatomy, length: int) -> list[str]:
     factor, window = stretch(anatomy, length), max(1, anatomy.train_length // 2)
     # Of the distances beyond the window so much is left that all stay within the training length
     leak = -(-(length - window) // (anatomy.train_length - window))
+    # The smallest group with which the same holds beyond a quarter of it
+    neighbours = max(1, anatomy.train_length // 4)
+    group = min(-(-(length - neighbours) // (anatomy.train_length - neighbours)), neighbours)
     # Released models stretch by powers of two
     power = 1 << (factor - 1).bit_length()
     listed = [
@@ -42,6 +45,9 @@ def specs(anatomy: Anatomy, length: int) -> list[str]:
         f"rerope:window={window},leak={leak}",
         f"rerope:window={window}",
         "streaming_llm",
+        f"self_extend:group={group},window={neighbours}",
+        "dual_chunk",
+        "yarn:dynamic=true",
         f"rerope:window={window}+log",
         f"yarn:factor={factor}+log",
         f"yarn:factor={power}",

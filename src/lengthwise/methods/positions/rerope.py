@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lengthwise.attention.parts import Part, as_they_stand
+from lengthwise.attention.parts import Part, as_they_stand, near_and_far, with_keys
 from lengthwise.attention.visible import Visible
 from lengthwise.errors import require
 
@@ -44,12 +44,8 @@ class ReRoPE:
         require(divides, f"rerope needs leak >= 1, not {self.leak}: distances beyond the window are divided by it")
 
     def distances(self, seen: Visible, whole: Visible) -> list[Part]:
-        row, w = seen.position, self.window
-        near = as_they_stand(seen.within(row - w + 1, row + w))
-        before = seen.within(torch.zeros_like(row), row - w + 1)
-        behind = seen.within(row + w, torch.full_like(row, seen.keys))
-        far = [self._far(before, side=1), self._far(behind, side=-1)]
-        return [near, *(part for part in far if bool(part.visible.count.any()))]
+        near, before, behind = near_and_far(seen, self.window)
+        return with_keys([as_they_stand(near), self._far(before, side=1), self._far(behind, side=-1)])
 
     def inverse_temperature(self, visible: Tensor, layer: int = 0) -> Tensor:
         if not self.log_scale:
