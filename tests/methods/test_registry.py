@@ -28,6 +28,7 @@ OWN = 10_000.0 ** (-torch.arange(8) / 8)
 ARGUMENTS = {
     "constant": "tau=0.8",
     "interpolation": "factor=8",
+    "longrope": f"factors={Path(__file__).parents[1] / 'data/longrope.json'},factor=8",
     "ntk": "factor=8",
     "proposition1": "p_max=0.5,sigma_train=0.5",
     "proposition2": "sigma_train=1.5",
@@ -224,6 +225,8 @@ def test_every_method_file_is_in_the_catalogue_and_has_its_line() -> None:
         "dual_chunk:chunk=65",
         "dual_chunk:window=24",
         "string:shift=64",
+        "clipped_rope:clip=-1",
+        "longrope:factors=nowhere",
         "eabf:new_base=1",
         "clex:rotary_size=7",
         "rerope:window=65",

@@ -20,7 +20,7 @@ from tests.positions import DISTANCES, ROTARY, ids, logits
 LONG = 3 * TRAIN_LENGTH
 
 
-FREQUENCIES = ["interpolation:factor=4", "ntk:factor=4", "yarn:factor=4", "eabf", "nope"]
+FREQUENCIES = ["interpolation:factor=4", "ntk:factor=4", "yarn:factor=4", "eabf", "nope", "clipped_rope"]
 
 
 MASKS_AND_BIASES = ["window", "window:size=9", "alibi", "nope+alibi"]
