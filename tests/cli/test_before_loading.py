@@ -22,7 +22,7 @@ MISSPELT: dict[str, str] = {
     CALIBRATE + "--scope heads": "not 'heads'; did you mean 'head'?",
     CALIBRATE + "--statistic p_max": "not 'p_max'; did you mean 'pmax'?",
     CALIBRATE + "--search solved": "not 'solved'; did you mean 'solve'?",
-    CALIBRATE + "--task passky": "not 'passky'; did you mean 'passkey'?",
+    CALIBRATE + "--task passky": "no task 'passky'; did you mean 'passkey'?",
     CALIBRATE + "--method yarm": "no method 'yarm' in 'yarm'; did you mean 'yarn'?",
     CALIBRATE + "--method truncate": "truncate and hedge are for evaluate and reach",
     "analyse {m} --length 64 --out {t}/run --task passky": "no task 'passky'; did you mean 'passkey'?",

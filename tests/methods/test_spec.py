@@ -41,6 +41,28 @@ def test_a_spec_is_read_into_names_options_and_what_of_a_prompt_is_read() -> Non
     assert (hedged.text, hedged.names, hedged.reads) == ("hedge+log", ("log",), "both")
 
 
+@pytest.mark.parametrize(
+    ("text", "names", "options"),
+    [
+        ("mine.py:Mine", ["mine.py:Mine"], [()]),
+        ("mine.py:Mine:a=1, b=2+log", ["mine.py:Mine", "log"], [("a=1", "b=2"), ()]),
+        ("log + ./c++/a:b.py:Mine : a=1 + window", ["log", "./c++/a:b.py:Mine", "window"], [(), ("a=1",), ()]),
+        ("hedge+/a b/m.py:Mine+x.py:Other", ["/a b/m.py:Mine", "x.py:Other"], [(), ()]),
+        ("clex:weights=/a/b.py:C", ["clex"], [("weights=/a/b.py:C",)]),
+    ],
+)
+def test_the_path_of_a_file_may_hold_what_else_divides_a_spec(text: str, names: list[str], options: list[tuple[str]]) -> None:
+    spec = parse_spec(text)
+    assert (list(spec.names), [term.options for term in spec.terms]) == (names, options)
+    assert all(parse_spec(term.text).terms == (term,) for term in spec.terms)
+    assert spec.terms[0].with_option("a", 3).name == names[0]
+
+
+def test_a_file_without_a_class_says_what_to_write() -> None:
+    with pytest.raises(BadInput, match=r"'mine.py' is a file; say which class of it is the method: mine.py:CLASS"):
+        methods_of("mine.py", FACTS)
+
+
 def test_a_parsed_spec_serves_as_its_text_does() -> None:
     assert methods_of(parse_spec("log+constant:tau=2"), FACTS) == methods_of("log+constant:tau=2", FACTS)
 
@@ -52,6 +74,7 @@ def test_an_option_is_set_in_the_place_of_the_old_one() -> None:
 
 def test_files_are_called_without_their_folders() -> None:
     assert short_name("yarn:factor=2+@runs/a/alignment.json") == "yarn:factor=2+@alignment.json"
+    assert short_name("./a+b/m.py:Mine:x=1+log") == "m.py:Mine:x=1+log"
 
 
 def test_none_is_no_method() -> None:

@@ -17,6 +17,7 @@ CONFIG: dict[str, Any] = {
     "tasks": {"line": "names of flowers"},
     "data": {},
     "given": {"names of flowers": None},
+    "code": {},
     "made_with": {"lengthwise": "0.1.0"},
 }
 

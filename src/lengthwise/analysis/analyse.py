@@ -46,7 +46,6 @@ from lengthwise.common.sequences import long_sequences
 from lengthwise.common.text import parse_lengths, text_or_prose
 from lengthwise.errors import BadInput, require
 from lengthwise.evaluation.sweep.generate import check_can_answer
-from lengthwise.evaluation.sweep.questions import tasks_by_name
 from lengthwise.evaluation.sweep.run_config import dtype_of, made_with, parameters_digest, tokenizer_digest
 from lengthwise.methods.temperature.aligned import MEASURED
 from lengthwise.models.anatomy import Anatomy, anatomy_of
@@ -57,7 +56,7 @@ from lengthwise.records.append_only import AppendOnly
 from lengthwise.records.config import ANOTHER, check_same
 from lengthwise.report import png
 from lengthwise.report.charts import svg
-from lengthwise.tasks import TASKS
+from lengthwise.tasks import find_task
 
 FORWARDS = 4  # of one calibration, about
 # Short lengths are read in several sequences, until so many tokens have been read
@@ -119,9 +118,8 @@ class _Job:
         """Refuse a model that writes nothing, and tasks that do not exist or have no room at any length."""
         if self.tasks:
             check_can_answer(self.model)
-            tasks_by_name(self.tasks)
         for name in self.tasks:
-            TASKS[name].samples(self.tokenizer, longest, 1, self.seed)
+            find_task(name).samples(self.tokenizer, longest, 1, self.seed)
 
     def sequences_of(self, length: int) -> Tensor:  # [sequences, length]
         """Token ids to read at a length: many sequences where it is short; a single one is what `calibrate` reads."""

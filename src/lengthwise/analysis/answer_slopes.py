@@ -24,7 +24,7 @@ from lengthwise.errors import NoRoom
 from lengthwise.models.anatomy import Anatomy
 from lengthwise.models.extend import extend
 from lengthwise.models.patches import evaluating
-from lengthwise.tasks import TASKS
+from lengthwise.tasks import find_task
 
 CASES = 8  # of a task at one length
 # Within its training length a model runs its own attention, which no g reaches: this is below every prompt
@@ -58,9 +58,10 @@ def answer_slopes(
     model: nn.Module, tokenizer: Any, anatomy: Anatomy, task: str, length: int, cases: int, seed: int
 ) -> AnswerSlopes | None:
     """Ask so many cases of a task at one length; None where a prompt of that length has no room for its question."""
-    room = length if has_encoder(model) else length - TASKS[task].answer_tokens
+    asked = find_task(task)
+    room = length if has_encoder(model) else length - asked.answer_tokens
     try:
-        samples = TASKS[task].samples(tokenizer, room, cases, FAR_SEEDS + seed)
+        samples = asked.samples(tokenizer, room, cases, FAR_SEEDS + seed)
     except NoRoom:
         return None
     return slopes_at(model, anatomy, task, length, answer_cases(model, tokenizer, samples))

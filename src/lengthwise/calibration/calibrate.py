@@ -29,7 +29,7 @@ from lengthwise.models.extend import Method, extend
 from lengthwise.models.fingerprint import model_fingerprint, versions
 from lengthwise.models.layer import active_slots
 from lengthwise.models.suitability import refuse_past_the_table
-from lengthwise.tasks import TASKS, Task
+from lengthwise.tasks import Task, find_task
 
 SEARCHES = ("solve", "grid")
 
@@ -147,7 +147,7 @@ def check_choices(statistic: str, scope: str, search: str, tasks: Sequence[str],
     require_one_of("scope", scope, SCOPES)
     require_one_of("search", search, SEARCHES)
     for task in tasks:
-        require_one_of("task", task, tuple(TASKS))
+        find_task(task)
     fits = search != "grid" or scope == "model"
     require(fits, f"--search grid is Algorithm 1, which has scope model; scope {scope} needs --search solve")
     if statistic == "answers":
@@ -187,7 +187,7 @@ def _source(
 
 def _asked(tasks: Sequence[str], data: str | Path | None) -> dict[str, Task]:
     """By name, the tasks whose answers are fitted, their samples made of the user's material where they can be."""
-    asked = {name: TASKS[name] for name in tasks or DEFAULT_TASKS}
+    asked = {name: find_task(name) for name in tasks or DEFAULT_TASKS}
     return {name: task if data is None or task.take is None else task.of(Path(data)) for name, task in asked.items()}
 
 
@@ -203,7 +203,7 @@ def short_and_long(
         return {"input_ids": short_sequences(tokenizer, long, train_length)}, {"input_ids": long}
 
     def samples(length: int, count: int) -> Batch:
-        prompts = [sample.prompt for sample in TASKS[task].samples(tokenizer, length, count, seed)]
+        prompts = [sample.prompt for sample in find_task(task).samples(tokenizer, length, count, seed)]
         rows = [tokenizer(prompt, verbose=False).input_ids for prompt in prompts]
         ids, mask = pad_rows(rows, 0, left=False)
         return {"input_ids": ids, "attention_mask": mask}

@@ -24,6 +24,7 @@ from lengthwise.cli.standard_output import CannotPrint, printing
 from lengthwise.cli.stopping import termination_as_interrupt
 from lengthwise.cli.training import train
 from lengthwise.common.files import system_reason
+from lengthwise.common.plugins import raised_in
 from lengthwise.errors import BadInput, did_you_mean, is_out_of_memory
 from lengthwise.version import __version__
 
@@ -95,6 +96,9 @@ def _bad_input(error: Exception) -> str | None:
         return _wrong_usage(error)
     if is_out_of_memory(error):
         return NO_MEMORY
+    # A method or a task of the user's own, which is theirs to put right
+    if (line := raised_in(error)) is not None:
+        return line
     # Standard output has a line and an exit status of its own
     if not isinstance(error, CannotPrint) and (reason := system_reason(error)) is not None:
         name = getattr(error, "filename", None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -82,7 +81,7 @@ def calibrate(
 def bake(
     model: Model,
     alignment: Annotated[
-        Path, typer.Argument(metavar="ALIGNMENT", help="File that `calibrate` or `recommend` wrote, or a temperature method.")
+        str, typer.Argument(metavar="ALIGNMENT", help="File that `calibrate` or `recommend` wrote, or a temperature method.")
     ],
     length: Annotated[int, typer.Option(help="Length whose temperature is folded into the weights.")],
     out: Annotated[Path, typer.Option(help="Directory to write the checkpoint to.")],
@@ -93,12 +92,14 @@ def bake(
     """Write a stock checkpoint that carries the temperature and needs no lengthwise."""
     from lengthwise.calibration.bake import bake as verb
     from lengthwise.methods.recipe import parts_of
-    from lengthwise.methods.registry import METHODS
+    from lengthwise.methods.registry import factory
+    from lengthwise.methods.spec import parse_spec
     from lengthwise.methods.temperature.aligned import Alignment
     from lengthwise.models.load import load
 
-    is_method = not alignment.exists() and re.split("[:+]", str(alignment))[0] in METHODS
-    installed = [str(alignment)] if is_method else parts_of(alignment)
+    names = () if Path(alignment).exists() else parse_spec(alignment).names
+    is_method = bool(names) and factory(names[0]) is not None
+    installed = [alignment] if is_method else parts_of(alignment)
     # An alignment checks itself which model it is for
     parts = [part for part in installed if isinstance(part, str | Alignment)]
     if len(parts) != 1:
@@ -114,7 +115,7 @@ def bake(
     tau = baked.config.lengthwise["tau"]
     tau = tau[0] if all(value == tau[0] for value in tau) else tau
     if as_json:
-        print_json({"model": model, "alignment": str(alignment), "length": length, "tau": tau, "out": str(out)})
+        print_json({"model": model, "alignment": alignment, "length": length, "tau": tau, "out": str(out)})
     else:
         print(f"{out}: a stock {type(baked).__name__} with tau {tau} for inputs of about {length} tokens")
 

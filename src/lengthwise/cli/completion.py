@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from lengthwise.common.plugins import announced
+
 EMBEDDED = "embedded"
 
 
@@ -20,11 +22,13 @@ def methods(incomplete: str) -> list[str]:
     from lengthwise.methods.registry import METHODS
 
     before, plus, last = incomplete.rpartition("+")
-    return [f"{before}{plus}{name}" for name in ("none", "truncate", "hedge", *METHODS) if name.startswith(last)]
+    names = ("none", "truncate", "hedge", *METHODS, *(entry.name for entry in announced("method")))
+    return [f"{before}{plus}{name}" for name in names if name.startswith(last)]
 
 
 def tasks(incomplete: str) -> list[str]:
     """Names of tasks."""
     from lengthwise.tasks import TASKS
 
-    return [name for name in TASKS if name.startswith(incomplete)]
+    names = (*TASKS, *(entry.name for entry in announced("task")))
+    return [name for name in names if name.startswith(incomplete)]

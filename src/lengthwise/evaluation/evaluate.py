@@ -87,7 +87,7 @@ def evaluate(
     with ExitStack() as stack:
         run = RunDirectory(stack.enter_context(tempfile.TemporaryDirectory()) if out is None else out, config)
         # Nothing is added to what does not add up
-        check_consistent(run.records.lines.values(), run.records.path, run.config, scores_of_records())
+        check_consistent(run.records.lines.values(), run.records.path, run.config, scores_of_records(questions.definitions))
         # A directory that was begun keeps the model's first name
         evaluated = replace(evaluated, name=run.config["model"]["name"])
         stack.callback(run.write_summary)

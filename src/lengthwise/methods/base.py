@@ -30,7 +30,8 @@ Everything else is optional. Each optional member is read by one function of thi
 | `stock_rotation`    | None               | `stock_rotation`   | rotations that a stock checkpoint's config can ask for    |
 | `to_json()`         | None               | `file_contents_of` | methods read from a file: what the file said              |
 
-A method with parameters to train is an `nn.Module`; its weights stand in `file_contents_of` as a digest.
+A method with parameters to train is an `nn.Module`; its weights stand in `file_contents_of` as a digest, and so does the source
+of a method that is a plug-in.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ from torch import Tensor, nn
 from lengthwise.attention.parts import Part
 from lengthwise.attention.segments import Span
 from lengthwise.attention.visible import Visible
+from lengthwise.common.plugins import code_of
 
 
 @runtime_checkable
@@ -188,7 +190,9 @@ def file_contents_of(methods: Iterable[object]) -> Any:
 
     The name of a file stays when its content changes, and a run must not mix two contents.
     """
-    documents = [document for method in methods if (document := _document(method)) is not None]
+    methods = list(methods)
+    codes = [code for method in methods if (code := code_of(method)) is not None]
+    documents = codes + [document for method in methods if (document := _document(method)) is not None]
     return documents if len(documents) > 1 else next(iter(documents), None)
 
 

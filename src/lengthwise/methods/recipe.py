@@ -14,6 +14,7 @@ from typing_extensions import TypedDict
 
 from lengthwise.common.files import write_whole
 from lengthwise.common.formats import Whole, checked, read_json
+from lengthwise.common.plugins import refuse_code
 from lengthwise.errors import BadInput, require
 from lengthwise.methods.spec import TRUNCATE
 from lengthwise.methods.temperature.aligned import Alignment
@@ -71,6 +72,9 @@ class Recipe:
             content: dict[str, Any] = {**checked(RecipeFile, document)}
         except ValueError as error:
             raise BadInput(f"{path} is damaged: {error}") from None
+        for part in content["parts"]:
+            if isinstance(part, str):
+                refuse_code(part, path)
         parts = [part if isinstance(part, str) else Alignment.of_document(part, path) for part in content["parts"]]
         return cls(**{**content, "parts": tuple(parts), "says": tuple(content["says"])})
 

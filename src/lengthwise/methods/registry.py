@@ -1,16 +1,19 @@
 """The one list of methods: the name used in a spec, and where the method is written, as entry points are.
 
 Nothing is imported before a method is asked for, so that listing them needs no torch. What a method is and where it comes from
-is said once, in the docstring of its file: the first line, and lines that begin with `Paper:` and `Code:`.
+is said once, in the docstring of its file: the first line, and lines that begin with `Paper:` and `Code:`. Methods of a user's
+own stand beside these: those of installed packages by their names, those of a file as FILE.py:CLASS (common/plugins.py).
 """
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from operator import attrgetter
+
+from lengthwise.common import plugins
 
 # `@FILE` in a spec is short for `aligned:path=FILE`
 METHODS = {
@@ -62,11 +65,23 @@ def file_parts(path: str) -> list[object]:
     return list(import_module("lengthwise.methods.recipe").parts_of(path))
 
 
-def factory(name: str) -> Callable[..., object]:
-    """The class of a method, or the function that makes one."""
+def factory(name: str) -> Callable[..., object] | None:
+    """The class of a method, or the function that makes one; None where there is no such method."""
+    if (plugin := plugins.find("method", name, METHODS)) is not None:
+        import_module("lengthwise.methods.dry_run").check_class(name, plugin.value)
+        own: Callable[..., object] = plugin.value
+        return own
+    if name not in METHODS:
+        return None
     module, _, attribute = METHODS[name].partition(":")
     maker: Callable[..., object] = attrgetter(attribute)(import_module(module))
     return maker
+
+
+def check_functions(name: str, method: object, facts: Mapping[str, object]) -> None:
+    """Try the functions of a method of the user's own; those of this package have tests."""
+    if plugins.code_of(method) is not None:
+        import_module("lengthwise.methods.dry_run").check_functions(name, method, facts)
 
 
 def source_of(name: str) -> MethodSource:

@@ -1,4 +1,8 @@
-"""A spec names methods in a line of text, `NAME[:key=value,...]` or `@FILE`, an alignment or a recipe, joined by `+`.
+"""A spec names methods in a line of text, joined by `+`.
+
+    NAME[:key=value,...]              a method of this package, or of one that is installed
+    FILE.py:CLASS[:key=value,...]     a method of the user's own; common/plugins.py says what belongs to its path
+    @FILE                             an alignment or a recipe
 
 Three names are no methods. `none` is the plain model. `truncate` and `hedge` say what of a prompt is read: only its end, as
 much as the model was trained on, or both the end and, under the methods after `hedge+`, the whole. Only `evaluate` and `reach`
@@ -14,8 +18,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from lengthwise.common import plugins
 from lengthwise.errors import BadInput, did_you_mean
-from lengthwise.methods.registry import METHODS, factory, file_parts
+from lengthwise.methods.registry import METHODS, check_functions, factory, file_parts
 
 NONE, TRUNCATE, HEDGE = "none", "truncate", "hedge"
 # What of a prompt is read
@@ -56,7 +61,7 @@ class Spec:
 
 def parse_spec(text: str) -> Spec:
     """Read a spec; whether its methods exist is known only when they are made."""
-    parts = [part.strip() for part in text.split("+")]
+    parts = _pieces(text)
     if parts == [TRUNCATE]:
         return Spec(TRUNCATE, (), END)
     hedges = parts[0] == HEDGE
@@ -79,8 +84,21 @@ def parse_spec(text: str) -> Spec:
 def _term(text: str) -> Term:
     if text.startswith("@"):
         return Term(text, ALIGNED, (f"path={text[1:]}",))
-    name, _, options = text.partition(":")
+    file = plugins.IN_A_FILE.match(text)
+    name, options = (file[0], text[file.end() :].strip()[1:]) if file else (text.partition(":")[::2])
     return Term(text, name.strip(), tuple(option.strip() for option in options.split(",") if option))
+
+
+def _pieces(text: str) -> list[str]:
+    """The text between the `+` of a spec; one in the path of a FILE.py:CLASS is none of them."""
+    pieces, rest = [], text.strip()
+    while True:
+        file = plugins.IN_A_FILE.match(rest)
+        piece, plus, after = rest[file.end() if file else 0 :].partition("+")
+        pieces.append((file[0] if file else "") + piece.rstrip())
+        if not plus:
+            return pieces
+        rest = after.strip()
 
 
 def methods_of(spec: str | Spec, facts: Mapping[str, object]) -> list[object]:
@@ -107,9 +125,15 @@ def _refuse_prompts(spec: Spec) -> None:
 
 
 def short_name(text: str) -> str:
-    """A method's name in records with its alignment files named without their folders."""
-    parts = text.split("+")
-    return "+".join(f"@{PurePath(part[1:]).name}" if part.startswith("@") else part for part in parts)
+    """A method's name in records with its files named without their folders."""
+
+    def short(piece: str) -> str:
+        if piece.startswith("@"):
+            return f"@{PurePath(piece[1:]).name}"
+        file = plugins.IN_A_FILE.match(piece)
+        return piece if file is None else PurePath(file["path"]).name + piece[file.end("path") :]
+
+    return "+".join(map(short, _pieces(text)))
 
 
 def _methods(term: Term, spec: str, facts: Mapping[str, object]) -> list[object]:
@@ -126,7 +150,10 @@ def _methods(term: Term, spec: str, facts: Mapping[str, object]) -> list[object]
     missing = [key for key, p in wanted.items() if p.default is p.empty and key not in given]
     if missing:
         raise BadInput(f"method {term.name!r} needs {missing[0]}; write {term.name}:{missing[0]}=...")
-    return [make(**given)]
+    with plugins.told(f"method {term.name!r} cannot be made"):
+        method = make(**given)
+    check_functions(term.name, method, facts)
+    return [method]
 
 
 def _call_of(term: Term, spec: str) -> tuple[Callable[..., object], Mapping[str, inspect.Parameter], dict[str, object]]:
@@ -134,11 +161,16 @@ def _call_of(term: Term, spec: str) -> tuple[Callable[..., object], Mapping[str,
     name = term.name
     if name in (TRUNCATE, HEDGE):
         raise BadInput(f"{spec!r}: truncate and hedge are for evaluate and reach, without options; leave {name} out here")
-    if name not in METHODS:
-        hint = did_you_mean(name, [NONE, *METHODS], "`lengthwise methods` lists them.")
-        raise BadInput(f"no method {name!r} in {spec!r}; {hint}")
     make = factory(name)
-    wanted = inspect.signature(make, eval_str=True).parameters
+    if make is None:
+        if name.endswith(".py"):
+            raise BadInput(f"{name!r} is a file; say which class of it is the method: {name}:CLASS")
+        installed = [entry.name for entry in plugins.announced("method")]
+        hint = did_you_mean(name, [NONE, *METHODS, *installed], "`lengthwise methods` lists them.")
+        raise BadInput(f"no method {name!r} in {spec!r}; {hint}")
+    with plugins.told(f"method {name!r} does not tell its options"):
+        parameters = inspect.signature(make, eval_str=True).parameters
+    wanted = {key: p for key, p in parameters.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
     return make, wanted, _arguments(term, wanted)
 
 
@@ -159,14 +191,21 @@ def _arguments(term: Term, wanted: Mapping[str, inspect.Parameter]) -> dict[str,
 
 
 def _converted(text: str, kind: object) -> object:
+    kind = _not_none(kind)
     if kind is bool:
         if text.lower() not in ("true", "false"):
             raise ValueError(text)
         return text.lower() == "true"
-    if isinstance(kind, types.UnionType):
-        kind = next(option for option in typing.get_args(kind) if option is not type(None))
-    return typing.cast(Callable[[str], object], kind)(text)
+    # A class of a user's own may say nothing, or more than a line of text can hold
+    return kind(text) if kind in (int, float) and isinstance(kind, type) else text
+
+
+def _not_none(kind: object) -> object:
+    """The kind of an option that may be absent."""
+    if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
+        return next(option for option in typing.get_args(kind) if option is not type(None))
+    return kind
 
 
 def _words(kind: object) -> str:
-    return {int: "a whole number", bool: "true or false"}.get(typing.cast(type, kind), "a number")
+    return {int: "a whole number", bool: "true or false"}.get(typing.cast(type, _not_none(kind)), "a number")

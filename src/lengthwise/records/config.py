@@ -74,6 +74,7 @@ class RunConfig(TypedDict):
     tasks: NotRequired[dict[str, str | None]]  # name -> other material than the package's
     data: NotRequired[dict[str, str]]  # name of a file -> digest
     given: NotRequired[dict[str, str | None]]  # material or name of a file -> path, or null for Python
+    code: NotRequired[dict[str, str]]  # task of the user's own -> its file or package, and a digest
     made_with: NotRequired[Any]  # versions of the packages that the run began with
 
 
@@ -107,6 +108,7 @@ def grown(old: Config, new: Config, path: Path) -> Config:
         "methods": _joined(old["methods"], new["methods"], path, "method"),
         "reads": _joined(old.get("reads", {}), new.get("reads", {}), path, "method"),
         "data": _joined(old.get("data", {}), new.get("data", {}), path, "data file"),
+        "code": _joined(old.get("code", {}), new.get("code", {}), path, "task"),
         # The same content may stand elsewhere today
         "given": {**new.get("given", {}), **old.get("given", {})},
     }

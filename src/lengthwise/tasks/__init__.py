@@ -3,7 +3,7 @@
 `catalogue.py` lists them; `material/` holds what prompts are made of; docs/evaluating.md says how to add one.
 """
 
-from lengthwise.tasks.catalogue import TASKS, Task, scores_of_records
+from lengthwise.tasks.catalogue import TASKS, Task, find_task, scores_of_records
 from lengthwise.tasks.sample import Sample
 
-__all__ = ["TASKS", "Sample", "Task", "scores_of_records"]
+__all__ = ["TASKS", "Sample", "Task", "find_task", "scores_of_records"]

@@ -1,4 +1,4 @@
-"""The one list of tasks."""
+"""The one list of tasks. Those of a user's own stand beside it: FILE.py:NAME, or what an installed package announces."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from lengthwise.errors import BadInput
+from lengthwise.common import plugins
+from lengthwise.errors import BadInput, did_you_mean, require
 from lengthwise.tasks import answer, babilong, code_completion, code_key_retrieval, line, multi_document_qa, passkey, topic
 from lengthwise.tasks.sample import Sample
 
@@ -32,6 +33,7 @@ class Task:
     also: Mapping[str, Callable[..., float]] = field(default_factory=dict)  # further scores of the same answers, by their names
     bucket: int | None = None  # the cases of a file that share a mean have from k to k + 1 times so many tokens; None for all
     take: Callable[[Path], dict[str, Any]] | None = None  # what `samples` may be made of, out of a user's file or folder
+    code: str = ""  # of a user's own task: its file or package, and a digest
 
     @classmethod
     def from_module(cls, module: Any, **others: Any) -> Task:
@@ -57,7 +59,9 @@ class Task:
 
 def _mark(score: Callable[..., float], prediction: str, sample: Sample) -> float:
     labels = (sample.labels,) if sample.labels else ()
-    return float(score(prediction, sample.target, *labels))
+    value = score(prediction, sample.target, *labels)
+    require(isinstance(value, int | float) and 0 <= value <= 1, f"a score is a number from 0 to 1, not {value!r}")
+    return float(value)
 
 
 def _babilong(kind: str, told: str) -> Task:
@@ -87,9 +91,30 @@ TASKS: dict[str, Task] = {
 }
 
 
-def scores_of_records() -> dict[str, Callable[[str, str], float]]:
-    """Scores by the names that records carry, but for tasks whose score must know a sample's labels: no record holds those."""
-    named = [(name, task.score) for name, task in TASKS.items()] + [
-        pair for task in TASKS.values() for pair in task.also.items()
+def find_task(name: str) -> Task:
+    """The task of a name. Only for names that somebody typed: a task of their own is code that is run."""
+    plugin = plugins.find("task", name, TASKS)
+    if plugin is None and name not in TASKS:
+        installed = [entry.name for entry in plugins.announced("task")]
+        hint = did_you_mean(name, [*TASKS, *installed], f"the tasks are {', '.join([*TASKS, *installed])}")
+        raise BadInput(f"no task {name!r}; {hint}")
+    if plugin is None:
+        return TASKS[name]
+    task = plugin.value
+    if not isinstance(task, Task):
+        raise BadInput(f"{name} is a {type(task).__name__}; a task is a lengthwise.tasks.Task")
+    # Records go by these names, and two tasks may have a further score of one name
+    also = {f"{name}_{score}": mark for score, mark in task.also.items()}
+    return replace(task, also=also, code=" ".join(plugin.code.values()))
+
+
+def scores_of_records(own: Mapping[str, Task] | None = None) -> dict[str, Callable[[str, str], float]]:
+    """Scores by the names that records carry, but for tasks whose score must know a sample's labels: no record holds those.
+
+    `own` are tasks of the user's own that are at hand.
+    """
+    tasks = {**TASKS, **(own or {})}
+    named = [(name, task.score) for name, task in tasks.items()] + [
+        pair for task in tasks.values() for pair in task.also.items()
     ]
     return {name: score for name, score in named if "labels" not in signature(score).parameters}

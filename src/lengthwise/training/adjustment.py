@@ -10,6 +10,7 @@ are for training: the trained model has full attention and LoRA merged into its 
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from torch import nn
 from lengthwise.errors import require
 from lengthwise.methods.positions.clex import Clex
 from lengthwise.methods.positions.shifted_sparse import ShiftedSparse
-from lengthwise.methods.registry import METHODS, factory
+from lengthwise.methods.registry import factory
 from lengthwise.methods.spec import ALIGNED, NONE, Term, methods_of, parse_spec
 from lengthwise.methods.temperature.aligned import Alignment
 from lengthwise.models.anatomy import Anatomy, unwrapped
@@ -31,8 +32,6 @@ from lengthwise.training.stretched import StretchedClex
 RANK = 64
 # What a method learns is a part of the model while it is trained, so that the optimiser and all processes know of it
 LEARNT = "lengthwise_adjustment"
-# Methods with weights of their own
-LEARNABLE = tuple(name for name in METHODS if isinstance(maker := factory(name), type) and issubclass(maker, nn.Module))
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ class TrainingMethods:
 
     installed: list[object]
     learnt: nn.Module | None = None
-    learns: str | None = None  # name of the method that is learnt, where it is one of this package's
+    learns: str | None = None  # name of the method that is learnt
     stretched: StretchedClex | None = None
     alignment: Alignment | None = None
 
@@ -112,9 +111,18 @@ def prepared(model: nn.Module, adjustment: Adjustment, methods: TrainingMethods,
 
 def learnt_in(spec: str) -> str | None:
     """The method of a spec that has weights of its own."""
-    learning = [name for name in parse_spec(spec).names if name in LEARNABLE]
+    learning = [name for name in parse_spec(spec).names if _has_weights(name)]
     require(len(learning) < 2, f"{' and '.join(learning)} both learn; train with one of them at a time")
     return next(iter(learning), None)
+
+
+def _has_weights(name: str) -> bool:
+    maker = factory(name)
+    if not (isinstance(maker, type) and issubclass(maker, nn.Module)):
+        return False
+    reads = "weights" in inspect.signature(maker).parameters
+    require(reads, f"{name} learns, and has no argument `weights`, the file to read again what it has learnt")
+    return True
 
 
 def spec_with(spec: str, learnt: Path | None = None, alignment: Path | None = None) -> str:
@@ -123,7 +131,7 @@ def spec_with(spec: str, learnt: Path | None = None, alignment: Path | None = No
     def with_files(term: Term) -> str:
         if alignment is not None and term.name == ALIGNED:
             return f"@{alignment}"
-        if learnt is not None and term.name in LEARNABLE:
+        if learnt is not None and _has_weights(term.name):
             return term.with_option("weights", learnt).text
         return term.text
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import shutil
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Annotated, Any, NotRequired, cast
 
 from typing_extensions import TypedDict
@@ -115,8 +115,8 @@ class TrainingDirectory:
 
 
 def learnt_file(method: str) -> str:
-    """The name of the file with the weights that a method has learnt."""
-    return f"{method}.safetensors"
+    """The name of the file with the weights that a method has learnt; of FILE.py:CLASS both names are in it."""
+    return f"{PurePath(method).name.replace(':', '.')}.safetensors"
 
 
 def _complete(checkpoint: Path, learns: str | None) -> bool:

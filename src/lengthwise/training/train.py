@@ -23,6 +23,7 @@ from torch import Tensor
 from torch.utils.data import StackDataset
 
 from lengthwise.common.files import save_whole, write_whole, writing
+from lengthwise.common.plugins import code_of
 from lengthwise.common.progress import progress
 from lengthwise.errors import BadInput, require
 from lengthwise.methods import weights
@@ -142,7 +143,8 @@ def _arguments(settings: Settings) -> Any:
 def _config(run: TrainingRun, rows: Tensor) -> dict[str, Any]:
     chosen = {name: value for name, value in asdict(run.settings).items() if name not in FREE}
     resolved = {**asdict(run.adjustment), "processes": run.arguments.world_size}
-    from_files = [method for method in (run.methods.learnt, run.methods.alignment) if method is not None]
+    from_files: list[object] = [method for method in (run.methods.learnt, run.methods.alignment) if method is not None]
+    from_files += [method for method in run.methods.installed if code_of(method) is not None and method not in from_files]
     return {
         "format": FORMAT,
         "model": {**model_fingerprint(run.anatomy), "name": run.settings.model},

@@ -17,6 +17,7 @@ from lengthwise.models.fingerprint import model_fingerprint
 from tests.conftest import make
 from tests.extended import alignment
 from tests.helpers.answering import TRAIN_LENGTH, answering, saved
+from tests.helpers.own_code import METHOD as OWN_METHOD
 
 pytest.importorskip("lm_eval", reason="lm-eval is not installed; pip install 'lengthwise[lm-eval]'")
 from lm_eval.api.instance import Instance
@@ -148,6 +149,14 @@ def test_models_load_by_directory_and_by_name(tmp_path: Path) -> None:
         likelihood(answering("t5"), *pair, "log"), rel=1e-4
     )
     assert LengthwiseLM(method="log").backend == "seq2seq"  # embedded
+
+
+def test_a_method_of_ones_own_is_a_method_here_too(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(OWN_METHOD)
+    given = f"pretrained={saved(answering('t5'), tmp_path / 't5')},method={tmp_path}/mine.py:Sharper:power=2"
+    lm = LengthwiseLM.create_from_arg_string(given, {"device": "cpu"})
+    expected = likelihood(answering("t5"), LONG, "345", f"{tmp_path}/mine.py:Sharper:power=2")
+    assert lm.loglikelihood(asked("loglikelihood", (LONG, "345")))[0][0] == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.parametrize(

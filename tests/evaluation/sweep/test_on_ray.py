@@ -19,6 +19,7 @@ from lengthwise.evaluation.sweep import on_ray
 from lengthwise.evaluation.sweep.run_config import parameters_digest
 from lengthwise.records import Record, Sharpness, read_lines
 from tests.helpers.answering import answering_briefly, saved
+from tests.helpers.own_code import METHOD, TASK
 
 ray = pytest.importorskip("ray")
 
@@ -38,9 +39,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def evaluate(model: Path, out: Path, **options: Any) -> list[Record]:
     loaded = answering_briefly("t5")
-    options = {"samples": 2, "batch_tokens": 320, "name": str(model), "show_progress": False, **options}
-    methods = ["none", "truncate", "constant:tau=0.5"]
-    return lw.evaluate(loaded, ByT5Tokenizer(), methods, ["passkey"], [240, 300], out=out, **options)
+    asked = {"methods": ["none", "truncate", "constant:tau=0.5"], "tasks": ["passkey"], "lengths": [240, 300]}
+    options = {**asked, "samples": 2, "batch_tokens": 320, "name": str(model), "show_progress": False, **options}
+    return lw.evaluate(loaded, ByT5Tokenizer(), out=out, **options)
 
 
 def untimed(out: Path) -> list[Record]:
@@ -94,6 +95,24 @@ def test_ray_records_what_one_process_does_though_a_worker_is_killed(
     assert (tmp_path / "ray" / "config.json").read_text() == (tmp_path / "here" / "config.json").read_text()
     assert (tmp_path / "ray" / "summary.csv").read_text() == (tmp_path / "here" / "summary.csv").read_text()
     assert not list((tmp_path / "ray").glob(".*"))
+
+
+@pytest.mark.usefixtures("local")
+def test_code_of_the_users_own_travels_to_workers(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By value: a worker on another machine has no such file, and here it is gone before one could look."""
+    own = tmp_path / "mine.py"
+    own.write_text(METHOD + TASK)
+    options = {"methods": [f"{own}:Sharper:power=2"], "tasks": [f"{own}:DIGITS"], "lengths": [300]}
+    evaluate(model, tmp_path / "here", **options)
+    real = on_ray.run_jobs
+
+    def without_the_file(*arguments: Any) -> None:
+        own.unlink()
+        real(*arguments)
+
+    monkeypatch.setattr(on_ray, "run_jobs", without_the_file)
+    evaluate(model, tmp_path / "ray", ray="local", **options)
+    assert untimed(tmp_path / "ray") == untimed(tmp_path / "here")
 
 
 @pytest.mark.usefixtures("local")

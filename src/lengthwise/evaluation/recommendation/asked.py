@@ -20,7 +20,7 @@ from lengthwise.methods.recipe import Part
 from lengthwise.methods.spec import NONE
 from lengthwise.models.anatomy import Anatomy
 from lengthwise.records import Record
-from lengthwise.tasks import TASKS
+from lengthwise.tasks import find_task
 
 KNOWN = 0.3  # least mean score at the training length of a task that can tell anything
 ROUNDS = (4, 8, 16, 32)  # samples of a task, so far
@@ -103,7 +103,7 @@ class AskedQuestions(Asked):
     @property
     def own_lengths(self) -> bool:
         """Whether the user's file holds whole cases."""
-        return self.data is not None and TASKS[self.given[0] if self.given else "answer"].take is None
+        return self.data is not None and find_task(self.given[0] if self.given else "answer").take is None
 
     @property
     def can_be_longer(self) -> bool:

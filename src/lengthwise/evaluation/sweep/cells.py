@@ -24,7 +24,7 @@ from lengthwise.evaluation.sweep.named_methods import NamedMethod
 from lengthwise.models.anatomy import anatomy_of, unwrapped
 from lengthwise.models.extend import extend
 from lengthwise.records import Record, Sharpness
-from lengthwise.tasks import TASKS, Sample
+from lengthwise.tasks import Sample
 
 # Tokens in a batch: a GPU fills up at about this many, a CPU gains nothing from more
 GPU_BATCH = 16384
@@ -45,8 +45,8 @@ def check_truncation(
     """Refuse jobs that read the end of a prompt where the question does not fit into it."""
     longest = max(job.length for job in jobs)
     truncating = {job.task: job for job in jobs if job.length == longest and job.method.reads != "whole"}
-    for task, job in truncating.items():
-        truncated_prompt(tokenizer, sample_of(job), _kept_tokens(model, train_length, task))
+    for job in truncating.values():
+        truncated_prompt(tokenizer, sample_of(job), _kept_tokens(model, train_length, job))
 
 
 def default_batch_tokens(device: str) -> int:
@@ -67,7 +67,7 @@ def answer_cell(
     write: Callable[[list[Record]], None],
 ) -> None:
     """Answer the samples that are not `recorded` and hand their records to `write`, a batch at a time."""
-    task = TASKS[job.task]
+    task = job.definition
     model, tokenizer = evaluated.model, evaluated.tokenizer
     with extend(model, job.method.installs, train_length=evaluated.train_length, force=evaluated.force):
         for batch in batches(job, evaluated):
@@ -112,7 +112,7 @@ def check_recorded(job: Job, samples: Sequence[Sample], recorded: dict[int, Reco
 
 def _prompt(evaluated: EvaluatedModel, job: Job, sample: Sample) -> list[int]:
     if job.method.truncates:
-        return truncated_prompt(evaluated.tokenizer, sample, _kept_tokens(evaluated.model, evaluated.train_length, job.task))
+        return truncated_prompt(evaluated.tokenizer, sample, _kept_tokens(evaluated.model, evaluated.train_length, job))
     return [int(token) for token in evaluated.tokenizer(sample.prompt, verbose=False).input_ids]
 
 
@@ -120,18 +120,18 @@ def _hedge(evaluated: EvaluatedModel, job: Job, prompts: list[list[int]], sample
     """The processor that also reads the end of each prompt, where the method asks for it."""
     if not job.method.hedges:
         return None
-    room = _kept_tokens(evaluated.model, evaluated.train_length, job.task)
+    room = _kept_tokens(evaluated.model, evaluated.train_length, job)
     return Hedge(evaluated.model, prompts, [truncated_prompt(evaluated.tokenizer, sample, room) for sample in samples])
 
 
-def _kept_tokens(model: Any, train_length: int, task: str) -> int:
+def _kept_tokens(model: Any, train_length: int, job: Job) -> int:
     """Tokens of a prompt that truncation keeps; a decoder's answer takes part of the training length."""
-    return train_length - (0 if unwrapped(model).config.is_encoder_decoder else TASKS[task].answer_tokens)
+    return train_length - (0 if unwrapped(model).config.is_encoder_decoder else job.definition.answer_tokens)
 
 
 def _records(evaluated: EvaluatedModel, job: Job, sample: Sample, index: int, prediction: str, seconds: float) -> list[Record]:
     """One record a score. The task's own comes last: where it is in the file, the others are too."""
-    task = TASKS[job.task]
+    task = job.definition
     main = Record(
         model=evaluated.name,
         method=job.method.name,

@@ -9,7 +9,7 @@ from typing import Any
 from lengthwise.common.progress import ProgressCallback
 from lengthwise.evaluation.sweep.named_methods import NamedMethod
 from lengthwise.records import CellKey, Record, RunDirectory
-from lengthwise.tasks import TASKS
+from lengthwise.tasks import TASKS, Task
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,12 @@ class Job:
     length: int
     samples: int
     sharpness: bool = True  # whether to measure the sharpness of its first sample
+    own_task: Task | None = None  # where the task is not of this package: workers on other machines do not have it
+
+    @property
+    def definition(self) -> Task:
+        """What the task's answers are, and how they are scored."""
+        return TASKS[self.task] if self.own_task is None else self.own_task
 
     @property
     def cell(self) -> CellKey:
@@ -43,7 +49,7 @@ class Job:
     @property
     def cells(self) -> list[CellKey]:
         """The job's own cell, then one for each further score of its answers."""
-        return [self.cell, *(self.cell._replace(task=name) for name in TASKS[self.task].also)]
+        return [self.cell, *(self.cell._replace(task=name) for name in self.definition.also)]
 
     @property
     def label(self) -> str:

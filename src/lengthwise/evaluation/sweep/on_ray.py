@@ -1,7 +1,7 @@
 """Run the cells of an evaluation on Ray: one cell, one Ray task, tried again when its worker dies.
 
 Workers load the model themselves, once a process, and return records; only the driver writes, so they need no shared disk.
-Methods and samples travel with the task, an alignment as its content.
+Methods and samples travel with the task, an alignment as its content, and the code of a user's own FILE.py:NAME by value.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any, TypeVar
 
+from lengthwise.common.plugins import modules_of_files
 from lengthwise.errors import BadInput, require
 from lengthwise.evaluation.sweep.cells import answer_cell, check_recorded, sharpness_of
 from lengthwise.evaluation.sweep.in_process import SamplesOf, repeat_while_held
@@ -76,6 +77,8 @@ def run_jobs(
         return RemoteCell(cluster, settings, job, samples, missing)
 
     with connected(cluster.address) as ray:
+        for module in modules_of_files():
+            ray.cloudpickle.register_pickle_by_value(module)
 
         def attempt(some: Sequence[Job]) -> list[Job]:
             held: list[Job] = []

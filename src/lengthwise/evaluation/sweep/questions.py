@@ -11,10 +11,10 @@ from statistics import fmean
 from typing import Any
 
 from lengthwise.common.files import read_file
-from lengthwise.errors import BadInput, did_you_mean, require
+from lengthwise.errors import require
 from lengthwise.evaluation.sweep.jobs import Job
 from lengthwise.evaluation.sweep.named_methods import NamedMethod
-from lengthwise.tasks import TASKS, Sample, Task
+from lengthwise.tasks import TASKS, Sample, Task, find_task
 from lengthwise.tasks.material.hub import is_hub
 
 
@@ -31,6 +31,8 @@ class Questions:
         data: str | Path | None = None,
     ) -> None:
         self.tasks, self.lengths, self.samples = tasks_by_name(tasks), sorted(set(lengths)), samples
+        # As they are without a user's material: what a job carries with it
+        self.definitions = {name: find_task(name) for name in self.tasks}
         self.data = None if data is None else Path(data)
         self._path = data
         self._check()
@@ -43,8 +45,10 @@ class Questions:
             self.lengths = list(self.cases)
         else:
             # Refused now, not after hours at other lengths: the shortest one may have no room for its question
-            for task in self.tasks.values():
-                task.samples(tokenizer, self.lengths[0], 1, seed)
+            for name, task in self.tasks.items():
+                made = task.samples(tokenizer, self.lengths[0], 1, seed)
+                fits = isinstance(made, list) and len(made) == 1 and isinstance(made[0], Sample)
+                require(fits, f"asked for one sample, the task {name} must make a list of one Sample, not {made!r:.100}")
 
         @lru_cache(maxsize=2)
         def generated(task: str, length: int, n: int = samples) -> list[Sample]:
@@ -71,13 +75,20 @@ class Questions:
         if self.data is not None:
             return {self.data.name: str(self._path)}
         path = None if self._path is None else str(self._path)
-        return {task.material: path for name, task in self.tasks.items() if task.samples is not TASKS[name].samples}
+        other = [task for name, task in self.tasks.items() if task.samples is not self.definitions[name].samples]
+        return {task.material: path for task in other}
+
+    @property
+    def code(self) -> dict[str, str]:
+        """By name, where tasks of the user's own come from, with a digest."""
+        return {name: task.code for name, task in self.definitions.items() if task.code}
 
     def jobs(self, methods: Sequence[NamedMethod], sharpness: bool) -> list[Job]:
         """One job a cell: shortest lengths first, the methods of one task and length side by side."""
         name = "" if self.data is None else self.data.name
+        own = {name: task for name, task in self.definitions.items() if task.code}
         return [
-            Job(method, task, name, length, self._count(length), sharpness and self.data is None)
+            Job(method, task, name, length, self._count(length), sharpness and self.data is None, own.get(task))
             for length in self.lengths
             for task in self.tasks
             for method in methods
@@ -120,14 +131,11 @@ def by_length(cases: Sequence[Sample], bucket: int | None) -> dict[int, list[Sam
 def tasks_by_name(tasks: Sequence[str] | Mapping[str, Task]) -> dict[str, Task]:
     """Tasks by their names: the catalogue's, or the caller's own, which may make samples of other material."""
     require(bool(tasks), f"give at least one task: {', '.join(TASKS)}")
-    for name in tasks:
-        if name not in TASKS:
-            hint = did_you_mean(name, TASKS, f"the tasks are {', '.join(TASKS)}")
-            raise BadInput(f"no task {name!r}; {hint}")
+    known = {name: find_task(name) for name in tasks}
     if not isinstance(tasks, Mapping):
-        return {name: TASKS[name] for name in tasks}
+        return known
     for name, task in tasks.items():
-        usual = TASKS[name]
+        usual = known[name]
         same = replace(task, samples=usual.samples, material=usual.material) == usual
         require(same, f"the task {name!r} may be given other samples, but must keep its score, its answers and its files")
         named = task.samples is usual.samples or task.material not in ("", usual.material)

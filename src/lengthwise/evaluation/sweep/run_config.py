@@ -37,6 +37,7 @@ def run_config(anatomy: Anatomy, evaluated: EvaluatedModel, jobs: Sequence[Job],
         "tasks": questions.materials,
         "data": questions.files,
         "given": questions.given,
+        "code": questions.code,
         "made_with": made_with(device),
     }
 

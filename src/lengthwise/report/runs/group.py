@@ -95,7 +95,7 @@ class RunGroup:
         return {spec: document for run in self.runs for spec, document in run.config["methods"].items()}
 
     def told(self, what: str) -> dict[str, str | None]:
-        """An entry of config.json that runs of earlier versions do not have: `reads`, `tasks`, `data` or `given`."""
+        """An entry of config.json that runs of earlier versions do not have: `reads`, `tasks`, `data`, `given`, `code`."""
         return {name: value for run in self.runs for name, value in run.config.get(what, {}).items()}
 
     @cached_property

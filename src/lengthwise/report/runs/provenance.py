@@ -27,6 +27,7 @@ def facts(group: RunGroup) -> list[tuple[str, str]]:
     named.append(("samples a cell", str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"))
     named.append(("time spent on answers", _duration(sum(record.seconds for record in group.records))))
     named += [(f"file {name}", str(digest)) for name, digest in group.told("data").items()]
+    named += [(f"code of {name}", str(code)) for name, code in group.told("code").items()]
     for name, material in group.told("tasks").items():
         if material:
             in_python = group.told("given").get(material, "") is None

@@ -1,0 +1,84 @@
+"""A method of a user's own that cannot work is refused in one line, before any model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lengthwise.errors import BadInput
+from lengthwise.methods.dry_run import check_functions
+from lengthwise.methods.registry import METHODS
+from lengthwise.methods.spec import check_spec, methods_of
+from tests.helpers.own_code import METHOD
+
+FACTS = {"train_length": 64, "key_size": 16, "rotary_size": 16, "heads": 4}
+
+
+def refusal(folder: Path, body: str, options: str = "") -> str:
+    """What is said against a class with these lines in it."""
+    lines = "".join(f"    {line}\n" for line in body.splitlines())
+    (folder / "mine.py").write_text(f"import torch\nclass Mine:\n{lines}")
+    with pytest.raises(BadInput) as error:
+        methods_of(f"{folder}/mine.py:Mine{options}", FACTS)
+    assert "\n" not in str(error.value)
+    return str(error.value).replace(f"{folder}/", "")
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        ("inverse_temperature(self, n, layer): return n", "must return [1, 1, 6] (or [1, 4, 6], one g a head) in float32"),
+        ("inverse_temperature(self, n, layer): return 2.0", "not a float"),
+        ("inverse_temperature(self, n, layer): return n.float()[..., :3]", "not [1, 1, 3] in float32"),
+        ("inverse_temperature(self, n): return n", "inverse_temperature does not work: "),
+        ("inverse_temperature(self, n, layer): return n / self.x", "mine.py, line 3, in inverse_temperature: AttributeError"),
+        ("adaptive_sharpness(self, h, layer): return h.sum(-1)", "must return [1, 4, 6] in float32, not [1, 4]"),
+        ("similarity(self, q, k): return q, k", "must return queries, keys and a factor, not a tuple"),
+        ("similarity(self, q, k): return q, k[..., :2], 1.0", "not [1, 4, 6, 2] in float32"),
+        ("similarity(self, q, k): return q, k, q", "a number as its factor, not [1, 4, 6, 8]"),
+        ("frequencies(self, own, length): return own[:3]", "must return [8] in float32, not [3]"),
+        ("distances(self, seen, whole): return [seen]", "must return a list of Part, not a list"),
+        ("distances(self, seen, whole): return []", "must return a list of Part, not a list"),
+        ("distance_bias(self, heads, radius): return torch.zeros(heads)", "must return [4, 13] in float32, not [4]"),
+        ("narrow(self, whole): return whole.start", "must return a Visible of 6 rows and 6 keys, not [1, 6]"),
+        ("segments(self, length): return [[(0, 99)]]", "must return lists of spans"),
+    ],
+)
+def test_a_function_that_does_not_work_is_named(function: str, message: str, tmp_path: Path) -> None:
+    said = refusal(tmp_path, f"def {function}")
+    assert said.startswith(f"mine.py:Mine: {function.partition('(')[0]} ")
+    assert message in said
+
+
+def test_a_class_that_fills_no_slot_is_refused_before_a_model_is_loaded(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("class Mine: pass\ndef made(): pass\n")
+    with pytest.raises(BadInput, match="fills no slot: a method needs one of inverse_temperature, "):
+        check_spec(f"{tmp_path}/mine.py:Mine")
+    with pytest.raises(BadInput, match=r"mine.py:made is no class but a function; a method is a class"):
+        check_spec(f"{tmp_path}/mine.py:made")
+
+
+def test_what_a_class_says_against_its_arguments_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(METHOD)
+    with pytest.raises(
+        BadInput,
+        match=r"Sharper' cannot be made: mine.py, line 18, in __post_init__: ValueError: power must be above 0, not nan$",
+    ):
+        methods_of(f"{tmp_path}/mine.py:Sharper:power=nan", FACTS)
+    with pytest.raises(BadInput, match=r"power=much is not a number"):
+        methods_of(f"{tmp_path}/mine.py:Sharper:power=much", FACTS)
+    with pytest.raises(BadInput, match=r"has no option 'powr=2'; did you mean 'power'\?"):
+        methods_of(f"{tmp_path}/mine.py:Sharper:powr=2", FACTS)
+    assert refusal(tmp_path, "def __init__(self, x: Undefined): pass\ndef narrow(self, w): return w").startswith(
+        "mine.py does not import: mine.py, line 3, in Mine: NameError"
+    )
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in METHODS if name not in ("aligned", "constant", "proposition1", "proposition2")]
+)
+def test_the_methods_of_the_package_would_pass(name: str) -> None:
+    options = ":factor=4" if name in ("interpolation", "ntk", "yarn") else ""
+    for method in methods_of(name + options, FACTS):
+        check_functions(name, method, FACTS)
