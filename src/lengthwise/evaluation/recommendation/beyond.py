@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
 from statistics import fmean
 
 import torch
@@ -53,16 +56,36 @@ def still_works(answers: Sequence[Scored], score: float) -> bool:
 
 
 def peak_memory(asked: Asked, parts: Sequence[Part] | str, tokens: int) -> int | None:
-    """Bytes that reading so many tokens takes beside the weights; None on a CPU, which does not count them."""
+    """Bytes that reading so many tokens takes beside the weights; None where the system does not count them."""
     device = next(asked.model.parameters()).device
-    if device.type != "cuda":
-        return None
     # Which tokens they are makes no difference
     ids = torch.ones((1, tokens), dtype=torch.long)
     with extend(asked.model, parts, train_length=asked.anatomy.train_length):
-        torch.cuda.synchronize(device)
-        before = torch.cuda.memory_allocated(device)
-        torch.cuda.reset_peak_memory_stats(device)
-        run_stack(asked.anatomy, ids)
-        torch.cuda.synchronize(device)
-        return torch.cuda.max_memory_allocated(device) - before
+        read = partial(run_stack, asked.anatomy, ids)
+        return _peak_on_gpu(device, read) if device.type == "cuda" else _peak_on_linux(read)
+
+
+def _peak_on_gpu(device: torch.device, read: Callable[[], object]) -> int:
+    torch.cuda.synchronize(device)
+    before = torch.cuda.memory_allocated(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    read()
+    torch.cuda.synchronize(device)
+    return torch.cuda.max_memory_allocated(device) - before
+
+
+def _peak_on_linux(read: Callable[[], object]) -> int | None:
+    """The process's resident memory at its highest, after what is free was given back and the mark was set anew."""
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+        Path("/proc/self/clear_refs").write_text("5")
+        before = _resident("VmRSS")
+        read()
+        return max(0, _resident("VmHWM") - before)
+    except (OSError, AttributeError):
+        return None
+
+
+def _resident(name: str) -> int:
+    lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return 1024 * int(lines[name].removesuffix("kB"))

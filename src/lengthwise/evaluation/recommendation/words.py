@@ -78,9 +78,9 @@ class Findings:
         return said + [f"At {length} it falls to {share}." for length, share in falls]
 
     def _memory(self) -> str:
-        if not self.memory:
-            return "; memory is measured on a GPU only"
-        mine, plain = self.memory[self.best], self.memory[NONE]
+        mine, plain = self.memory.get(self.best), self.memory.get(NONE)
+        if not mine or not plain:
+            return "; memory is not counted on this system"
         return f", and {mine / plain:.2f} times its memory beside the weights ({mine / 2**30:.2g} GiB)"
 
     def _left_out(self) -> list[str]:
