@@ -51,7 +51,9 @@ def fit_to_answers(cases: Cases, lengths: Sequence[int], scope: str) -> list[Len
         if results:
             start = start * math.log(length / anatomy.train_length) / math.log(shorter / anatomy.train_length)
         sharpness = SharpnessByLength(anatomy.train_length, length, sharpness_of([result.entry for result in results]))
-        fit = Fit(cases.model, sharpness, cases.groups(length, shorter, shares), start, cases.seed, cases.tick)
+        groups = cases.groups(length, shorter, shares)
+        read = sum(case.kept is not None for group in groups for case in group.cases)
+        fit = Fit(cases.model, sharpness, groups, start, cases.seed, cases.tick, forwards=read)
         start, path, expects = fit.run()
         told = sum(share * expects["fitted"][name] for name, share in shares.items())
         entry = Calibrated(length, _table((-start).exp(), scope), told, fit.forwards, target)
