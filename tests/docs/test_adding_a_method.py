@@ -11,7 +11,8 @@ import torch
 
 import lengthwise as lw
 from lengthwise.attention import Visible
-from lengthwise.methods.slots import CLAIMS, claimed_slots
+from lengthwise.methods.slots import CLAIMS
+from lengthwise.models.check import check_method, failures
 from tests.helpers.rows import Case, distances_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "adding_a_method.md").read_text(encoding="utf-8")
@@ -48,27 +49,17 @@ def test_every_function_of_every_slot_has_an_example(page: dict[str, Any]) -> No
     assert {function for functions in CLAIMS.values() for function in functions} <= shown
 
 
-def test_every_example_changes_long_inputs_and_is_undone(page: dict[str, Any]) -> None:
+def test_every_example_changes_long_inputs_and_passes_the_checks(page: dict[str, Any]) -> None:
     model, tokens = page["model"], page["tokens"]
     with torch.no_grad():
         plain = model(tokens).logits
         for method in methods(page):
-            assert claimed_slots(method)
             with lw.extend(model, method, force=True):
-                logits = model(tokens).logits
-            assert logits.isfinite().all(), method
-            assert not torch.allclose(logits, plain, atol=1e-6), method
-            assert torch.equal(model(tokens).logits, plain), method
-
-
-def test_what_leaves_short_inputs_alone_leaves_them_bit_for_bit(page: dict[str, Any]) -> None:
-    model, short = page["model"], page["tokens"][:, :32]
-    with torch.no_grad():
-        plain = model(short).logits
-        for name in ("SquareRoot", "StretchToFit", "GroupFarKeys", "SameBlock"):
-            (method,) = (method for method in methods(page) if type(method).__name__ == name)
-            with lw.extend(model, method):
-                assert torch.equal(model(short).logits, plain), name
+                assert not torch.allclose(model(tokens).logits, plain, atol=1e-6), method
+            outcomes = check_method(method, ["llama"])
+            assert not failures(outcomes)
+            promises = type(method).__name__ in ("SquareRoot", "StretchToFit", "GroupFarKeys", "SameBlock")
+            assert [one.verdict for one in outcomes if one.check.startswith("identity")] == ["pass" if promises else "-"]
 
 
 def test_the_pictures_are_what_the_code_does(page: dict[str, Any]) -> None:

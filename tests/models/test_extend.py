@@ -9,6 +9,7 @@ import lengthwise as lw
 from lengthwise.errors import BadInput
 from lengthwise.methods import registry
 from lengthwise.methods.slots import claimed_slots
+from lengthwise.models.check import differences, state_of
 from lengthwise.models.state import LAYER
 from tests.conftest import (
     BIDIRECTIONAL,
@@ -20,7 +21,7 @@ from tests.conftest import (
     make,
     tokens,
 )
-from tests.extended import LONG, assert_same, snapshot
+from tests.extended import LONG
 from tests.helpers.sweep import crossed
 
 TOLERANCE = 2e-5
@@ -170,10 +171,10 @@ def test_a_model_is_restored_bit_for_bit(name: str) -> None:
     model = make(name)
     ids = tokens(LONG)
     expected = logits(model, ids)  # first, because Switch's router writes to itself in every forward
-    before = snapshot(model)
+    before = state_of(model)
     with lw.extend(model, "log", train_length=TRAIN_LENGTH):
         logits(model, ids)
-    assert_same(before, snapshot(model))
+    assert not differences(before, state_of(model))
     assert torch.equal(logits(model, ids), expected)
 
 

@@ -15,6 +15,7 @@ import torch
 
 import lengthwise as lw
 from lengthwise.errors import BadInput
+from lengthwise.models.check import differences, state_of
 from tests.conftest import (
     TRAIN_LENGTH,
     UNREACHABLE,
@@ -22,7 +23,7 @@ from tests.conftest import (
     make,
     tokens,
 )
-from tests.extended import LONG, assert_same, snapshot
+from tests.extended import LONG
 
 COPIES: dict[str, Callable[[Any], Any]] = {
     "deepcopy": copy.deepcopy,
@@ -56,10 +57,10 @@ def test_save_pretrained_writes_the_plain_model_inside_too(tmp_path: Path) -> No
 @pytest.mark.parametrize("name", UNREACHABLE)
 def test_families_that_bypass_the_interface_are_refused_before_any_result(name: str) -> None:
     model = make(name)
-    before = snapshot(model)
+    before = state_of(model)
     with pytest.raises(lw.BadInput, match="attention"), lw.extend(model, "log", train_length=TRAIN_LENGTH):
         logits(model, tokens(LONG))
-    assert_same(before, snapshot(model))
+    assert not differences(before, state_of(model))
 
 
 def test_a_layer_that_is_skipped_withholds_the_result(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,9 @@ import torch
 
 import lengthwise as lw
 from lengthwise.models import patches
+from lengthwise.models.check import differences, state_of
 from tests.conftest import logits, make, tokens
-from tests.extended import LONG, assert_same, snapshot
+from tests.extended import LONG
 from tests.helpers.interrupted import Interrupt
 
 # What comes before the first line of `__enter__` was never entered, and before the first of `__exit__` ends with the object
@@ -35,17 +36,17 @@ def lock_is_free() -> bool:
 
 
 def assert_plain(model: Any, before: list[Any]) -> None:
-    assert_same(before, snapshot(model))
+    assert not differences(before, state_of(model))
     assert not patches._shared
     assert lock_is_free()
 
 
 def test_an_interrupt_at_any_line_of_leaving_leaves_the_plain_model() -> None:
     model = make("llama")
-    plain, line, ran = snapshot(model), 1, True
+    plain, line, ran = state_of(model), 1, True
     while ran:
         with lw.extend(model, "constant:tau=0.5"):
-            before, interrupt = snapshot(model), Interrupt(line)
+            before, interrupt = state_of(model), Interrupt(line)
             try:
                 with lw.extend(model, "log"):
                     interrupt.__enter__()
@@ -54,7 +55,7 @@ def test_an_interrupt_at_any_line_of_leaving_leaves_the_plain_model() -> None:
             finally:
                 interrupt.__exit__()
             ran = bool(interrupt.place)
-            assert_same(before, snapshot(model))
+            assert not differences(before, state_of(model))
         assert_plain(model, plain)
         line += 1 if line < 12 else 5
     assert line > 100
@@ -63,7 +64,7 @@ def test_an_interrupt_at_any_line_of_leaving_leaves_the_plain_model() -> None:
 @pytest.mark.parametrize("method", ["yarn:factor=2+log", "rerope"])
 def test_an_interrupt_at_any_line_of_entering_leaves_the_plain_model(method: str) -> None:
     model = make("llama")
-    before, line, ran = snapshot(model), 1, True
+    before, line, ran = state_of(model), 1, True
     while ran:
         extension, interrupt = lw.extend(model, method), Interrupt(line)
         try:
@@ -79,7 +80,7 @@ def test_an_interrupt_at_any_line_of_entering_leaves_the_plain_model(method: str
 
 def test_an_interrupt_in_a_forward_leaves_the_method_in_force_and_then_the_plain_model() -> None:
     model, ids = make("llama"), tokens(LONG)
-    before = snapshot(model)
+    before = state_of(model)
     with lw.extend(model, "rerope+constant:tau=0.5"):
         expected = logits(model, ids)
         with Interrupt() as counted:

@@ -12,6 +12,7 @@ import transformers
 
 import lengthwise as lw
 from lengthwise.errors import BadInput
+from lengthwise.models.check import differences, state_of
 from lengthwise.models.patches import suspended
 from tests.conftest import (
     TRAIN_LENGTH,
@@ -19,15 +20,15 @@ from tests.conftest import (
     make,
     tokens,
 )
-from tests.extended import LONG, assert_same, snapshot
+from tests.extended import LONG
 
 
 def test_a_model_is_restored_after_an_exception() -> None:
     model = make("t5")
-    before = snapshot(model)
+    before = state_of(model)
     with pytest.raises(IndexError), lw.extend(model, "log"):
         logits(model, torch.full((1, LONG), 10**6))
-    assert_same(before, snapshot(model))
+    assert not differences(before, state_of(model))
 
 
 def test_nesting_adds_methods_and_unwinds_in_order() -> None:
@@ -37,10 +38,10 @@ def test_nesting_adds_methods_and_unwinds_in_order() -> None:
         expected = logits(model, ids)
     with lw.extend(model, "log"):
         outer = logits(model, ids)
-        middle = snapshot(model)
+        middle = state_of(model)
         with lw.extend(model, "constant:tau=0.8"):
             torch.testing.assert_close(logits(model, ids), expected, atol=1e-6, rtol=1e-6)
-        assert_same(middle, snapshot(model))
+        assert not differences(middle, state_of(model))
         assert torch.equal(logits(model, ids), outer)
 
 
@@ -49,7 +50,7 @@ LEFT_FIRST = r"^the outer `extend` of this model was left first, which ended the
 
 def test_an_extend_whose_outer_one_was_left_first_runs_nothing_more() -> None:
     model, ids = make("llama"), tokens(LONG)
-    before, plain = snapshot(model), logits(model, ids)
+    before, plain = state_of(model), logits(model, ids)
     outer, inner = lw.extend(model, "streaming_llm"), lw.extend(model, "constant:tau=0.5")
     outer.__enter__()
     inner.__enter__()
@@ -62,7 +63,7 @@ def test_an_extend_whose_outer_one_was_left_first_runs_nothing_more() -> None:
         pass
     with pytest.raises(BadInput, match=LEFT_FIRST):
         inner.__exit__(None, None, None)
-    assert_same(before, snapshot(model))
+    assert not differences(before, state_of(model))
     assert torch.equal(logits(model, ids), plain)
     with lw.extend(model, "log"):
         logits(model, ids)
@@ -70,7 +71,7 @@ def test_an_extend_whose_outer_one_was_left_first_runs_nothing_more() -> None:
 
 def test_an_exception_is_not_hidden_by_the_wrong_order() -> None:
     model = make("llama")
-    before, outer = snapshot(model), lw.extend(model, "log")
+    before, outer = state_of(model), lw.extend(model, "log")
     outer.__enter__()
 
     def leave(mine: KeyError) -> None:
@@ -80,12 +81,12 @@ def test_an_exception_is_not_hidden_by_the_wrong_order() -> None:
 
     with pytest.raises(KeyError, match="mine"):
         leave(KeyError("mine"))
-    assert_same(before, snapshot(model))
+    assert not differences(before, state_of(model))
 
 
 def test_tasks_that_extend_one_model_at_once_are_refused_by_name() -> None:
     model, ids = make("llama"), tokens(LONG)
-    before = snapshot(model)
+    before = state_of(model)
     with lw.extend(model, "constant:tau=0.5"):
         expected = logits(model, ids)
 
@@ -109,7 +110,7 @@ def test_tasks_that_extend_one_model_at_once_are_refused_by_name() -> None:
         return await task
 
     assert torch.equal(asyncio.run(both()), expected)
-    assert_same(before, snapshot(model))
+    assert not differences(before, state_of(model))
 
 
 def test_a_thread_that_extends_beside_another_is_refused_by_name() -> None:
@@ -132,10 +133,10 @@ def test_a_thread_that_extends_beside_another_is_refused_by_name() -> None:
 
 def test_an_extend_that_is_dropped_before_it_is_left_ends_and_says_so() -> None:
     model = make("t5")
-    before = snapshot(model)
+    before = state_of(model)
     with pytest.warns(UserWarning, match="an `extend` was dropped before it was left"):
         lw.extend(model, "log").__enter__()
-    assert_same(before, snapshot(model))
+    assert not differences(before, state_of(model))
 
 
 def test_two_models_can_be_extended_at_once() -> None:

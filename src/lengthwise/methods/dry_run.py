@@ -1,4 +1,7 @@
-"""A method of a user's own is tried on a few numbers before any model: what it cannot do is said in one line, at once."""
+"""A method of a user's own is tried on a few numbers before any model: what it cannot do is said in one line, at once.
+
+`lengthwise methods --check` (models/check.py) tries a method on whole models.
+"""
 
 from __future__ import annotations
 
