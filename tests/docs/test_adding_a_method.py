@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
+import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +14,11 @@ import torch
 
 import lengthwise as lw
 from lengthwise.attention import Visible
+from lengthwise.common import plugins
 from lengthwise.methods.slots import CLAIMS
 from lengthwise.models.check import check_method, failures
+from tests.conftest import Said
+from tests.helpers.own_code import installed
 from tests.helpers.rows import Case, distances_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "adding_a_method.md").read_text(encoding="utf-8")
@@ -68,3 +74,39 @@ def test_the_pictures_are_what_the_code_does(page: dict[str, Any]) -> None:
     case = Case(((0,) * 8,), causal=True, queries=8)
     row = distances_of(page["GroupFarKeys"](window=3, group=2).distances(case.visible, case.visible), case)[7]
     assert [row[j] for j in range(8)] == [5, 5, 4, 4, 3, 2, 1, 0]
+
+
+def titled(kind: str) -> dict[str, str]:
+    """The files of the template, by the titles of their blocks."""
+    return dict(re.findall(rf'```{kind} title="(.*?)"\n(.*?)```', PAGE, flags=re.DOTALL))
+
+
+def test_the_table_is_what_the_check_prints(
+    tmp_path: Path, lengthwise: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    example = next(block for block in re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL) if "class SquareRoot" in block)
+    imports = "from dataclasses import dataclass\nfrom torch import Tensor\n"
+    (tmp_path / "mine.py").write_text(imports + example.partition("\n\n\nwith")[0])
+    monkeypatch.chdir(tmp_path)
+    said = lengthwise("methods", "--check", "mine.py:SquareRoot")
+    (printed,) = re.findall(r"```output\n(.*?)```", PAGE, flags=re.DOTALL)
+    assert (said.status, said.out) == (0, printed)
+
+
+def test_the_template_of_a_package_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = tomllib.loads(titled("toml")["pyproject.toml"])["project"]["entry-points"]
+    lines = [
+        f"[{group}]\n" + "".join(f"{name} = {place}\n" for name, place in names.items()) for group, names in groups.items()
+    ]
+    files = titled("python")
+    package = tmp_path / "length_methods"
+    package.mkdir()
+    (package / "square_root.py").write_text(files["src/length_methods/square_root.py"])
+    installed(monkeypatch, tmp_path, "".join(lines))
+    try:
+        names: dict[str, Any] = {}
+        exec(compile(files["tests/test_square_root.py"], "test_square_root.py", "exec", dont_inherit=True), names)
+        names["test_it_keeps_what_extend_promises"]()
+    finally:
+        plugins.announced.cache_clear()
+        sys.modules.pop("length_methods.square_root", None)

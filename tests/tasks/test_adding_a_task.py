@@ -24,6 +24,7 @@ def colour() -> Task:
     names: dict[str, Any] = {}
     exec(module, names)
     listed = eval("{" + line + "}", {"Task": Task, "colour": SimpleNamespace(**names)})
+    assert listed["colour"] == names["COLOUR"]
     return listed["colour"]
 
 
