@@ -1,4 +1,4 @@
-"""Files of an earlier build (tests/data/old_build) are read, gone on with, and written again byte for byte.
+"""Files of an earlier build (tests/data/old_build) are read, written again byte for byte, and gone on with but for samples.
 
 An alignment alone gains a key when it is written again, its digest.
 """
@@ -21,6 +21,7 @@ from lengthwise.analysis.records import ALIGNED, ANALYSIS, LENGTHS, Aligned, AtL
 from lengthwise.records import Record, RunDirectory, Sharpness, read_lines
 from lengthwise.records.append_only import AppendOnly
 from lengthwise.report.runs.group import read_run
+from lengthwise.tasks import VERSION
 from lengthwise.training.directory import TrainingDirectory
 from tests.conftest import Said
 
@@ -71,23 +72,34 @@ def test_a_run_of_the_same_content_is_written_byte_for_byte(tmp_path: Path) -> N
     assert len(read_run(OLD / "run").records) == 20
 
 
-def test_a_finished_run_is_left_as_it_is_and_grows_where_asked(old: Path, lengthwise: Callable[..., Said]) -> None:
+def test_a_finished_run_is_read_but_takes_no_samples_that_are_made_otherwise_now(
+    old: Path, lengthwise: Callable[..., Said]
+) -> None:
     before = content(old / "run")
     same = (*EVALUATE, "--samples", 2, "--out", "run")
-    for questions in (("--length", 600), ("--data", "questions.jsonl")):
-        said = lengthwise(*same, *questions)
-        assert said.status == 0, said.err
-    assert content(old / "run") == before
-    more = ("evaluate", "embedded", "--method", "none", "--task", "passkey", "--length", 600, "--samples", 3)
-    assert lengthwise(*more, "--out", "run").status == 0
-    after = content(old / "run")
-    assert after["config.json"] == before["config.json"]
-    assert after["records.jsonl"].startswith(before["records.jsonl"])
-    assert len(after["records.jsonl"].splitlines()) == 21
+    said = lengthwise(*same, "--data", "questions.jsonl")
+    assert said.status == 0, said.err
     assert lengthwise("report", "run", "analysis", "--out", "page.html").status == 0
-    other = lengthwise(*same, "--length", 600, "--seed", 1)
-    assert (other.status, len(other.err)) == (2, 1)
-    assert "run was begun with another seed: 0 then, 1 now" in other.err[0]
+    refusals = {(): "run holds samples that an earlier version made, and this one makes others; give another --out"}
+    refusals["--seed", 1] = "run was begun with another seed: 0 then, 1 now"
+    for options, complaint in refusals.items():
+        refused = lengthwise(*same, "--length", 600, *options)
+        assert (refused.status, len(refused.err)) == (2, 1)
+        assert complaint in refused.err[0]
+    assert content(old / "run") == before
+
+
+def test_a_run_of_a_files_questions_alone_goes_on_with_samples(old: Path, lengthwise: Callable[..., Said]) -> None:
+    config = json.loads((old / "run" / "config.json").read_text())
+    (old / "run" / "config.json").write_text(json.dumps({**config, "tasks": {}}))
+    records = [line for line in (old / "run" / "records.jsonl").read_text().splitlines() if '"questions.jsonl"' in line]
+    (old / "run" / "records.jsonl").write_text("".join(f"{line}\n" for line in records))
+    said = lengthwise(
+        "evaluate", "embedded", "--method", "none", "--task", "passkey", "--length", 600, "--samples", 1, "--out", "run"
+    )
+    assert said.status == 0, said.err
+    assert len((old / "run" / "records.jsonl").read_text().splitlines()) == len(records) + 1
+    assert json.loads((old / "run" / "config.json").read_text())["samples"] == VERSION
 
 
 def test_the_config_of_a_new_run_has_the_old_text(old: Path, lengthwise: Callable[..., Said]) -> None:
@@ -97,7 +109,9 @@ def test_the_config_of_a_new_run_has_the_old_text(old: Path, lengthwise: Callabl
     assert said.status == 0, said.err
     config = json.loads((old / "run" / "config.json").read_text())
     config |= {"methods": {"none": None}, "reads": {"none": "whole"}, "data": {}, "given": {}, "made_with": None}
-    assert without_versions(old / "new" / "config.json") == json.dumps(config)
+    new = json.loads(without_versions(old / "new" / "config.json"))
+    assert new.pop("samples") == VERSION
+    assert json.dumps(new) == json.dumps(config)
 
 
 def test_an_analysis_is_read_and_written_byte_for_byte(tmp_path: Path) -> None:

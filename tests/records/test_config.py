@@ -45,6 +45,7 @@ def test_the_config_is_kept_and_methods_and_files_may_grow(tmp_path: Path) -> No
         ),
         ({**CONFIG, "data": {"f.jsonl": "new"}}, "the data file 'f.jsonl' has changed since"),
         ({**CONFIG, "tasks": {"line": None}}, "samples of line made of names of flowers, and not of what the package brings"),
+        ({**CONFIG, "samples": 2}, "holds samples that an earlier version made, and this one makes others; give another --out"),
     ],
 )
 def test_another_model_setting_or_alignment_is_refused(config: dict[str, Any], message: str, tmp_path: Path) -> None:

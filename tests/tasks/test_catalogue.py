@@ -26,6 +26,36 @@ def test_prompts_have_the_length_within_two_per_cent_and_never_more(name: str, l
         assert 0.98 * length <= sample.tokens <= length
 
 
+class Counted:
+    """A tokenizer that counts the letters it is given."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer, self.letters = tokenizer, 0
+
+    def __len__(self) -> int:
+        return len(self.tokenizer)
+
+    def __call__(self, text: str, **options: Any) -> Any:
+        self.letters += len(text)
+        return self.tokenizer(text, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "backend_tokenizer":
+            raise AttributeError(name)
+        return getattr(self.tokenizer, name)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_a_long_prompt_is_counted_exactly_and_tokenised_about_once(name: str, pieces: Any) -> None:
+    counted = Counted(pieces)
+    samples = TASKS[name].samples(counted, 16384, n=4, seed=0)
+    for sample in samples:
+        assert sample.tokens == len(pieces(sample.prompt).input_ids)
+        assert 0.98 * 16384 <= sample.tokens <= 16384
+    # Of code every file has words of its own; before there were word counts it was more than ten times
+    assert counted.letters <= 2 * sum(len(sample.prompt) for sample in samples)
+
+
 @every_task
 def test_prompts_depend_on_the_seed_alone(name: str, pieces: Any) -> None:
     first, again, other = (TASKS[name].samples(pieces, 600, n=3, seed=seed) for seed in (1, 1, 2))

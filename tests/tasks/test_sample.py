@@ -1,4 +1,4 @@
-"""What tasks share: counting, splitting into sentences, and repeating them without end."""
+"""What tasks share: splitting into sentences, and repeating them without end."""
 
 from __future__ import annotations
 
@@ -6,14 +6,9 @@ import itertools
 import random
 
 import pytest
-from transformers import ByT5Tokenizer
 
 from lengthwise.errors import BadInput
-from lengthwise.tasks.sample import check_depth, endless_from_anywhere, sentences, token_count
-
-
-def test_a_prompt_is_counted_with_its_special_tokens() -> None:
-    assert token_count(ByT5Tokenizer(), "four") == 5
+from lengthwise.tasks.sample import check_depth, endless_from_anywhere, sentences
 
 
 @pytest.mark.parametrize("depth", [-0.1, 1.5, float("nan")])

@@ -72,6 +72,7 @@ class RunConfig(TypedDict):
     methods: dict[str, Document]  # by spec
     reads: NotRequired[dict[str, str]]  # spec -> whole, end or both: what of a prompt the method reads
     tasks: NotRequired[dict[str, str | None]]  # name -> other material than the package's
+    samples: NotRequired[int]  # version of the samples that were made, where some were; 1 if it is missing
     data: NotRequired[dict[str, str]]  # name of a file -> digest
     given: NotRequired[dict[str, str | None]]  # material or name of a file -> path, or null for Python
     code: NotRequired[dict[str, str]]  # task of the user's own -> its file or package, and a digest
@@ -99,12 +100,16 @@ def grown(old: Config, new: Config, path: Path) -> Config:
     check_format(old, path)
     check_same(old, new, path)
     tasks, now_tasks = old.get("tasks", {}), new.get("tasks", {})
+    made = {"samples": new["samples"]} if "samples" in new else {}
+    if made and old.get("tasks", made) and old.get("samples", 1) != new["samples"]:
+        raise BadInput(f"{path} holds samples that an earlier version made, and this one makes others; {ANOTHER}")
     for name, now in now_tasks.items():
         if (was := tasks.get(name, now)) != now:
             raise BadInput(f"{path} holds samples of {name} made of {was or USUAL}, and not of {now or USUAL}; {ANOTHER}")
     return {
         **old,
         "tasks": {**tasks, **now_tasks},
+        **made,
         "methods": _joined(old["methods"], new["methods"], path, "method"),
         "reads": _joined(old.get("reads", {}), new.get("reads", {}), path, "method"),
         "data": _joined(old.get("data", {}), new.get("data", {}), path, "data file"),

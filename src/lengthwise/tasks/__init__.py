@@ -4,6 +4,6 @@
 """
 
 from lengthwise.tasks.catalogue import TASKS, Task, find_task, scores_of_records
-from lengthwise.tasks.sample import Sample
+from lengthwise.tasks.sample import VERSION, Sample
 
-__all__ = ["TASKS", "Sample", "Task", "find_task", "scores_of_records"]
+__all__ = ["TASKS", "VERSION", "Sample", "Task", "find_task", "scores_of_records"]

@@ -17,9 +17,10 @@ from lengthwise.common.text import shipped_prose
 from lengthwise.errors import require
 from lengthwise.tasks.material import case_files
 from lengthwise.tasks.material.babi import Story
-from lengthwise.tasks.material.fit_length import fit_to_length
+from lengthwise.tasks.material.fit_length import by_word, fit_to_length
 from lengthwise.tasks.material.stories import KINDS, story
-from lengthwise.tasks.sample import Sample, check_depth, endless_from_anywhere, sentences, token_count
+from lengthwise.tasks.material.token_counts import token_count
+from lengthwise.tasks.sample import Sample, check_depth, endless_from_anywhere, sentences
 
 INTRODUCTION = "Facts are hidden in the text below. Remember them; you will be asked about them."
 QUESTION = "Question: {question} Answer in one word:"
@@ -56,9 +57,9 @@ def samples(
         hidden = _hidden(
             tokenizer, length, depth, randomness, lambda draw: draw.choice(stories) if stories else story(kind, draw)
         )
-        around = fit_to_length(tokenizer, length, endless_from_anywhere(prose, randomness), hidden.prompt, cut=True)
-        prompt, target = hidden.prompt(around), hidden.story.answer
-        made.append(Sample(prompt, target, token_count(tokenizer, prompt), hidden.depth, hidden.question, hidden.labels))
+        fitted = fit_to_length(tokenizer, length, endless_from_anywhere(prose, randomness), hidden.prompt, cut=by_word)
+        target = hidden.story.answer
+        made.append(Sample(fitted.prompt, target, fitted.tokens, hidden.depth, hidden.question, hidden.labels))
     return made
 
 

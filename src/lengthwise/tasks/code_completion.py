@@ -20,9 +20,10 @@ from typing import Any
 
 from lengthwise.errors import require
 from lengthwise.tasks.material.case_files import Case, last_question, read_as
-from lengthwise.tasks.material.code_files import CodeFile, fit_lines, shuffled, standard_library, take
-from lengthwise.tasks.material.fit_length import check_room
-from lengthwise.tasks.sample import Sample, check_depth, token_count
+from lengthwise.tasks.material.code_files import CodeFile, shuffled, standard_library, take
+from lengthwise.tasks.material.fit_length import by_last_letter, check_room, fit_to_length
+from lengthwise.tasks.material.token_counts import token_count
+from lengthwise.tasks.sample import Sample, check_depth
 from lengthwise.tasks.scoring import first_line
 
 ANSWER_TOKENS = 64
@@ -53,9 +54,10 @@ def samples(
         randomness = random.Random(f"code_completion {seed} {index}")
         file, at = randomness.choice(lines)
         check_room(length, token_count(tokenizer, _prompt([_line_before(files[file], at)])))
-        prompt = _prompt(fit_lines(tokenizer, length, _backwards(files, file, at, randomness), _prompt, backwards=True))
+        before = _backwards(files, file, at, randomness)
+        fitted = fit_to_length(tokenizer, length, before, _prompt, glue="\n", cut=by_last_letter)
         target = files[file].lines[at].strip()
-        made.append(Sample(prompt, target, token_count(tokenizer, prompt), None, last_question(prompt)))
+        made.append(Sample(fitted.prompt, target, fitted.tokens, None, last_question(fitted.prompt)))
     return made
 
 

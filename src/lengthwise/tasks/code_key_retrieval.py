@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lengthwise.tasks.material.case_files import read
-from lengthwise.tasks.material.code_files import CodeFile, fit_lines, shuffled, standard_library, take
-from lengthwise.tasks.sample import Sample, check_depth, token_count
+from lengthwise.tasks.material.code_files import CodeFile, shuffled, standard_library, take
+from lengthwise.tasks.material.fit_length import by_letter, fit_to_length
+from lengthwise.tasks.sample import Sample, check_depth
 from lengthwise.tasks.scoring import is_first_integer as score
 
 NAME = "pass_key"
@@ -43,9 +44,10 @@ def samples(
             function = [line.format(key=key) for line in FUNCTION]
             return "\n".join([INTRODUCTION, *code[:cut], *function, *code[cut:], QUESTION])
 
-        code = fit_lines(tokenizer, length, _code(files, randomness), prompt_of)
-        prompt, where = prompt_of(code), _place(code, at) / len(code) if code else at
-        made.append(Sample(prompt, key, token_count(tokenizer, prompt), where, QUESTION))
+        fitted = fit_to_length(tokenizer, length, _code(files, randomness), prompt_of, glue="\n", cut=by_letter)
+        code = fitted.pieces
+        where = _place(code, at) / len(code) if code else at
+        made.append(Sample(fitted.prompt, key, fitted.tokens, where, QUESTION))
     return made
 
 

@@ -16,7 +16,7 @@ from lengthwise.errors import require
 from lengthwise.tasks.material import word_lists
 from lengthwise.tasks.material.case_files import Case, asked_at, read_as
 from lengthwise.tasks.material.fit_length import fit_to_length
-from lengthwise.tasks.sample import Sample, check_depth, token_count
+from lengthwise.tasks.sample import Sample, check_depth
 from lengthwise.tasks.scoring import is_last_integer as score
 
 Names = tuple[Sequence[str], Sequence[str]]
@@ -47,8 +47,8 @@ def samples(
             cut = round(at * len(others))
             return "\n".join([INTRODUCTION, *others[:cut], asked, *others[cut:], question])
 
-        prompt = prompt_of(fit_to_length(tokenizer, length, (line for _, _, line in lines), prompt_of, glue="\n"))
-        made.append(Sample(prompt, str(number), token_count(tokenizer, prompt), at, question))
+        fitted = fit_to_length(tokenizer, length, (line for _, _, line in lines), prompt_of, glue="\n")
+        made.append(Sample(fitted.prompt, str(number), fitted.tokens, at, question))
     return made
 
 

@@ -15,8 +15,9 @@ from typing import Any
 from lengthwise.errors import require
 from lengthwise.tasks.material.case_files import Case, read_as
 from lengthwise.tasks.material.documents import Document, Question, documents_of, made_up, question_of, read_questions
-from lengthwise.tasks.material.fit_length import fit_to_length
-from lengthwise.tasks.sample import Sample, check_depth, token_count
+from lengthwise.tasks.material.fit_length import by_word, fit_to_length
+from lengthwise.tasks.material.token_counts import token_count
+from lengthwise.tasks.sample import Sample, check_depth
 from lengthwise.tasks.scoring import best_subspan_em, first_line, normalised
 
 INTRODUCTION = "Answer the question from the documents below; one of them tells the answer."
@@ -44,9 +45,9 @@ def samples(
             cut = round(at * len(around))
             return prompt_of(asked.text, [*around[:cut], asked.gold.told, *around[cut:]])
 
-        around = fit_to_length(tokenizer, length, others, prompt, glue="\n", cut=True)
-        where = round(at * len(around)) / len(around) if around else at
-        made.append(_sample(tokenizer, prompt(around), asked, where))
+        fitted = fit_to_length(tokenizer, length, others, prompt, glue="\nDocument 100 ", cut=by_word)
+        around = len(fitted.pieces)
+        made.append(_sample(fitted.prompt, fitted.tokens, asked, round(at * around) / around if around else at))
     return made
 
 
@@ -61,7 +62,7 @@ def at_position(
         asked, others = _drawn(questions, seed, index, random.Random(f"multi_document_qa {seed} {index}"))
         around = list(itertools.islice(others, documents - 1))
         prompt = prompt_of(asked.text, [*around[:position], asked.gold.told, *around[position:]])
-        made.append(_sample(tokenizer, prompt, asked, position / max(1, documents - 1)))
+        made.append(_sample(prompt, token_count(tokenizer, prompt), asked, position / max(1, documents - 1)))
     return made
 
 
@@ -115,14 +116,14 @@ def _others(asked: Question, documents: Sequence[Document]) -> Iterator[str]:
     yield from itertools.cycle(kept)
 
 
-def _sample(tokenizer: Any, prompt: str, asked: Question, depth: float | None) -> Sample:
+def _sample(prompt: str, tokens: int, asked: Question, depth: float | None) -> Sample:
     labels = asked.answers if len(asked.answers) > 1 else ()
-    question = QUESTION.format(question=asked.text)
-    return Sample(prompt, asked.answers[0], token_count(tokenizer, prompt), depth, question, labels)
+    return Sample(prompt, asked.answers[0], tokens, depth, QUESTION.format(question=asked.text), labels)
 
 
 def _sample_of_case(tokenizer: Any, case: Case) -> Sample:
     documents, gold = documents_of(case)
     asked = Question(*question_of(case), documents[gold or 0])
     prompt = prompt_of(asked.text, [document.told for document in documents])
-    return _sample(tokenizer, prompt, asked, None if gold is None else gold / max(1, len(documents) - 1))
+    place = None if gold is None else gold / max(1, len(documents) - 1)
+    return _sample(prompt, token_count(tokenizer, prompt), asked, place)

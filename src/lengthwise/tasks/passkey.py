@@ -12,8 +12,8 @@ from typing import Any
 from lengthwise.common.text import shipped_prose
 from lengthwise.errors import require
 from lengthwise.tasks.material.case_files import read
-from lengthwise.tasks.material.fit_length import fit_to_length
-from lengthwise.tasks.sample import Sample, check_depth, endless_from_anywhere, sentences, token_count
+from lengthwise.tasks.material.fit_length import by_word, fit_to_length
+from lengthwise.tasks.sample import Sample, check_depth, endless_from_anywhere, sentences
 from lengthwise.tasks.scoring import is_first_integer as score
 
 INTRODUCTION = "An important number is hidden in the text below. Find it and remember it; you will be asked for it."
@@ -43,6 +43,6 @@ def samples(
             cut = round(at * len(around))
             return " ".join([INTRODUCTION, *around[:cut], needle, *around[cut:], QUESTION])
 
-        prompt = prompt_of(fit_to_length(tokenizer, length, endless_from_anywhere(prose, randomness), prompt_of, cut=True))
-        made.append(Sample(prompt, str(key), token_count(tokenizer, prompt), at, QUESTION))
+        fitted = fit_to_length(tokenizer, length, endless_from_anywhere(prose, randomness), prompt_of, cut=by_word)
+        made.append(Sample(fitted.prompt, str(key), fitted.tokens, at, QUESTION))
     return made

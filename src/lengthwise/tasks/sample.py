@@ -1,4 +1,4 @@
-"""One question of a task, and what making samples needs: counting tokens, cutting sentences, repeating text without end."""
+"""One question of a task, and what making samples needs: cutting sentences, repeating text without end."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import random
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from lengthwise.errors import require
+
+VERSION = 2  # of all samples: another number where the same seed makes other prompts than before
 
 
 @dataclass(frozen=True)
@@ -25,11 +26,6 @@ class Sample:
 
 def check_depth(depth: float | None) -> None:
     require(depth is None or 0 <= depth <= 1, f"depth is {depth}; it runs from 0, the beginning, to 1, the end")
-
-
-def token_count(tokenizer: Any, text: str) -> int:
-    """Tokens of a text, special tokens included."""
-    return len(tokenizer(text, verbose=False).input_ids)
 
 
 def sentences(text: str) -> list[str]:

@@ -17,8 +17,8 @@ from lengthwise.common.text import shipped_prose
 from lengthwise.errors import BadInput, require
 from lengthwise.tasks.material import word_lists
 from lengthwise.tasks.material.case_files import Case, asked_at, read_as
-from lengthwise.tasks.material.fit_length import added_tokens, fit_to_length
-from lengthwise.tasks.sample import Sample, check_depth, endless_from_anywhere, sentences, token_count
+from lengthwise.tasks.material.fit_length import BLOCK, by_word, fit_to_length, tokens_per_letter
+from lengthwise.tasks.sample import Sample, check_depth, endless_from_anywhere, sentences
 
 INTRODUCTION = (
     "Below is a conversation between USER and ASSISTANT about several topics, one after the other. "
@@ -30,7 +30,6 @@ QUESTION = "What was the {which} topic we talked about? The {which} topic was"
 ORDINALS, ASPECTS, SUBJECTS = word_lists("topic", "ordinals", "aspects", "subjects")
 LABELS = tuple(aspect.format(a=subject) for aspect in ASPECTS for subject in SUBJECTS)
 TALK = (60, 110)  # tokens of one topic's talk, opening included
-SHORTEST = 40  # tokens that the last topic has room for behind its opening
 ANSWER_TOKENS = 32
 __all__ = ["ANSWER_TOKENS", "LABELS", "OPENING", "QUESTION", "TURNS", "read", "samples", "score"]
 
@@ -71,51 +70,44 @@ def _sample(
 ) -> Sample:
     said = iter(endless_from_anywhere(prose, randomness))
     labels = randomness.sample(labels, len(labels))
-    room = length - token_count(tokenizer, "\n".join([INTRODUCTION, QUESTION.format(which=ORDINALS[0])]))
-    talks = _talks(tokenizer, room, labels, said, randomness)
-    # Talks counted alone may come out longer together
-    while len(talks) > 1 and token_count(tokenizer, "\n".join([INTRODUCTION, *talks, QUESTION])) > length:
-        talks = [*talks[:-2], OPENING.format(label=labels[len(talks) - 2])]
-    asked = round((depth or 0.0) * (len(talks) - 1))
-    question = QUESTION.format(which=_ordinal(asked, len(talks)))
+    letter = tokens_per_letter(tokenizer, [TURNS[0].format(sentence=sentence) for sentence in prose[:BLOCK]], "\n")
+
+    def question_of(turns: list[str]) -> tuple[str, str, float]:
+        """The question, its answer, and the answer's place among the topics."""
+        topics = [turn.partition("\n")[0] for turn in turns if "\n" in turn] or [OPENING.format(label=labels[0])]
+        place = round((depth or 0.0) * (len(topics) - 1))
+        label = next(label for label in labels if OPENING.format(label=label) == topics[place])
+        return QUESTION.format(which=_ordinal(place, len(topics))), label, place / max(1, len(topics) - 1)
 
     def prompt_of(turns: list[str]) -> str:
-        return "\n".join([INTRODUCTION, *talks, *turns, question])
+        return "\n".join([INTRODUCTION, *(turns or [OPENING.format(label=labels[0])]), question_of(turns)[0]])
 
-    prompt = prompt_of(fit_to_length(tokenizer, length, _turns(said), prompt_of, glue="\n", cut=True))
-    return Sample(prompt, labels[asked], token_count(tokenizer, prompt), asked / max(1, len(talks) - 1), question)
-
-
-def _talks(tokenizer: Any, room: int, labels: list[str], said: Iterator[str], randomness: random.Random) -> list[str]:
-    """One talk a topic, as many as the room holds; the last is only opened, what is left of the room is its own."""
-    openings = [OPENING.format(label=label) for label in labels]
-    share = room / len(labels)
-    talks: list[str] = []
-    for opening, following in itertools.pairwise(openings):
-        talk = _talk(tokenizer, opening, max(randomness.uniform(*TALK), share), said)
-        room -= added_tokens(tokenizer, talk, "\n")
-        if room < added_tokens(tokenizer, following, "\n") + SHORTEST:
-            return [*talks, opening]
-        talks.append(talk)
-    return [*talks, openings[-1]]
+    goals = (max(randomness.uniform(*TALK), length / len(labels)) / letter for _ in labels)
+    fitted = fit_to_length(tokenizer, length, _turns(labels, goals, said), prompt_of, glue="\n", cut=_beginnings)
+    question, label, place = question_of(fitted.pieces)
+    return Sample(fitted.prompt, label, fitted.tokens, place, question)
 
 
-def _talk(tokenizer: Any, opening: str, goal: float, said: Iterator[str]) -> str:
-    """An opening and at least one turn, about as many as make the goal."""
-    talk = opening
-    for turn in _turns(said):
-        longer = f"{talk}\n{turn}"
-        enough = abs(added_tokens(tokenizer, longer, "\n") - goal) >= abs(added_tokens(tokenizer, talk, "\n") - goal)
-        if enough and talk != opening:
-            break
-        talk = longer
-    return talk
+def _turns(labels: Sequence[str], goals: Iterable[float], said: Iterator[str]) -> Iterator[str]:
+    """Turns topic after topic, each about its goal of letters long, the last one without end.
+
+    A topic's first turn has its opening before it, on a line of its own. Who speaks changes from turn to turn; the opening is
+    USER's.
+    """
+    for label, goal in zip(labels, goals, strict=True):
+        letters = 0
+        for turn in (form.format(sentence=sentence) for form, sentence in zip(itertools.cycle(TURNS), said, strict=False)):
+            yield turn if letters else f"{OPENING.format(label=label)}\n{turn}"
+            letters += len(turn) + (0 if letters else len(OPENING.format(label=label)))
+            # The next turn would lead further away from the goal
+            if label != labels[-1] and letters + len(turn) / 2 > goal:
+                break
 
 
-def _turns(said: Iterable[str]) -> Iterator[str]:
-    """Who speaks changes from turn to turn; the opening was USER's."""
-    for at, sentence in enumerate(said):
-        yield TURNS[at % len(TURNS)].format(sentence=sentence)
+def _beginnings(turn: str) -> list[str]:
+    """The beginnings of a turn that end with a word of it, its opening whole."""
+    opening, line, said = turn.rpartition("\n")
+    return [f"{opening}{line}{beginning}" for beginning in by_word(said)[1:]]
 
 
 def _ordinal(asked: int, topics: int) -> str:

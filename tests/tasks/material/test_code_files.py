@@ -1,18 +1,16 @@
-"""Folders of code, and prompts fit_lines with their lines."""
+"""Folders of code."""
 
 from __future__ import annotations
 
 import itertools
 import random
 from pathlib import Path
-from typing import Any
 
 import pytest
 from transformers import ByT5Tokenizer
 
 from lengthwise.errors import BadInput
-from lengthwise.tasks.material import code_files
-from lengthwise.tasks.material.code_files import CodeFile, fit_lines, read_code, shuffled, standard_library
+from lengthwise.tasks.material.code_files import CodeFile, read_code, shuffled, standard_library
 
 TOKENIZER = ByT5Tokenizer()
 
@@ -59,54 +57,3 @@ def test_files_come_in_a_random_order_again_and_again() -> None:
     assert names[:20] != [file.name for file in files]
     with pytest.raises(BadInput, match="no files of code"):
         shuffled([], random.Random(0))
-
-
-@pytest.mark.parametrize("length", [5, 40, 41, 63, 999])
-@pytest.mark.parametrize("backwards", [False, True])
-def test_a_prompt_of_bytes_is_filled_to_the_last_one(length: int, backwards: bool) -> None:
-    lines = [f"line {k} of many" for k in range(100)]
-
-    def prompt_of(kept: list[str]) -> str:
-        return "a:\n" + "".join(f"{line}\n" for line in (reversed(kept) if backwards else kept))
-
-    kept = fit_lines(TOKENIZER, length, itertools.cycle(lines), prompt_of, backwards)
-    # Nothing of a next line fits in what a line break takes
-    assert len(TOKENIZER(prompt_of(kept)).input_ids) in ({length} if len(kept) else {4, 5})
-    whole = kept[:-1]
-    assert whole == list(itertools.islice(itertools.cycle(lines), len(whole)))
-    if kept:
-        following = lines[len(whole) % 100]
-        assert following.endswith(kept[-1]) if backwards else following.startswith(kept[-1])
-
-
-def test_a_prompt_never_has_more_tokens_than_asked_for(pieces: Any) -> None:
-    for length in range(20, 60):
-        kept = fit_lines(pieces, length, itertools.cycle(["    return self._value", "", "x = [1, 2]"]), "\n".join)
-        assert length - 1 <= len(pieces("\n".join(kept)).input_ids) <= length
-
-
-def test_a_length_without_room_is_refused() -> None:
-    with pytest.raises(BadInput, match="a prompt of 3 tokens has no room for the question, which takes 6"):
-        fit_lines(TOKENIZER, 3, itertools.repeat("x"), lambda kept: "ask: " + "".join(kept))
-
-
-def test_few_whole_prompts_are_counted_however_uneven_the_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At a length of 15,000 tokens each count costs as much as making the prompt should."""
-
-    counted = 0
-
-    def count(tokenizer: Any, text: str) -> int:
-        nonlocal counted
-        counted += 1
-        return len(text)
-
-    monkeypatch.setattr(code_files, "token_count", count)
-    randomness = random.Random(0)
-    for length in (400, 5000, 20000):
-        lines = ["x" * randomness.choice([0, 0, 3, 30, 200]) for _ in range(5000)]
-        counted = 0
-        kept = fit_lines(None, length, iter(lines), "\n".join)
-        assert counted <= 16
-        # One letter more would be one too many, unless only the line break is left
-        assert length - 1 <= len("\n".join(kept)) <= length
-        assert kept[:-1] == lines[: len(kept) - 1]

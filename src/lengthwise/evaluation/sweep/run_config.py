@@ -15,6 +15,7 @@ from lengthwise.evaluation.sweep.questions import Questions
 from lengthwise.models.anatomy import Anatomy, unwrapped
 from lengthwise.models.fingerprint import model_fingerprint, values_digest, versions
 from lengthwise.records.config import FORMAT, Config
+from lengthwise.tasks import VERSION
 
 VALUES_PER_TENSOR = 64  # of each parameter, in the digest of a model
 
@@ -35,6 +36,7 @@ def run_config(anatomy: Anatomy, evaluated: EvaluatedModel, jobs: Sequence[Job],
         "methods": {job.method.name: job.method.document for job in jobs},
         "reads": {job.method.name: job.method.reads for job in jobs},
         "tasks": questions.materials,
+        **({"samples": VERSION} if questions.materials else {}),
         "data": questions.files,
         "given": questions.given,
         "code": questions.code,

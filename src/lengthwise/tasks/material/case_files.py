@@ -20,7 +20,8 @@ from lengthwise.common.files import LARGEST, read_file
 from lengthwise.common.formats import NOT_JSON, parse_json
 from lengthwise.errors import BadInput, require
 from lengthwise.tasks.material import hub
-from lengthwise.tasks.sample import Sample, token_count
+from lengthwise.tasks.material.token_counts import token_count
+from lengthwise.tasks.sample import Sample
 
 
 @dataclass(frozen=True)

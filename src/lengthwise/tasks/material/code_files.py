@@ -1,27 +1,22 @@
-"""Code for prompts: the files of a folder, by default Python's standard library, and lines of them fitted to a length."""
+"""Code for prompts: the files of a folder, by default Python's standard library."""
 
 from __future__ import annotations
 
-import bisect
 import itertools
-import math
 import random
 import sysconfig
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from lengthwise.errors import require
-from lengthwise.tasks.material.fit_length import check_room
-from lengthwise.tasks.sample import token_count
 
 SUFFIXES = set(".c .cc .cpp .cs .go .h .hpp .java .js .jl .kt .lua .php .py .r .rb .rs .scala .sh .swift .ts".split())
 LEFT_OUT = {"__pycache__", "dist-packages", "node_modules", "site-packages"}
 # Tests, and tables of characters and help texts, which are no code to complete
 LEFT_OUT_OF_PYTHON = {"encodings", "idlelib", "pydoc_data", "test", "tests"}
-GUESSES = 8  # guesses at how many lines fit, before the search halves what is left
 
 
 @dataclass(frozen=True)
@@ -64,59 +59,6 @@ def shuffled(files: Sequence[CodeFile], randomness: random.Random) -> Iterator[C
     """The files in a random order, again and again."""
     require(bool(files), "there are no files of code; give at least one")
     return itertools.cycle(randomness.sample(files, len(files)))
-
-
-def fit_lines(
-    tokenizer: Any, length: int, lines: Iterator[str], prompt_of: Callable[[list[str]], str], backwards: bool = False
-) -> list[str]:
-    """Take so many of the endless `lines` that `prompt_of` makes a prompt of `length` tokens of them, or a little less.
-
-    The last of them is cut where the length is reached; where lines run `backwards` its end is kept.
-    """
-
-    def excess(kept: list[str]) -> int:
-        return token_count(tokenizer, prompt_of(kept)) - length
-
-    least = excess([])
-    check_room(length, least + length)
-    kept, over = _enough(lines, excess, least)
-    letters = [0, *itertools.accumulate(len(line) + 1 for line in kept)]
-    whole, under, over = _most(letters, lambda count: excess(kept[:count]), least, over)
-    kept, line = kept[:whole], kept[whole]
-
-    def cut(letters: int) -> list[str]:
-        return [*kept, line[len(line) - letters :] if backwards else line[:letters]]
-
-    some, _, _ = _most(range(len(line) + 1), lambda count: excess(cut(count)), under, over)
-    return cut(some) if some else kept
-
-
-def _enough(lines: Iterator[str], excess: Callable[[list[str]], int], least: int) -> tuple[list[str], int]:
-    """More lines than there is room for, though not many more, and their excess."""
-    kept = list(itertools.islice(lines, 16))
-    while (over := excess(kept)) <= 0:
-        more = math.ceil(1.1 * len(kept) * -over / max(1, over - least)) + 1
-        kept += itertools.islice(lines, min(more, 7 * len(kept)))
-    return kept, over
-
-
-def _most(weights: Sequence[int], excess: Callable[[int], int], under: int, over: int) -> tuple[int, int, int]:
-    """The largest count without excess, its excess, and that of one more; `under` and `over` are those of none and of all.
-
-    A whole prompt is counted at every step, so steps are few: tokens grow about as `weights` do, which tells where to look.
-    """
-    at, end = 0, len(weights) - 1
-    for step in itertools.count():
-        if end - at <= 1:
-            break
-        target = weights[at] + (weights[end] - weights[at]) * -under / (over - under)
-        guess = bisect.bisect_right(weights, target, lo=at, hi=end) - 1 if step < GUESSES else (at + end) // 2
-        guess = min(max(guess, at + 1), end - 1)
-        if (found := excess(guess)) > 0:
-            end, over = guess, found
-        else:
-            at, under = guess, found
-    return at, under, over
 
 
 def _lines(path: Path) -> tuple[str, ...]:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from lengthwise.errors import require
 from lengthwise.tasks.material import word_lists
@@ -21,6 +20,14 @@ from lengthwise.tasks.scoring import normalised
 BEGINNINGS, MIDDLES, ENDS, GIVEN_NAMES = word_lists("documents", "beginnings", "middles", "ends", "given_names")
 THINGS, DETAILS = word_lists("documents", "things", "details")
 COLOURS, DAYS, MONTHS = word_lists("documents", "colours", "days", "months")
+# What the one gap of a detail is filled with
+VALUES: dict[str, Sequence[object]] = {
+    "year": range(1650, 1981),
+    "number": range(2, 41),
+    "colour": COLOURS,
+    "day": DAYS,
+    "month": MONTHS,
+}
 
 
 @dataclass(frozen=True)
@@ -91,6 +98,5 @@ def _names(randomness: random.Random) -> Iterator[str]:
 
 
 def _detail(form: str, randomness: random.Random) -> str:
-    values: dict[str, Any] = {"year": randomness.randint(1650, 1980), "number": randomness.randint(2, 40)}
-    words = {"colour": COLOURS, "day": DAYS, "month": MONTHS}
-    return form.format(**values, **{key: randomness.choice(some) for key, some in words.items()})
+    field = form.partition("{")[2].partition("}")[0]
+    return form.format(**{field: randomness.choice(VALUES[field])})
