@@ -8,11 +8,11 @@ import pytest
 
 from lengthwise.errors import BadInput
 from lengthwise.methods.dry_run import check_functions
-from lengthwise.methods.registry import METHODS
 from lengthwise.methods.spec import check_spec, methods_of
 from tests.helpers.own_code import METHOD
+from tests.models.test_extend import METHODS
 
-FACTS = {"train_length": 64, "key_size": 16, "rotary_size": 16, "heads": 4}
+FACTS = {"train_length": 64, "key_size": 16, "rotary_size": 16, "layers": 2, "heads": 4}
 
 
 def refusal(folder: Path, body: str, options: str = "") -> str:
@@ -75,10 +75,7 @@ def test_what_a_class_says_against_its_arguments_is_one_line(tmp_path: Path) -> 
     )
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in METHODS if name not in ("aligned", "constant", "proposition1", "proposition2")]
-)
-def test_the_methods_of_the_package_would_pass(name: str) -> None:
-    options = ":factor=4" if name in ("interpolation", "ntk", "yarn") else ""
-    for method in methods_of(name + options, FACTS):
-        check_functions(name, method, FACTS)
+@pytest.mark.parametrize("method", METHODS)
+def test_the_methods_of_the_package_would_pass(method: str) -> None:
+    for made in methods_of(method, FACTS):
+        check_functions(method, made, FACTS)

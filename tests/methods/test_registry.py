@@ -21,8 +21,8 @@ from lengthwise.methods.spec import methods_of
 from lengthwise.methods.temperature import aligned
 from tests.helpers.rows import Case, distances_of, keys_of
 
-TRAIN_LENGTH, LONGEST, HEADS = 64, 4096, 3
-FACTS = {"train_length": TRAIN_LENGTH, "key_size": 16, "rotary_size": 16, "heads": 4}
+TRAIN_LENGTH, LONGEST, HEADS = 64, 4096, 4
+FACTS = {"train_length": TRAIN_LENGTH, "key_size": 16, "rotary_size": 16, "layers": 2, "heads": 4}
 OWN = 10_000.0 ** (-torch.arange(8) / 8)
 # What a method needs beyond the facts of a model; a method not named here is built from its bare name
 ARGUMENTS = {

@@ -13,15 +13,14 @@ import torch
 from torch import Tensor
 
 from lengthwise.attention import Part, Visible, as_they_stand
-from lengthwise.methods.registry import METHODS
 from lengthwise.models.check import CHECKS, check_method, failures
 from tests.conftest import Said
 from tests.helpers.own_code import METHOD
 from tests.helpers.sweep import crossed
-from tests.models.test_extend import SPECS
+from tests.models.test_extend import METHODS
 
 
-@pytest.mark.parametrize("method", crossed([SPECS.get(name, name) for name in METHODS if name != "aligned"], every=10))
+@pytest.mark.parametrize("method", crossed(METHODS, every=10))
 def test_every_method_of_the_package_passes(method: str) -> None:
     assert not failures(check_method(method))
 

@@ -16,6 +16,7 @@ import pytest
 import torch
 import transformers as tf
 from safetensors import SafetensorError
+from safetensors.torch import load_file
 from transformers import ByT5Tokenizer
 
 import lengthwise as lw
@@ -235,8 +236,6 @@ def test_lora_over_narrow_weights_is_merged_into_the_wide_ones(
 
 
 def test_clex_learns(whole: Callable[[str], lw.Trained]) -> None:
-    from safetensors.torch import load_file
-
     for adjustment in ("clex", "clex with lora"):
         learnt = load_file(Path(whole(adjustment).model).parent / "clex.safetensors")
         assert float(learnt["down"].abs().max()) > 1e-3
@@ -245,8 +244,6 @@ def test_clex_learns(whole: Callable[[str], lw.Trained]) -> None:
 def test_a_table_of_biases_learns_and_goes_on_after_a_kill(
     model: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from safetensors.torch import load_file
-
     options = {**SMALL, "adjustment": "t5_bias", "data": [str(text)]}
     plain, whole, resumed = (
         lw.train(str(model), tmp_path / "plain", **{**options, "adjustment": "none"}),
@@ -265,6 +262,25 @@ def test_a_table_of_biases_learns_and_goes_on_after_a_kill(
             lw.train(str(model), resumed, **options)
     assert lw.train(str(model), resumed, **options).losses == whole.losses
     assert load_file(resumed / "t5_bias.safetensors")["table"].equal(load_file(learnt)["table"])
+
+
+def test_scales_of_heads_learn_alone_and_are_used_again(model: Path, text: Path, tmp_path: Path) -> None:
+    """As their paper does: the weights of the model stay as they are, to the last bit."""
+    options = {**SMALL, "data": [str(text)], "learning_rate": 0.1}
+    trained = lw.train(str(model), tmp_path / "run", adjustment="head_scale:start=1.2", **options)
+    learnt = tmp_path / "run" / "head_scale.safetensors"
+    assert trained.method == f"head_scale:start=1.2,weights={learnt}"
+    before, after = load(str(model), device="cpu")[0], load(trained.model, device="cpu")[0]
+    assert all(torch.equal(old, new) for old, new in zip(before.parameters(), after.parameters(), strict=True))
+    scale = load_file(learnt)["scale"]
+    assert scale.shape == (3, 4)
+    assert float((scale - 1.2).abs().min()) > 0
+    with lw.extend(after, trained.method):
+        used = logits(after, tokens(40))
+    with lw.extend(after, "head_scale:start=1.2"):
+        assert not torch.allclose(used, logits(after, tokens(40)), atol=1e-4)
+    with pytest.raises(lw.BadInput, match="--freeze leaves nothing to train: none learns nothing itself"):
+        lw.train(str(model), tmp_path / "other", freeze=True, **options)
 
 
 @pytest.mark.parametrize("lora_rank", [0, 4])

@@ -26,6 +26,7 @@ METHODS = {
     "cosscale": "lengthwise.methods.similarity.cosscale:CosScale",
     "dual_chunk": "lengthwise.methods.positions.dual_chunk:DualChunk",
     "eabf": "lengthwise.methods.positions.eabf:Eabf",
+    "head_scale": "lengthwise.methods.temperature.head_scale:HeadScale",
     "infoscale": "lengthwise.methods.temperature.infoscale:InfoScale",
     "interpolation": "lengthwise.methods.positions.interpolation:Interpolation",
     "llama4": "lengthwise.methods.temperature.llama4:Llama4",

@@ -177,4 +177,5 @@ class Slots:
         if not all(leaves_alone(method, length) for method in (*self._others, *self.adaptive)):
             return False
         g = replace(self, temperature=self.laws).inverse_temperature(torch.arange(1, length + 1)[None, None], layer)
-        return g is None or bool((g == 1).all())
+        # One that is being trained has to be computed to have a gradient
+        return g is None or (not g.requires_grad and bool((g == 1).all()))

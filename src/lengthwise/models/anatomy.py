@@ -45,6 +45,7 @@ class Anatomy:
         frequencies = rotary._buffers.get("inv_freq") if rotary is not None else None
         facts: dict[str, object] = {
             "train_length": self.train_length,
+            "layers": len(self.layers),
             "heads": self.heads,
             "key_size": self.key_size,
             # GPT-NeoX and others rotate a part of each key only

@@ -26,7 +26,7 @@ from lengthwise.methods.spec import ALIGNED, NONE, Term, methods_of, parse_spec
 from lengthwise.methods.temperature.aligned import Alignment
 from lengthwise.models.anatomy import Anatomy, unwrapped
 from lengthwise.training.lora import can_quantise, with_lora
-from lengthwise.training.settings import LONGQLORA, Settings
+from lengthwise.training.settings import HEAD_SCALE, LONGQLORA, Settings
 from lengthwise.training.stretched import StretchedClex
 
 RANK = 64
@@ -42,6 +42,7 @@ class Adjustment:
     lora_rank: int  # 0 trains all weights
     shifted_sparse: bool  # in training only
     quantised: bool
+    frozen: bool = False  # all but what the method learns
 
 
 def adjustment_of(settings: Settings, own_length: int, train_length: int) -> Adjustment:
@@ -56,7 +57,12 @@ def adjustment_of(settings: Settings, own_length: int, train_length: int) -> Adj
         spec = "+".join([interpolation, *(term.text for term in terms[1:])])
     rank = settings.lora_rank if settings.lora_rank is not None else RANK * is_longqlora
     shifted = settings.shifted_sparse if settings.shifted_sparse is not None else is_longqlora
-    return Adjustment(spec, rank, shifted, _quantised(settings.quantise, is_longqlora, rank))
+    frozen = settings.freeze if settings.freeze is not None else learnt_in(spec) == HEAD_SCALE and not rank
+    require(not (frozen and learnt_in(spec) is None), f"--freeze leaves nothing to train: {spec} learns nothing itself")
+    require(
+        not (frozen and rank), "--freeze trains what the method learns alone, and --lora-rank adds weights; give one of them"
+    )
+    return Adjustment(spec, rank, shifted, _quantised(settings.quantise, is_longqlora, rank), frozen)
 
 
 def _quantised(asked: bool | None, is_longqlora: bool, rank: int) -> bool:
@@ -104,6 +110,8 @@ def prepared(model: nn.Module, adjustment: Adjustment, methods: TrainingMethods,
     """The model with LoRA in it, if there is some, and with what the method learns."""
     if adjustment.lora_rank:
         model = with_lora(model, adjustment.lora_rank, seed)
+    if adjustment.frozen:
+        model.requires_grad_(False)
     if methods.learnt is not None:
         unwrapped(model).add_module(LEARNT, methods.learnt)
     return model
