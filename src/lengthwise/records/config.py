@@ -106,14 +106,15 @@ def grown(old: Config, new: Config, path: Path) -> Config:
     for name, now in now_tasks.items():
         if (was := tasks.get(name, now)) != now:
             raise BadInput(f"{path} holds samples of {name} made of {was or USUAL}, and not of {now or USUAL}; {ANOTHER}")
+    code = _joined(old.get("code", {}), new.get("code", {}), path, "task")
     return {
         **old,
         "tasks": {**tasks, **now_tasks},
         **made,
+        **({"code": code} if code else {}),
         "methods": _joined(old["methods"], new["methods"], path, "method"),
         "reads": _joined(old.get("reads", {}), new.get("reads", {}), path, "method"),
         "data": _joined(old.get("data", {}), new.get("data", {}), path, "data file"),
-        "code": _joined(old.get("code", {}), new.get("code", {}), path, "task"),
         # The same content may stand elsewhere today
         "given": {**new.get("given", {}), **old.get("given", {})},
     }

@@ -39,7 +39,7 @@ def run_config(anatomy: Anatomy, evaluated: EvaluatedModel, jobs: Sequence[Job],
         **({"samples": VERSION} if questions.materials else {}),
         "data": questions.files,
         "given": questions.given,
-        "code": questions.code,
+        **({"code": questions.code} if questions.code else {}),
         "made_with": made_with(device),
     }
 
