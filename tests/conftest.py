@@ -78,7 +78,11 @@ DECODERS: dict[str, Callable[[], Any]] = {
     "mistral": lambda: tf.MistralForCausalLM(tf.MistralConfig(**DECODER_SIZES, sliding_window=None)),
     "mistral window": lambda: tf.MistralForCausalLM(tf.MistralConfig(**DECODER_SIZES, sliding_window=48)),
     "gemma": lambda: tf.GemmaForCausalLM(tf.GemmaConfig(**DECODER_SIZES)),
-    "gemma3": lambda: tf.Gemma3ForCausalLM(tf.Gemma3TextConfig(**DECODER_SIZES, sliding_window=48)),
+    "gemma3": lambda: tf.Gemma3ForCausalLM(
+        tf.Gemma3TextConfig(
+            **DECODER_SIZES, sliding_window=48, layer_types=["sliding_attention", "full_attention", "sliding_attention"]
+        )
+    ),
     "phi3": lambda: tf.Phi3ForCausalLM(tf.Phi3Config(**DECODER_SIZES)),
     "gpt_neox": lambda: tf.GPTNeoXForCausalLM(tf.GPTNeoXConfig(**NEOX_SIZES)),
     "olmo2": lambda: tf.Olmo2ForCausalLM(tf.Olmo2Config(**DECODER_SIZES)),

@@ -11,7 +11,7 @@ import lengthwise as lw
 from lengthwise.methods.positions.pose import PoSECollator
 from lengthwise.methods.positions.random_positions import RandomPositionsCollator
 
-ROTARY = ["llama", "qwen2", "qwen3", "mistral", "mistral window", "gemma", "gpt_neox", "phi3", "olmo2", "smollm3"]
+ROTARY = ["llama", "qwen2", "qwen3", "mistral", "mistral window", "gemma", "gpt_neox", "phi3", "olmo2", "smollm3", "gemma3"]
 
 DISTANCES = [
     "rerope:window=12",
@@ -23,7 +23,12 @@ DISTANCES = [
     "self_extend:group=3,window=10",
     "dual_chunk:chunk=16,window=5",
     "string:shift=12,window=4",
+    "dpe:scales=2-3,window=10",
 ]
+
+
+# Rotations of ours, of every kind, that place all keys where they are
+UNCHANGED = ["rerope:window=12,leak=1", "dpe:scales=1-1,window=12", "ms_poe:min_ratio=1,max_ratio=1,skip=1"]
 
 
 def ids(length: int, batch: int = 1, seed: int = 0) -> Tensor:

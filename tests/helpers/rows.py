@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from lengthwise.attention.parts import Part
 from lengthwise.attention.visible import Visible
@@ -65,20 +66,26 @@ CASES = {
 }
 
 
-def distances_of(parts: list[Part], case: Case) -> list[dict[int, float]]:
-    """For every row of the case: which keys it sees, and how far before the row each of them stands."""
+def distances_of(parts: list[Part], case: Case, head: int = 0, pair: int = 0) -> list[dict[int, float]]:
+    """For every row of the case: which keys it sees, and how far before the row each of them stands, to one head and pair."""
     rows = []
     for entry, place in case.rows():
         i = place - (case.keys - case.queries)
         found: dict[int, float] = {}
         for part in parts:
             shown = part.visible.entry(entry).mask()[0, i]
-            query, key = (side[min(entry, len(side) - 1)].tolist() for side in (part.query, part.key))
+            sides = (side[min(entry, len(side) - 1)] for side in (part.query, part.key))
+            query, key = (_of_head_and_pair(side, head, pair).tolist() for side in sides)
             for j in shown.nonzero()[:, 0].tolist():
                 assert j not in found, f"key {j} of row {place} is in two parts"
                 found[j] = query[i] - key[j]
         rows.append(found)
     return rows
+
+
+def _of_head_and_pair(side: Tensor, head: int, pair: int) -> Tensor:  # [..., tokens, ...] -> [tokens]
+    by_head = side if side.dim() == 1 else side[min(head, len(side) - 1)]
+    return by_head if by_head.dim() == 1 else by_head[:, pair]
 
 
 def keys_of(visible: Visible, case: Case) -> list[set[int]]:

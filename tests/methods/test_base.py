@@ -20,7 +20,7 @@ SOURCES = Path(lengthwise.__file__).parent
 READERS = ("methods/base.py", "methods/slots.py")
 FUNCTIONS = {function for functions in CLAIMS.values() for function in functions}
 OPTIONAL = {"name", "leaves_alone", "dynamic", "max_distance", "sinks_and_window", "fingerprint", "check_fits"}
-OPTIONAL |= {"stock_rotation", "to_json"}
+OPTIONAL |= {"stock_rotation", "acts_on", "to_json"}
 METHODS = re.compile(r"\b(method|methods|rotation|similarity|bias|narrow\w*|segment\w*|law|laws|adaptive|visible|slots)\b")
 
 
@@ -42,6 +42,9 @@ class Outspoken(Silent):
     def leaves_alone(self, length: int) -> bool:
         return length <= 64
 
+    def acts_on(self, layer: int) -> bool:
+        return layer > 1
+
     def check_fits(self, layers: int, heads: int) -> None:
         raise BadInput(f"not {layers} layers of {heads} heads")
 
@@ -58,6 +61,7 @@ def test_every_optional_member_has_a_default() -> None:
     assert base.sinks_and_window(method) is None
     assert base.fingerprint_of(method) == {}
     assert base.stock_rotation(method) is None
+    assert base.acts_on(method, 0)
     base.check_fits(method, 2, 4)
     assert base.file_contents_of([method]) is None
 
@@ -72,6 +76,7 @@ def test_every_optional_member_is_heard() -> None:
     assert base.sinks_and_window(method) == base.SinksAndWindow(4, 60, rolls=True)
     assert base.fingerprint_of(method) == {"family": "llama"}
     assert base.stock_rotation(method) == {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 64}
+    assert [base.acts_on(method, layer) for layer in range(3)] == [False, False, True]
     with pytest.raises(BadInput, match="not 2 layers of 4 heads"):
         base.check_fits(method, 2, 4)
     assert base.file_contents_of([Silent(), method]) == {"said": "this"}

@@ -22,7 +22,7 @@ from lengthwise.methods.temperature import aligned
 from tests.helpers.rows import Case, distances_of, keys_of
 
 TRAIN_LENGTH, LONGEST, HEADS = 64, 4096, 4
-FACTS = {"train_length": TRAIN_LENGTH, "key_size": 16, "rotary_size": 16, "layers": 2, "heads": 4}
+FACTS = {"train_length": TRAIN_LENGTH, "key_size": 16, "rotary_size": 16, "layers": 2, "heads": 4, "key_heads": 2}
 OWN = 10_000.0 ** (-torch.arange(8) / 8)
 # What a method needs beyond the facts of a model; a method not named here is built from its bare name
 ARGUMENTS = {
@@ -227,6 +227,12 @@ def test_every_method_file_is_in_the_catalogue_and_has_its_line() -> None:
         "string:shift=64",
         "clipped_rope:clip=-1",
         "longrope:factors=nowhere",
+        "dpe:scales=4-x",
+        "dpe:scales=4-0",
+        "dpe:window=64",
+        "ms_poe:min_ratio=0.9",
+        "ms_poe:min_ratio=2",
+        "ms_poe:skip=-1",
         "eabf:new_base=1",
         "clex:rotary_size=7",
         "rerope:window=65",

@@ -32,6 +32,7 @@ SPECS = {
     "interpolation": "interpolation:factor=4",
     "ntk": "ntk:factor=4",
     "yarn": "yarn:factor=4",
+    "ms_poe": "ms_poe:skip=0",
     "llama4": "llama4:floor_length=16",
     "proposition1": "proposition1:p_max=0.3,sigma_train=1",
     "proposition2": "proposition2:sigma_train=1",
@@ -48,8 +49,7 @@ IDENTITY_WHEN_SHORT = ["none", "log", "infoscale", "yarn_factor", SPECS["proposi
 ROTATIONS = [name for name in registry.METHODS if "rotation" in claimed_slots(registry.factory(name))]
 
 
-# Gemma 3 and ModernBERT have other frequencies for local and for global layers
-ROTARY = [name for name in DECODERS if name != "gemma3"]
+ROTARY = [*DECODERS, "modernbert"]
 
 
 def refusal(name: str, method: str) -> str | None:
@@ -57,8 +57,6 @@ def refusal(name: str, method: str) -> str | None:
     method = method.partition(":")[0]
     if method == "cosscale":
         return "was not trained with it"
-    if method in ROTATIONS and name in ("gemma3", "modernbert"):
-        return "frequencies of its own for each type of layer"
     if method in ROTATIONS and name not in ROTARY:
         return "changes rotary positions, and .* has none"
     if method in ("streaming_llm", "lm_infinite") and name == "mistral window":

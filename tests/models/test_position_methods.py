@@ -15,12 +15,15 @@ import lengthwise as lw
 from lengthwise.errors import BadInput
 from tests.conftest import DECODER_SIZES, TRAIN_LENGTH, make
 from tests.helpers.sweep import crossed
-from tests.positions import DISTANCES, ROTARY, ids, logits
+from tests.positions import DISTANCES, ROTARY, UNCHANGED, ids, logits
 
 LONG = 3 * TRAIN_LENGTH
 
 
 FREQUENCIES = ["interpolation:factor=4", "ntk:factor=4", "yarn:factor=4", "eabf", "nope", "clipped_rope"]
+
+
+BY_HEAD = ["ms_poe:skip=1"]
 
 
 MASKS_AND_BIASES = ["window", "window:size=9", "alibi", "nope+alibi"]
@@ -35,15 +38,16 @@ def turned(vector: Tensor, angles: Tensor) -> Tensor:
 def llama_by_hand(
     model: Any,
     tokens: Tensor,
-    distance: Callable[[int, int], float | None],
+    distance: Callable[[int, int], float | list[float] | None],
     bias: Callable[[int, int, int], float] | None = None,
+    ratio: Callable[[int, int], float] = lambda layer, key_head: 1.0,
 ) -> Tensor:
-    """A whole Llama in float64, row by row; `distance(i, j)` from query to key, None where it is not seen."""
+    """A whole Llama in float64, row by row; `distance(i, j)` from query to key, or one a pair, None where it is not seen."""
     model = model.double()
     length, heads, size = tokens.shape[1], 4, 8
     own = 10000.0 ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
     hidden = model.model.embed_tokens(tokens)[0]
-    for layer in model.model.layers:
+    for index, layer in enumerate(model.model.layers):
         normed = layer.input_layernorm(hidden)
         q = layer.self_attn.q_proj(normed).view(length, heads, size)
         k, v = (part(normed).view(length, 2, size) for part in (layer.self_attn.k_proj, layer.self_attn.v_proj))
@@ -52,7 +56,7 @@ def llama_by_hand(
             for i in range(length):
                 seen = [(j, apart) for j in range(length) if (apart := distance(i, j)) is not None]
                 keys, apart = zip(*seen, strict=True)
-                at = torch.tensor(apart, dtype=torch.float64)[:, None] * own
+                at = torch.tensor(apart, dtype=torch.float64).view(len(keys), -1) / ratio(index, h // 2) * own
                 rows = (turned(q[i, h].expand(len(keys), -1), at) * k[list(keys), h // 2]).sum(-1) / math.sqrt(size)
                 if bias is not None:
                     rows = rows + torch.tensor([bias(h, i, j) for j in keys], dtype=torch.float64)
@@ -64,7 +68,10 @@ def llama_by_hand(
     return found  # type: ignore[no-any-return]
 
 
-def causal(rule: Callable[[int, int], float | None]) -> Callable[[int, int], float | None]:
+Rule = Callable[[int, int], float | list[float] | None]
+
+
+def causal(rule: Rule) -> Rule:
     return lambda i, j: None if j > i else rule(i, j)
 
 
@@ -80,7 +87,7 @@ def chunks_of_eleven(i: int, j: int) -> float:
     return (i % 11, min(i % 11 + 11, 16), 16)[min(i // 11 - j // 11, 2)] - j % 11
 
 
-RULES: dict[str, Callable[[int, int], float | None]] = {
+RULES: dict[str, Rule] = {
     "none": lambda i, j: i - j,
     "nope": lambda i, j: 0,
     "interpolation:factor=4": lambda i, j: (i - j) / 4,
@@ -92,6 +99,9 @@ RULES: dict[str, Callable[[int, int], float | None]] = {
     "self_extend:group=3,window=10": lambda i, j: i - j if i - j < 10 else i // 3 - j // 3 + 7,
     "dual_chunk:chunk=16,window=5": chunks_of_eleven,
     "string:shift=12,window=4": lambda i, j: i - j if i - j < 12 else i - j - 8,
+    "dpe:scales=2-3,window=10": lambda i, j: (
+        [i - j] * 4 if i - j < 10 else [i // s - j // s + 10 - 10 // s for s in (2, 2, 3, 3)]
+    ),
 }
 
 
@@ -102,6 +112,14 @@ def test_a_llama_written_out_by_hand_gives_the_same(method: str) -> None:
         expected = llama_by_hand(model, tokens, causal(RULES[method]))
     found = logits(model, tokens, method)
     torch.testing.assert_close(found, expected, atol=2e-4, rtol=1e-4)
+
+
+def test_heads_that_share_keys_read_positions_divided_by_a_number_of_their_own() -> None:
+    model, tokens = make("llama"), ids(TRAIN_LENGTH + 13)
+    with torch.inference_mode():
+        ratio = lambda layer, head: 1.0 if layer < 1 else (1.2, 1.5)[head]  # noqa: E731
+        expected = llama_by_hand(model, tokens, causal(RULES["none"]), ratio=ratio)
+    torch.testing.assert_close(logits(model, tokens, "ms_poe:skip=1"), expected, atol=2e-4, rtol=1e-4)
 
 
 def test_alibi_without_rotation_is_a_slope_a_head() -> None:
@@ -133,15 +151,16 @@ def test_frequencies_give_the_logits_of_transformers_own_rope_types(name: str, m
 
 @pytest.mark.parametrize("name", ROTARY)
 def test_distances_that_change_nothing_give_what_every_family_gives(name: str) -> None:
-    """The rotation is then ours and not the model's: unrotated keys, the family's own tables and formula."""
+    """The rotation is then ours and not the model's: unrotated keys, the family's own formula and tables, by head, by pair."""
     model, tokens = make(name), ids(LONG, batch=2)
     expected = logits(model, tokens)
-    found = logits(model, tokens, "rerope:window=12,leak=1", implementation="blockwise")
-    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
+    for method in UNCHANGED:
+        found = logits(model, tokens, method, implementation="blockwise")
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize(
-    ("name", "method"), crossed([*ROTARY], [*DISTANCES, *FREQUENCIES, *MASKS_AND_BIASES], every=3, whole={"llama"})
+    ("name", "method"), crossed([*ROTARY], [*DISTANCES, *FREQUENCIES, *BY_HEAD, *MASKS_AND_BIASES], every=3, whole={"llama"})
 )
 def test_prefill_and_cached_generation_agree(name: str, method: str) -> None:
     """A prompt beyond the training length, then token by token, with eviction where the method allows it."""
@@ -172,7 +191,7 @@ def test_short_inputs_are_bit_for_bit_the_old_model_also_from_a_cache(method: st
     assert torch.equal(torch.stack(found.logits), torch.stack(expected.logits))
 
 
-@pytest.mark.parametrize("method", [*DISTANCES, "yarn:factor=4", "window:size=9"])
+@pytest.mark.parametrize("method", [*DISTANCES, *BY_HEAD, "yarn:factor=4", "window:size=9"])
 def test_a_left_padded_batch_gives_what_single_inputs_give(method: str) -> None:
     model, length = make("llama"), TRAIN_LENGTH + 9
     long, short = ids(length, seed=1), ids(length - 7, seed=2)
@@ -216,7 +235,7 @@ def test_sinks_are_refused_where_the_models_own_window_has_left_them_behind(meth
         model.generate(ids(40), max_new_tokens=20, min_new_tokens=20, do_sample=False)
 
 
-@pytest.mark.parametrize("method", [*DISTANCES, *FREQUENCIES, *MASKS_AND_BIASES])
+@pytest.mark.parametrize("method", [*DISTANCES, *FREQUENCIES, *BY_HEAD, *MASKS_AND_BIASES])
 def test_a_model_is_restored_bit_for_bit(method: str) -> None:
     model, tokens = make("llama"), ids(LONG)
     rotary = model.model.rotary_emb
@@ -278,7 +297,6 @@ def test_statistics_are_those_of_what_a_row_sees() -> None:
     [
         ("t5", "yarn:factor=4", "changes rotary positions, and T5Stack has none"),
         ("bert", "rerope:window=12", "changes rotary positions, and BertModel has none"),
-        ("gemma3", "rerope:window=12", "frequencies of its own for each type of layer"),
         ("t5", "alibi", "fills the bias slot, and so does the learned bias"),
         ("llama", "yarn:factor=4+ntk:factor=4", "both fill the rotation slot"),
         ("llama", "streaming_llm+window", "both fill the visible slot"),

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import lengthwise as lw
 from tests.conftest import DECODER_SIZES, TRAIN_LENGTH, make
+from tests.positions import UNCHANGED
 
 LAYERS = {"num_hidden_layers": 2, "layer_types": ["sliding_attention", "full_attention"], "sliding_window": 16}
 ROPE = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}
@@ -57,8 +58,9 @@ def test_layers_that_rotate_a_part_or_nothing_are_rotated_as_they_are(name: str)
     for method in UNROTATED:
         with lw.extend(model, method):
             torch.testing.assert_close(logits(model, short), before, atol=1e-5, rtol=1e-4)
-    with lw.extend(model, "rerope:window=12,leak=1", implementation="reference"):
-        torch.testing.assert_close(logits(model, long), expected, atol=2e-5, rtol=1e-4)
+    for method in UNCHANGED:
+        with lw.extend(model, method, implementation="reference"):
+            torch.testing.assert_close(logits(model, long), expected, atol=2e-5, rtol=1e-4)
     with lw.extend(model, "rerope:window=12"):
         assert not torch.allclose(logits(model, long), expected, atol=1e-3)
     assert torch.equal(logits(model, long), expected)

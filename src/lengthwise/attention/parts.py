@@ -17,10 +17,14 @@ from lengthwise.attention.visible import Visible
 
 @dataclass(frozen=True)
 class Part:
-    """One run of every row, and where the row and its keys stand when they are rotated; only differences matter."""
+    """One run of every row, and where the row and its keys stand when they are rotated; only differences matter.
+
+    Positions are in tokens, fractions allowed. They have an axis of key heads, [batch or 1, key_heads, tokens], where heads are
+    placed differently, and one of pairs besides, [batch or 1, key_heads or 1, tokens, pairs], where pairs of dimensions are.
+    """
 
     visible: Visible
-    query: Tensor  # [batch or 1, queries], position of each query, in tokens; fractions allowed
+    query: Tensor  # [batch or 1, queries]
     key: Tensor  # [batch or 1, keys]
 
 

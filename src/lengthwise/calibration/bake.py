@@ -21,7 +21,7 @@ from lengthwise.calibration.measure import run_stack
 from lengthwise.errors import BadInput, require
 from lengthwise.methods.base import stock_rotation
 from lengthwise.methods.slots import Slots
-from lengthwise.models.anatomy import anatomy_of, unwrapped
+from lengthwise.models.anatomy import FULL, Anatomy, anatomy_of, unwrapped
 from lengthwise.models.extend import Method, extend
 from lengthwise.models.patches import refuse_extended
 from lengthwise.models.suitability import suitable_slots
@@ -47,7 +47,7 @@ def bake(
     require(not offloaded, "weights are offloaded; load the model without device_map to bake it")
     slots = suitable_slots(anatomy, method, force)
     filled = ", ".join(slots.filled) or "nothing"
-    folded = f"only temperatures can be folded into weights; this method fills: {filled}{_in_its_config(slots)}"
+    folded = f"only temperatures can be folded into weights; this method fills: {filled}{_in_its_config(slots, anatomy)}"
     require(filled == "temperature", folded)
     if any(hasattr(module, "base_layer") for module in anatomy.stack.modules()):
         raise BadInput("this model carries an adapter, which a stock checkpoint cannot; merge it first (merge_and_unload)")
@@ -75,16 +75,18 @@ def bake(
     return baked
 
 
-def _in_its_config(slots: Slots) -> str:
+def _in_its_config(slots: Slots, anatomy: Anatomy) -> str:
     """How a checkpoint gets what the rotation does without a change of its weights, in words; empty where it cannot."""
     if (rope := stock_rotation(slots.rotation)) is None:
         return ""
     factor, trained = rope["factor"], rope["original_max_position_embeddings"]
-    entries = json.dumps({"max_position_embeddings": round(factor * trained), "rope_parameters": rope})[1:-1]
-    return (
-        f". Such a checkpoint is made in its config.json, which transformers and vLLM read: set {entries}; llama.cpp takes "
-        f"--rope-scaling {rope['rope_type']} --rope-scale {factor:g} --yarn-orig-ctx {trained}"
-    )
+    own = getattr(anatomy.stack.config, "rope_parameters", None) or {}
+    by_type = FULL in own
+    rope_parameters = {**own, FULL: rope} if by_type else rope
+    entries = json.dumps({"max_position_embeddings": round(factor * trained), "rope_parameters": rope_parameters})[1:-1]
+    told = f". Such a checkpoint is made in its config.json, which transformers and vLLM read: set {entries}"
+    options = f"--rope-scaling {rope['rope_type']} --rope-scale {factor:g} --yarn-orig-ctx {trained}"
+    return told if by_type else f"{told}; llama.cpp takes {options}"
 
 
 def _rounded(tau: Tensor) -> Tensor:  # [layers or 1, heads or 1]

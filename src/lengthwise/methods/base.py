@@ -28,6 +28,7 @@ Everything else is optional. Each optional member is read by one function of thi
 | `fingerprint`       | {}: any model      | `fingerprint_of`   | methods made for one model                                |
 | `check_fits(l, h)`  | fits every model   | `check_fits`       | methods with a number for each layer or head              |
 | `stock_rotation`    | None               | `stock_rotation`   | rotations that a stock checkpoint's config can ask for    |
+| `acts_on(layer)`    | all layers         | `acts_on`          | rotations that leave some layers, counted from 0, alone   |
 | `to_json()`         | None               | `file_contents_of` | methods read from a file: what the file said              |
 
 A method with parameters to train is an `nn.Module`; its weights stand in `file_contents_of` as a digest, and so does the source
@@ -183,6 +184,12 @@ def stock_rotation(method: object) -> dict[str, Any] | None:
     They hold `factor` and `original_max_position_embeddings`, as those of every stretched model do.
     """
     return getattr(method, "stock_rotation", None)
+
+
+def acts_on(method: object, layer: int) -> bool:
+    """Whether the method, a rotation, is for this layer."""
+    says = getattr(method, "acts_on", None)
+    return says is None or bool(says(layer))
 
 
 def file_contents_of(methods: Iterable[object]) -> Any:

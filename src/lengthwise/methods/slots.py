@@ -82,6 +82,11 @@ class Slots:
             filled[slot] = ours if theirs is None else theirs
         return replace(self, **filled)
 
+    def without(self, method: object) -> Slots:
+        """The same slots but for those that one method fills."""
+        others = {slot: None for slot in ("similarity", "rotation", "bias", "visible") if getattr(self, slot) is method}
+        return replace(self, temperature=tuple(law for law in self.temperature if law is not method), **others)
+
     @property
     def filled(self) -> tuple[str, ...]:
         """Names of the slots that a method fills, in the order of the equation."""

@@ -16,6 +16,8 @@ from torch import nn
 from lengthwise.errors import BadInput, require
 from lengthwise.models.train_length import GIVEN, T5_FAMILIES, TrainLength, train_length_of
 
+FREQUENCIES = "inv_freq"  # what a rotary embedding calls its buffer
+FULL = "full_attention"  # what configs call layers without a window; Gemma 3 and others have frequencies for each type of layer
 MOST_TOKENS = 2**31  # beyond all inputs, and few enough for arithmetic of 64 bits
 # What families call their embedding of absolute positions
 TABLES = ("wpe", "embed_positions", "position_embeddings")
@@ -41,19 +43,27 @@ class Anatomy:
     @property
     def facts(self) -> dict[str, object]:
         """What a method may take from the model when its spec leaves it out."""
-        rotary = getattr(self.stack, "rotary_emb", None)
-        frequencies = rotary._buffers.get("inv_freq") if rotary is not None else None
+        config, buffers = self.stack.config, getattr(getattr(self.stack, "rotary_emb", None), "_buffers", {})
+        frequencies = buffers.get(FREQUENCIES, buffers.get(f"{FULL}_{FREQUENCIES}"))
         facts: dict[str, object] = {
             "train_length": self.train_length,
             "layers": len(self.layers),
             "heads": self.heads,
+            "key_heads": int(getattr(config, "num_key_value_heads", None) or self.heads),
             "key_size": self.key_size,
             # GPT-NeoX and others rotate a part of each key only
             "rotary_size": self.key_size if frequencies is None else 2 * len(frequencies),
         }
-        rope = getattr(self.stack.config, "rope_parameters", None)
-        base = rope.get("rope_theta") if isinstance(rope, dict) else None
+        rope = getattr(config, "rope_parameters", None)
+        rope = rope if isinstance(rope, dict) else {}
+        base = (rope.get(FULL) or rope).get("rope_theta")
         return facts if base is None else {**facts, "base": float(base)}
+
+    @property
+    def layer_types(self) -> list[str | None]:
+        """What the config calls each layer, where it tells."""
+        kinds = getattr(self.stack.config, "layer_types", None) or ()
+        return [*kinds] if len(kinds) == len(self.layers) else [None] * len(self.layers)
 
     @property
     def windows(self) -> list[int | None]:

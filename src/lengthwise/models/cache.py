@@ -88,8 +88,8 @@ class FilledWith:
     patches: ActivePatches
 
 
-def admit(cache: Any, slots: Slots, mask: Any, patches: ActivePatches) -> None:
-    """Let a fresh cache in, and make it roll if it can; refuse one that was filled under another method."""
+def admit(cache: Any, slots: Slots, stay: set[int], mask: Any, patches: ActivePatches) -> None:
+    """Let a fresh cache in, and make it roll if it can, but for layers that `stay`; refuse one filled under another method."""
     # Bert's kind of decoder keeps the keys of cross-attention beside its own
     cache = getattr(cache, "self_attention_cache", cache)
     method = " and ".join(repr(filled) for filled in (slots.rotation, slots.similarity) if filled is not None)
@@ -97,14 +97,14 @@ def admit(cache: Any, slots: Slots, mask: Any, patches: ActivePatches) -> None:
     filled = "" if earlier is None else earlier.method
     # Before the length is asked for, which a static cache keeps on the GPU
     if filled != method or rolling is not None:
-        _check(cache, filled, method, rolling, mask)
+        _check(cache, filled, method, rolling, stay, mask)
     if method:
         _refuse_keys_without_method(cache, FilledWith(method, patches))
     elif earlier is not None:
         _accept_all_keys(cache)
 
 
-def _check(cache: Any, filled: str, method: str, rolling: Any, mask: Any) -> None:
+def _check(cache: Any, filled: str, method: str, rolling: Any, stay: set[int], mask: Any) -> None:
     # Rows of a padded batch have their sinks at different places: there all keys are kept
     padded = rolling is not None and isinstance(mask, Tensor) and not bool(mask.bool().all())
     if cache.get_seq_length() > 0:
@@ -117,10 +117,13 @@ def _check(cache: Any, filled: str, method: str, rolling: Any, mask: Any) -> Non
     if _rolls(cache):
         # Emptied it may begin again, but goes on rolling
         require(filled == method and not padded, f"this cache was made to drop keys by {filled}; begin a new one")
-    if rolling is not None and type(cache) is DynamicCache and not padded:
+    # transformers asks one layer for the sizes of all masks, unless it knows that others slide
+    told_apart = all(index < len(cache.layers) and cache.layers[index].is_sliding for index in stay)
+    if rolling is not None and type(cache) is DynamicCache and not padded and told_apart:
         make = partial(RollingLayer, rolling.sinks, rolling.window, method)
         # Linear attention and convolutions keep states of their own
-        cache.layers[:] = [make() if type(layer) in PLAIN else layer for layer in cache.layers]
+        rolls = [type(layer) in PLAIN and index not in stay for index, layer in enumerate(cache.layers)]
+        cache.layers[:] = [make() if here else layer for here, layer in zip(rolls, cache.layers, strict=True)]
         if cache.layer_class_to_replicate is not None:
             cache.layer_class_to_replicate = make
 

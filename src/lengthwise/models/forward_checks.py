@@ -25,9 +25,6 @@ def prove_reached(patches: Patches, anatomy: Anatomy) -> None:
     """Every forward of the stack must have gone through our function in every layer, or its result is withheld."""
     running: set[int] = set()
 
-    def layers() -> list[Layer]:
-        return [layer for module in anatomy.layers if (layer := LAYER.on(module)) is not None]
-
     def start(stack: nn.Module, *_: Any) -> None:
         replica = getattr(stack, "_is_replica", False)
         require(not patches.ended_early, LEFT_FIRST)
@@ -39,15 +36,15 @@ def prove_reached(patches: Patches, anatomy: Anatomy) -> None:
             "two threads run this extended model at once; hold a lock around its forwards, or extend a copy for each",
         )
         running.add(threading.get_ident())
-        layers()[0].read.clear()
-        for layer in layers():
+        _layers(anatomy)[0].read.clear()
+        for layer in _layers(anatomy):
             layer.visits = 0
 
     def finish(*_: Any) -> None:
         if not patches.active:
             return
-        layers()[0].read.clear()
-        missed = [layer.index for layer in layers() if layer.visits == 0]
+        _layers(anatomy)[0].read.clear()
+        missed = [layer.index for layer in _layers(anatomy) if layer.visits == 0]
         if missed:
             name = type(anatomy.layers[missed[0]]).__name__
             raise BadInput(
@@ -63,6 +60,10 @@ def prove_reached(patches: Patches, anatomy: Anatomy) -> None:
     patches.add_hook(anatomy.stack.register_forward_hook, finish)
     # After a failed forward, too
     patches.add_hook(anatomy.stack.register_forward_hook, release, always_call=True)
+
+
+def _layers(anatomy: Anatomy) -> list[Layer]:
+    return [layer for module in anatomy.layers if (layer := LAYER.on(module)) is not None]
 
 
 def _is_inside(thread: int, stack: nn.Module) -> bool:
@@ -83,7 +84,8 @@ def check_caches(patches: Patches, anatomy: Anatomy, unrotated: bool) -> None:
         # Read at every forward: an outer or an inner `extend` fills slots too
         slots = active_slots(anatomy)
         assert slots is not None
-        admit(cache, slots, mask, patches.status)
+        stay = set() if slots.rolling is None else {layer.index for layer in _layers(anatomy) if layer.slots.rolling is None}
+        admit(cache, slots, stay, mask, patches.status)
         if unrotated and isinstance(places, Tensor):
             require(not leaps(places, real_tokens(mask, places.shape[-1])), IN_A_CACHE)
 
@@ -93,7 +95,12 @@ def check_caches(patches: Patches, anatomy: Anatomy, unrotated: bool) -> None:
 def check_lengths(patches: Patches, anatomy: Anatomy, slots: Slots) -> None:
     """Inputs that the model's own positions or its own window cannot hold are refused before they are read."""
     keys = sinks_and_window(slots.visible)
-    wide = [window for window in anatomy.windows if window is not None and keys is not None and window > keys.window]
+    windows = [
+        window
+        for window, layer in zip(anatomy.windows, _layers(anatomy), strict=True)
+        if window is not None and layer.slots.visible is not None
+    ]
+    wide = [window for window in windows if keys is not None and window > keys.window]
     sliding = min(wide, default=None)
     if anatomy.position_table is None and sliding is None:
         return

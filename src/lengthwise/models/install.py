@@ -8,14 +8,14 @@ from typing import Any
 from torch import Tensor, nn
 
 from lengthwise.errors import BadInput
-from lengthwise.methods.base import FrequencyRotation, follows_length, method_name
+from lengthwise.methods.base import FrequencyRotation, acts_on, follows_length, method_name
 from lengthwise.methods.slots import Slots
 from lengthwise.models.anatomy import Anatomy
 from lengthwise.models.attention_interface import NAME
 from lengthwise.models.bias import no_dense_bias
 from lengthwise.models.layer import Layer, Observer, active_slots
 from lengthwise.models.patches import IMPLEMENTATION, Patches, suspended, value_before_patches
-from lengthwise.models.rotary import FREQUENCIES, Rotary, changed_rotation, length_dependent, no_rotation, rotary_of
+from lengthwise.models.rotary import Rotary, changed_rotation, length_dependent, no_rotation, rotary_of
 from lengthwise.models.rotary_proof import rotated_parts
 from lengthwise.models.state import LAYER
 
@@ -34,6 +34,7 @@ def install(
     if rotary is not None:
         # Where a key's rotation depends on the row that reads it; else frequencies take the place of the model's own
         unrotated = slots.similarity is not None or slots.parts is not None or follows_length(slots.rotation)
+        unrotated = unrotated or not all(acts_on(slots.rotation, index) for index in range(len(anatomy.layers)))
         method = slots.similarity if slots.rotation is None else slots.rotation
         if unrotated:
             with suspended(model):
@@ -43,16 +44,21 @@ def install(
             frequencies = partial(_frequencies, slots.frequencies, rotary, anatomy.train_length)
             patches.set(rotary.module.__dict__, "forward", changed_rotation(rotary.module, frequencies))
     shared: dict[str, Any] = {"train_length": anatomy.train_length, "implementation": implementation, "read": {}}
-    for index, (module, owner) in enumerate(zip(anatomy.layers, anatomy.bias_owners, strict=True)):
+    layers = zip(anatomy.layers, anatomy.bias_owners, anatomy.layer_types, strict=True)
+    for index, (module, owner, kind) in enumerate(layers):
         outer = LAYER.on(module)
+        rotates = rotary is not None and rotary.serves(kind)
+        acts = slots.rotation is None or (rotates and acts_on(slots.rotation, index))
+        here = slots if acts else slots.without(slots.rotation)
         config: Any = getattr(module, "config", anatomy.stack.config)
         layer = Layer(
             index=index,
-            slots=slots if outer is None else outer.slots.joined_with(slots),
+            slots=here if outer is None else outer.slots.joined_with(here),
+            installed=slots if outer is None else outer.installed.joined_with(slots),
             stock=outer.stock if outer is not None else value_before_patches(config.__dict__, IMPLEMENTATION) or "eager",
             bias_owner=owner,
             observer=observer if observer is not None or outer is None else outer.observer,
-            rotary=rotary if unrotated else None if outer is None else outer.rotary,
+            rotary=rotary if unrotated and rotates else None if outer is None else outer.rotary,
             rotated_part=parts.get(module, outer.rotated_part if outer is not None else "all of it"),
             **shared,
         )
@@ -76,7 +82,7 @@ def _refuse_copies(patches: Patches, anatomy: Anatomy) -> None:
 
 
 def _frequencies(method: FrequencyRotation, rotary: Rotary, train_length: int) -> dict[str, Tensor]:
-    return {FREQUENCIES: method.frequencies(rotary.trained, train_length)}
+    return {rotary.buffer: method.frequencies(rotary.trained, train_length)}
 
 
 def _rotary_to_take_over(anatomy: Anatomy, slots: Slots) -> Rotary | None:
@@ -88,5 +94,9 @@ def _rotary_to_take_over(anatomy: Anatomy, slots: Slots) -> Rotary | None:
         if outer is not None and outer.rotation is not None:
             both = f"{method_name(outer.rotation)} and {method_name(slots.similarity)}"
             raise BadInput(f"{both} must meet in one spec, joined by +: the keys of the first are rotated already")
-        return rotary_of(anatomy, method_name(slots.similarity))
+        rotary = rotary_of(anatomy, method_name(slots.similarity))
+        if rotary.layer_type is not None:
+            name = type(anatomy.stack).__name__
+            raise BadInput(f"{name} has frequencies for types of layers; {method_name(slots.similarity)} cannot be used on it")
+        return rotary
     return None

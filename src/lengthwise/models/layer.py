@@ -32,7 +32,8 @@ class Layer:
     """One attention module's part in an extended model."""
 
     index: int
-    slots: Slots
+    slots: Slots  # of this layer
+    installed: Slots  # of the model: a position method may leave some layers alone
     stock: str  # the name of the implementation that the model came with
     train_length: int
     bias_owner: nn.Module | None
@@ -68,4 +69,4 @@ class Layer:
 def active_slots(anatomy: Anatomy) -> Slots | None:
     """The slots that all `extend`s of this model fill together; None for a model that is not extended."""
     layer = LAYER.on(anatomy.layers[0])
-    return None if layer is None else layer.slots
+    return None if layer is None else layer.installed

@@ -18,9 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from lengthwise.errors import BadInput
-from lengthwise.models.anatomy import Anatomy
+from lengthwise.models.anatomy import FREQUENCIES, FULL, Anatomy
 
-FREQUENCIES = "inv_freq"  # the name of the buffer
 # Rope types that recompute their frequencies in every forward
 FOLLOWS_LENGTH = ("dynamic", "longrope")
 
@@ -32,42 +31,70 @@ PARTS = ("all of it", "its first part", "its last part", "nothing")
 
 @dataclass(frozen=True)
 class Rotary:
-    """A stack's rotary embedding."""
+    """A stack's rotary embedding, or its share for one type of layers."""
 
     module: nn.Module
+    layer_type: str | None = None  # whose frequencies these are, where each type of layer has its own
+
+    def serves(self, layer_type: str | None) -> bool:
+        return self.layer_type in (None, layer_type)
+
+    @property
+    def buffer(self) -> str:
+        """What the embedding calls its frequencies."""
+        return FREQUENCIES if self.layer_type is None else f"{self.layer_type}_{FREQUENCIES}"
 
     @property
     def trained(self) -> Tensor:  # [pairs]
         """The model's frequencies in radians a token; others after the model was given another data type or device."""
-        frequencies = self.module._buffers[FREQUENCIES]
+        frequencies = self.module._buffers[self.buffer]
         assert frequencies is not None
         return frequencies
 
     def tables(self, like: Tensor, positions: Tensor, frequencies: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """cos and sin at `positions` [batch or 1, tokens], laid out as the family does."""
+        """cos and sin at `positions`, as a `Part` has them, laid out as the family does: [batch or 1, tokens, size].
+
+        Where positions differ by head they are [batch or 1, key_heads, tokens, size].
+        """
+        if positions.dim() > 2:
+            return self._by_head(like, positions, frequencies)
         if frequencies is not None and frequencies.requires_grad:
-            return self._differentiable(like, positions, frequencies)
-        module = self.module if frequencies is None else _copy(self.module, **{FREQUENCIES: frequencies})
-        cos, sin = type(self.module).forward(module, like, positions)
+            # The families' own tables carry no gradient
+            return self._laid_out(like, positions[..., None].float() * frequencies)
+        module = self.module if frequencies is None else _copy(self.module, **{self.buffer: frequencies})
+        own = () if self.layer_type is None else (self.layer_type,)
+        cos, sin = type(self.module).forward(module, like, positions, *own)
         return cos, sin
 
-    def _differentiable(self, like: Tensor, positions: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
-        """The families' own tables carry no gradient; the usual layout is simple enough to write down, and checked."""
+    def _by_head(self, like: Tensor, positions: Tensor, frequencies: Tensor | None) -> tuple[Tensor, Tensor]:
+        batch, heads, flat = *positions.shape[:2], positions.flatten(0, 1)
+        by_pair = positions.dim() == 4
+        cos, sin = self._laid_out(like, flat.float() * self.trained) if by_pair else self.tables(like, flat, frequencies)
+        return (cos, sin) if heads == 1 else (cos.view(batch, heads, *cos.shape[1:]), sin.view(batch, heads, *sin.shape[1:]))
+
+    def _laid_out(self, like: Tensor, angles: Tensor) -> tuple[Tensor, Tensor]:  # [batch or 1, tokens, pairs]
+        """Tables of any angles, also with a gradient; how the family lays pairs out is seen on one that tells them apart."""
+        pairs = angles.shape[-1]
+        apart = torch.arange(1, pairs + 1, device=like.device) * (3 / (pairs + 1))
         with torch.no_grad():
-            expected, _ = self.tables(like, positions, frequencies.detach())
-        factor = float(getattr(self.module, "attention_scaling", 1.0))
-        angles = positions[..., None].float() * frequencies
-        angles = torch.cat((angles, angles), -1)
-        cos, sin = ((angles.cos() * factor).to(like.dtype), (angles.sin() * factor).to(like.dtype))
-        if cos.shape != expected.shape or not torch.allclose(cos, expected, atol=1e-2):
-            raise BadInput(f"{type(self.module).__name__} lays its pairs out so that its frequencies cannot be trained here")
-        return cos, sin
+            cos, sin = (table[0, 0] for table in self.tables(like.new_zeros(1, 1, 1).float(), apart.new_ones(1, 1), apart))
+        pair = (torch.atan2(sin.abs(), cos) * (pairs + 1) / 3).round().long() - 1  # [size]
+        # Some families scale both, as for YaRN
+        factor = torch.hypot(cos, sin)
+        cos, sin = angles.cos()[..., pair] * factor, angles.sin()[..., pair] * factor * sin.sign()
+        return cos.to(like.dtype), sin.to(like.dtype)
 
 
 def rotated(module: nn.Module, part: str, states: Tensor, tables: tuple[Tensor, Tensor]) -> Tensor:
     """`states` [batch, heads, tokens, key_size] with this `part` of each turned by the attention module's own formula."""
     if part == "nothing":
         return states
+    if tables[0].dim() == 4:
+        # Formulas know no tables of heads: each becomes a sequence of its own
+        batch, heads = states.shape[:2]
+        shared = heads // tables[0].shape[1]
+        cos, sin = (table.repeat_interleave(shared, 1).expand(batch, -1, -1, -1).flatten(0, 1) for table in tables)
+        return rotated(module, part, states.flatten(0, 1)[:, None], (cos, sin)).view(batch, heads, *states.shape[2:])
     whole, size = states.shape[-1], tables[0].shape[-1]
     start, stop = {"all of it": (0, whole), "its first part": (0, size), "its last part": (whole - size, whole)}[part]
     turned = states[..., start:stop]
@@ -84,6 +111,8 @@ def no_rotation(rotary: Rotary) -> Callable[..., tuple[Tensor, Tensor]]:
         if isinstance(positions, Tensor) and positions.dim() == 3 and bool((positions != positions[:1]).any()):
             raise BadInput("these positions have several axes, as pictures do, and this method knows one; leave it out")
         cos, sin = type(rotary.module).forward(rotary.module, *args, **kwargs)
+        if not rotary.serves(kwargs.get("layer_type", args[2] if len(args) > 2 else None)):
+            return cos, sin
         return torch.ones_like(cos), torch.zeros_like(sin)
 
     return forward
@@ -128,12 +157,15 @@ def rotary_of(anatomy: Anatomy, method: str) -> Rotary:
     name, module = type(anatomy.stack).__name__, getattr(anatomy.stack, "rotary_emb", None)
     if module is None:
         raise BadInput(f"{method} changes rotary positions, and {name} has none: this {anatomy.family} model cannot use it")
-    if module._buffers.get(FREQUENCIES) is None:
-        raise BadInput(f"{name} has frequencies of its own for each type of layer; {method} cannot be used on it")
-    if (kind := str(getattr(module, "rope_type", "default"))) in FOLLOWS_LENGTH:
+    rotary = Rotary(module) if module._buffers.get(FREQUENCIES) is not None else Rotary(module, FULL)
+    if module._buffers.get(rotary.buffer) is None or not any(rotary.serves(kind) for kind in anatomy.layer_types):
+        raise BadInput(f"{name} has frequencies for types of layers, and no layer of full attention; {method} has no use there")
+    kinds: Any = getattr(module, "rope_type", "default")
+    kind = str(kinds.get(FULL) if isinstance(kinds, dict) else kinds)
+    if kind in FOLLOWS_LENGTH:
         raise BadInput(f"the frequencies of this {anatomy.family} model change with length ({kind}); leave out {method}")
     formula_of(anatomy.layers[0])
-    return Rotary(module)
+    return rotary
 
 
 def formula_of(module: nn.Module) -> Callable[..., Any]:

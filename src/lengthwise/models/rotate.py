@@ -105,7 +105,9 @@ def rotate_parts(
         ("tables", id(layer.slots.rotation), id(seen)), lambda: _part_tables(layer, rotary, mask.visible, seen, query, given)
     )
     turn = partial(rotated, module, layer.rotated_part)
-    return [(turn(query, at_query), turn(key, at_key), part.visible) for part, at_query, at_key in tables]
+    # Parts whose keys stand at the same places share them
+    keys = {id(at_key): turn(key, at_key) for at_key in {id(at_key): at_key for _, _, at_key in tables}.values()}
+    return [(turn(query, at_query), keys[id(at_key)], part.visible) for part, at_query, at_key in tables]
 
 
 def _part_tables(
@@ -121,7 +123,8 @@ def _part_tables(
     else:
         parts, lengths = [Part(seen, given.at, given.at)], [given.reach]
     tables = partial(_tables, rotary, frequencies, like, lengths=lengths)
-    return [(part, tables(part.query), tables(part.key)) for part in parts]
+    at_key = {id(part.key): tables(part.key) for part in {id(part.key): part for part in parts}.values()}
+    return [(part, tables(part.query), at_key[id(part.key)]) for part in parts]
 
 
 def _refuse_packed(rotation: FrequencyRotation, trained: Tensor, visible: Visible) -> None:

@@ -1,0 +1,70 @@
+"""DPE: Self-Extend with a group of its own for each eighth of the frequencies, so that each keeps to distances it knows.
+
+    distance'(i, j) = i - j                                           below w       Lu et al. 2025
+                    = floor(i/s_g) - floor(j/s_g) + w - floor(w/s_g)  from there on, in the pairs of share g
+
+`scales` are s_0-...-s_7 from the fastest frequencies to the slowest, by default those that the authors found for Llama 3 8B
+(8,192 tokens) at 131,072; there are as many shares as numbers. `window` is w, by default 1,024 or at most a quarter of the
+training length. Places count from the start of the row's own sequence. The authors may scale some pairs only, chosen head by
+head by the size of queries and keys; here all are scaled.
+
+Paper: Lu et al. 2025, arXiv:2504.18857
+Code: https://github.com/LuLuLuyi/DPE
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from lengthwise.attention.parts import Part, as_they_stand, near_and_far, with_keys
+from lengthwise.attention.visible import Visible
+from lengthwise.errors import BadInput, require
+
+
+@dataclass(frozen=True)
+class DPE:
+    train_length: int
+    rotary_size: int
+    scales: str = "4-4-2-16-32-32-16-128"
+    window: int = None  # type: ignore[assignment]  # a number once the method is made
+
+    def __post_init__(self) -> None:
+        if self.window is None:
+            object.__setattr__(self, "window", min(1024, max(1, self.train_length // 4)))
+        require(
+            1 <= self.window < self.train_length,
+            f"dpe needs a window from 1 to below the training length {self.train_length}, not {self.window}",
+        )
+        fits = all(scale >= 1 for scale in self._scales)
+        require(fits, f"dpe needs scales >= 1, not {self.scales}: so many far keys share a position")
+
+    @cached_property
+    def _scales(self) -> list[int]:
+        try:
+            return [int(scale) for scale in self.scales.split("-")]
+        except ValueError:
+            raise BadInput(f"dpe needs scales as whole numbers joined by -, as in 4-4-2-16, not {self.scales!r}") from None
+
+    @cached_property
+    def _by_pair(self) -> list[int]:
+        """The scale of every pair."""
+        pairs = self.rotary_size // 2
+        return [self._scales[pair * len(self._scales) // pairs] for pair in range(pairs)]
+
+    def distances(self, seen: Visible, whole: Visible) -> list[Part]:
+        near, before, behind = near_and_far(seen, self.window)
+        scale = torch.tensor(self._by_pair, device=seen.position.device)
+        query, key = (_by_pair(place, scale) for place in whole.places)
+        beyond = self.window - self.window // scale
+        return with_keys([as_they_stand(near), Part(before, query + beyond, key), Part(behind, query - beyond, key)])
+
+    def leaves_alone(self, length: int) -> bool:
+        return length <= self.window or set(self._scales) == {1}
+
+
+def _by_pair(place: Tensor, scale: Tensor) -> Tensor:  # [batch, tokens], [pairs] -> [batch, 1, tokens, pairs]
+    return place[:, None, :, None] // scale
