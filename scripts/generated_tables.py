@@ -204,8 +204,20 @@ def methods() -> str:
         source = source_of(name)
         what = source.summary.partition(": ")[2].removesuffix(".")
         links = [paper_link(paper) for paper in source.papers] + [f"[code]({address})" for address in source.code]
-        rows.append([f"[`{name}`](src/{source.file})", what, ", ".join(links)])
+        rows.append([f"[`{name}`](../src/{source.file})", what, ", ".join(links)])
     return _table(["method", "what it does", "from"], rows, left=3)
+
+
+def methods_by_kind() -> str:
+    """The names of all methods, by the folder of their files."""
+    from lengthwise.methods.registry import METHODS, source_of
+
+    files = {name: Path(source_of(name).file) for name in METHODS}
+    lines = []
+    for kind in ("positions", "temperature", "similarity"):
+        names = [f"`{name}`" for name, file in files.items() if file.parent.name == kind]
+        lines.append(f"- **{kind}**: {', '.join(names)}")
+    return "\n".join(lines)
 
 
 def paper_link(paper: str) -> str:
@@ -277,5 +289,6 @@ TABLES: dict[str, Callable[[], str]] = {
     for table in (
         *(retrieval, larger, going_on, against_truncation, decoders, misalignment_loss),
         *(sharpness, temperatures, encoders, encoder_cpu, attention_gpu, training, campaign, mutants, argued, methods),
+        methods_by_kind,
     )
 }

@@ -36,6 +36,8 @@ def on_files(files: Files, config: Any) -> Files:
     for path in sorted((ROOT / "experiments").rglob("*")):
         if path.suffix in (".md", ".svg", ".png", ".csv"):
             files.append(File.generated(config, path.relative_to(ROOT).as_posix(), abs_src_path=str(path)))
+    # In the place of the repository's own page, which has no formulas
+    files.remove(files.src_uris["methods.md"])
     files.append(File.generated(config, "methods.md", content=methods_page()))
     files.append(File.generated(config, "api.md", content=python_page()))
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
