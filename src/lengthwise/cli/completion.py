@@ -28,7 +28,7 @@ def methods(incomplete: str) -> list[str]:
 
 def tasks(incomplete: str) -> list[str]:
     """Names of tasks."""
-    from lengthwise.tasks import TASKS
+    from lengthwise.tasks import GROUPS, TASKS
 
-    names = (*TASKS, *(entry.name for entry in announced("task")))
+    names = (*GROUPS, *TASKS, *(entry.name for entry in announced("task")))
     return [name for name in names if name.startswith(incomplete)]

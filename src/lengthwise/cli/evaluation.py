@@ -47,6 +47,7 @@ def evaluate(
         ),
     ] = None,
     samples: Annotated[int, typer.Option(help="Samples a cell.")] = 100,
+    threshold: Annotated[float, typer.Option(help="Mean over RULER's tasks, 0 to 1, that an effective length needs.")] = 0.856,
     seed: int = 0,
     train_length: TrainLength = None,
     batch_tokens: BatchTokens = None,
@@ -61,7 +62,9 @@ def evaluate(
     """Score methods by task and length; the same command goes on where it was stopped."""
     from lengthwise.evaluation.evaluate import evaluate as verb
     from lengthwise.records import summarise
+    from lengthwise.tasks import ruler
 
+    require(0 < threshold <= 1, f"--threshold is a mean score above 0 and at most 1, not {threshold}")
     own_questions = data is not None and not length
     require(bool(task) or own_questions, "give a task (--task NAME), or questions of your own (--data FILE)")
     what = "give HOST:PORT, ray://HOST:PORT or auto, or nothing for this machine"
@@ -87,11 +90,16 @@ def evaluate(
             ray=ray,
             device=device,
         )
-    cells = summarise(records)
+    cells = summarise([*records, *ruler.mean_records(records)])
+    effective = effective_lengths(cells, threshold)
     if as_json:
-        print_json({"model": model, "out": str(out), "cells": [asdict(cell) for cell in cells]})
+        told = {"ruler": {"threshold": threshold, "effective_length": effective}} if effective else {}
+        print_json({"model": model, "out": str(out), "cells": [asdict(cell) for cell in cells], **told})
     else:
         print(score_table(cells))
+        for name, reached in effective.items():
+            far = "below the shortest length" if reached is None else f"{reached:,} tokens"
+            print(f"RULER's effective length, {name}: {far} (mean of {100 * threshold:g} or more)")
         say(f"records: {out}")
 
 
@@ -182,6 +190,17 @@ def _loaded(model: str, dtype: str, device: str | None, on_ray: bool = False) ->
     on_cpu = device.startswith("cpu")
     loaded, tokenizer = load(model, dtype, "cpu" if on_ray else device, as_stored=on_ray and not on_cpu)
     return loaded, tokenizer, device
+
+
+def effective_lengths(cells: Sequence[Any], threshold: float) -> dict[str, int | None]:
+    """By method, RULER's effective length, where all its tasks were asked."""
+    from lengthwise.tasks import ruler
+
+    means: dict[str, dict[int, float]] = {}
+    for cell in cells:
+        if cell.task == ruler.NAME:
+            means.setdefault(cell.method, {})[cell.length] = cell.mean
+    return {method: ruler.effective_length(by_length, threshold) for method, by_length in means.items()}
 
 
 def score_table(cells: list[Any]) -> str:

@@ -33,11 +33,12 @@ def methods(check: Check = None, as_json: Json = False) -> None:
 
 def tasks(as_json: Json = False) -> None:
     """List the tasks, one line each."""
-    from lengthwise.tasks import TASKS
+    from lengthwise.tasks import GROUPS, TASKS
 
     modules = {name: sys.modules[task.samples.__module__] for name, task in TASKS.items()}
     lines = {name: task.about or str(modules[name].__doc__).split("\n", 1)[0] for name, task in TASKS.items()}
-    _print_list("task", lines, as_json)
+    groups = {name: f"All of {names[0]} ... {names[-1]}, and their mean." for name, names in GROUPS.items()}
+    _print_list("task", {**lines, **groups}, as_json)
 
 
 def _check(spec: str, as_json: bool) -> None:

@@ -25,7 +25,7 @@ from lengthwise.evaluation.sweep.questions import Questions
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.patches import refuse_extended
 from lengthwise.records import Cell, summarise
-from lengthwise.tasks import Task
+from lengthwise.tasks import Task, without_groups
 
 STEP = 32  # lengths tried are multiples of this
 PRECISION = 0.06
@@ -82,7 +82,7 @@ def reach(
     require(longest >= trained, f"longest ({longest}) is below the training length {trained}, where the search begins")
     compared = _with_plain_model(methods, anatomy.facts)
     check_methods(model, compared, train_length, force)
-    asked = [tasks] if isinstance(tasks, str) else tasks
+    asked = tasks if isinstance(tasks, Mapping) else without_groups([tasks] if isinstance(tasks, str) else tasks)
     questions = Questions(tokenizer, asked, [trained], samples, seed)
     check_truncation(model, tokenizer, trained, questions.jobs(compared, sharpness=False), questions.example)
     with ExitStack() as stack:

@@ -3,7 +3,7 @@
 `catalogue.py` lists them; `material/` holds what prompts are made of; docs/evaluating.md says how to add one.
 """
 
-from lengthwise.tasks.catalogue import TASKS, Task, find_task, scores_of_records
+from lengthwise.tasks.catalogue import GROUPS, TASKS, Task, find_task, scores_of_records, without_groups
 from lengthwise.tasks.sample import VERSION, Sample
 
-__all__ = ["TASKS", "VERSION", "Sample", "Task", "find_task", "scores_of_records"]
+__all__ = ["GROUPS", "TASKS", "VERSION", "Sample", "Task", "find_task", "scores_of_records", "without_groups"]

@@ -20,7 +20,7 @@ from lengthwise.tasks.material.babi import Story
 from lengthwise.tasks.material.fit_length import by_word, fit_to_length
 from lengthwise.tasks.material.stories import KINDS, story
 from lengthwise.tasks.material.token_counts import token_count
-from lengthwise.tasks.sample import Sample, check_depth, endless_from_anywhere, sentences
+from lengthwise.tasks.sample import Sample, check_depth, endless_from_anywhere, sentences, with_inserted
 
 INTRODUCTION = "Facts are hidden in the text below. Remember them; you will be asked about them."
 QUESTION = "Question: {question} Answer in one word:"
@@ -96,15 +96,8 @@ class _Hidden:
         return fmean(self.places[fact] for fact in self.story.support)
 
     def prompt(self, around: list[str]) -> str:
-        told = [INTRODUCTION]
-        before = 0
-        # Not behind the last sentence: it may be cut, and a fact would run into it
-        gaps = max(0, len(around) - 1)
-        for fact, place in zip(self.story.facts, self.places, strict=True):
-            cut = round(place * gaps)
-            told += [*around[before:cut], fact]
-            before = cut
-        return " ".join([*told, *around[before:]]) + "\n" + self.question
+        facts = list(zip(self.places, self.story.facts, strict=True))
+        return " ".join([INTRODUCTION, *with_inserted(around, facts)]) + "\n" + self.question
 
 
 def _hidden(

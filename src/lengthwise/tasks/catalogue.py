@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import signature
@@ -13,7 +13,18 @@ from typing import Any
 
 from lengthwise.common import plugins
 from lengthwise.errors import BadInput, did_you_mean, require
-from lengthwise.tasks import answer, babilong, code_completion, code_key_retrieval, line, multi_document_qa, passkey, topic
+from lengthwise.tasks import (
+    answer,
+    babilong,
+    code_completion,
+    code_key_retrieval,
+    line,
+    multi_document_qa,
+    passkey,
+    ruler,
+    topic,
+)
+from lengthwise.tasks.ruler import chains, needles, questions, references, words
 from lengthwise.tasks.sample import Sample
 
 # What code tasks are made of differs from one Python to the next
@@ -69,6 +80,23 @@ def _babilong(kind: str, told: str) -> Task:
     return replace(Task.from_module(babilong), samples=partial(babilong.samples, kind=kind), about=about)
 
 
+def _ruler(kind: str, samples: Callable[..., list[Sample]], answer_tokens: int, told: str, **others: Any) -> dict[str, Task]:
+    score = references.any_held if kind.startswith("qa") else references.share_held
+    about = f"RULER {kind}: {told}."
+    return {f"{ruler.NAME}_{kind}": Task(samples, score, answer_tokens, references.read, about=about, **others)}
+
+
+def _ruler_needles() -> dict[str, Task]:
+    """The eight tasks of needles; those in essays can be hidden in a text of the user's."""
+    tasks: dict[str, Task] = {}
+    for kind, hidden in needles.KINDS.items():
+        others = {} if hidden.haystack != "essays" else {"take": needles.take}
+        among = {"noise": "in noise", "essays": "in essays", "needles": "among others"}[hidden.haystack]
+        told = f"{hidden.values * hidden.asked} of {hidden.keys * hidden.values} {hidden.value}s, hidden {among}"
+        tasks |= _ruler(kind, partial(needles.samples, kind=kind), needles.ANSWER_TOKENS, told, **others)
+    return tasks
+
+
 TASKS: dict[str, Task] = {
     "answer": Task.from_module(answer, also={"answer_exact": answer.exact}),
     "babilong_qa1": _babilong("qa1", "where somebody is"),
@@ -87,16 +115,34 @@ TASKS: dict[str, Task] = {
     "line": Task.from_module(line),
     "multi_document_qa": Task.from_module(multi_document_qa, take=multi_document_qa.take),
     "passkey": Task.from_module(passkey),
+    **_ruler_needles(),
+    **_ruler("vt", chains.samples, chains.ANSWER_TOKENS, "all variables of a chain of assignments, hidden in noise"),
+    **_ruler("cwe", words.common_words, words.COMMON_TOKENS, "the ten most common words of a list"),
+    **_ruler("fwe", words.frequent_words, words.FREQUENT_TOKENS, "the three most frequent words of a coded text"),
+    **_ruler(
+        "qa_1",
+        questions.one_document,
+        questions.ANSWER_TOKENS,
+        "a question that one of many documents answers",
+        take=multi_document_qa.take,
+    ),
+    **_ruler("qa_2", questions.two_documents, questions.ANSWER_TOKENS, "a question that takes two of many documents"),
     "topic": Task.from_module(topic),
 }
+GROUPS = {ruler.NAME: ruler.NAMES}  # names that stand for several tasks
+
+
+def without_groups(names: Iterable[str]) -> list[str]:
+    """Names of tasks, with the tasks of a group in place of its name."""
+    return list(dict.fromkeys(name for given in names for name in GROUPS.get(given, (given,))))
 
 
 def find_task(name: str) -> Task:
     """The task of a name. Only for names that somebody typed: a task of their own is code that is run."""
     plugin = plugins.find("task", name, TASKS)
     if plugin is None and name not in TASKS:
-        installed = [entry.name for entry in plugins.announced("task")]
-        hint = did_you_mean(name, [*TASKS, *installed], f"the tasks are {', '.join([*TASKS, *installed])}")
+        known = [*GROUPS, *TASKS, *(entry.name for entry in plugins.announced("task"))]
+        hint = did_you_mean(name, known, f"the tasks are {', '.join(known)}")
         raise BadInput(f"no task {name!r}; {hint}")
     if plugin is None:
         return TASKS[name]

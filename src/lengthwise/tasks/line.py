@@ -67,7 +67,14 @@ def _longeval(tokenizer: Any, case: Case) -> Sample:
 
 
 def _lines(randomness: random.Random, names: Names = (ADJECTIVES, NOUNS)) -> Iterator[tuple[str, int, str]]:
-    """Lines without end, no name twice: once all pairs are used a third word makes new ones, then a fourth."""
+    """Lines without end, no name twice."""
+    for name in endless_names(randomness, names):
+        number = randomness.randint(1, 50000)
+        yield name, number, f"line {name}: REGISTER_CONTENT is <{number}>"
+
+
+def endless_names(randomness: random.Random, names: Names) -> Iterator[str]:
+    """Names without end, none twice: once all pairs are used a third word makes new ones, then a fourth."""
     first, second = (list(dict.fromkeys(words)) for words in names)
     require(bool(first and second), "the names of lines need at least one word in each of their two lists")
     pairs = [f"{a}-{b}" for a in first for b in second]
@@ -76,6 +83,4 @@ def _lines(randomness: random.Random, names: Names = (ADJECTIVES, NOUNS)) -> Ite
     for words in itertools.count():
         for suffix in itertools.product(more, repeat=words):
             for pair in pairs:
-                name = "-".join([pair, *suffix])
-                number = randomness.randint(1, 50000)
-                yield name, number, f"line {name}: REGISTER_CONTENT is <{number}>"
+                yield "-".join([pair, *suffix])

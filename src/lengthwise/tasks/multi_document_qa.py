@@ -39,7 +39,7 @@ def samples(
     for index in range(n):
         randomness = random.Random(f"multi_document_qa {seed} {index}")
         at = randomness.random() if depth is None else depth
-        asked, others = _drawn(questions, seed, index, randomness)
+        asked, others = drawn(questions, seed, index, randomness)
 
         def prompt(around: list[str], asked: Question = asked, at: float = at) -> str:
             cut = round(at * len(around))
@@ -59,7 +59,7 @@ def at_position(
     require(0 <= position < documents, f"position is {position}; with {documents} documents it runs from 0 to {documents - 1}")
     made = []
     for index in range(n):
-        asked, others = _drawn(questions, seed, index, random.Random(f"multi_document_qa {seed} {index}"))
+        asked, others = drawn(questions, seed, index, random.Random(f"multi_document_qa {seed} {index}"))
         around = list(itertools.islice(others, documents - 1))
         prompt = prompt_of(asked.text, [*around[:position], asked.gold.told, *around[position:]])
         made.append(_sample(prompt, token_count(tokenizer, prompt), asked, position / max(1, documents - 1)))
@@ -88,12 +88,12 @@ def take(path: Path) -> dict[str, Any]:
     return {"questions": read_questions(path)}
 
 
-def prompt_of(question: str, documents: Sequence[str]) -> str:
+def prompt_of(question: str, documents: Sequence[str], introduction: str = INTRODUCTION) -> str:
     told = [f"Document {number} {document}" for number, document in enumerate(documents, 1)]
-    return "\n".join([INTRODUCTION, *told, QUESTION.format(question=question)])
+    return "\n".join([introduction, *told, QUESTION.format(question=question)])
 
 
-def _drawn(
+def drawn(
     questions: Sequence[Question] | None, seed: int, index: int, randomness: random.Random
 ) -> tuple[Question, Iterator[str]]:
     """The question asked, and documents without end that do not answer it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from lengthwise.errors import require
@@ -30,6 +30,21 @@ def check_depth(depth: float | None) -> None:
 
 def sentences(text: str) -> list[str]:
     return [sentence for sentence in re.split(r"(?<=[.!?])\s+", text) if sentence]
+
+
+def with_inserted(pieces: Sequence[str], inserted: Sequence[tuple[float, str]]) -> list[str]:
+    """The pieces, and between them other texts at their places, which run from 0 to 1 in rising order.
+
+    None stands behind the last piece: that may be cut, and a text would run into it.
+    """
+    whole: list[str] = []
+    before = 0
+    gaps = max(0, len(pieces) - 1)
+    for place, text in inserted:
+        cut = round(place * gaps)
+        whole += [*pieces[before:cut], text]
+        before = cut
+    return [*whole, *pieces[before:]]
 
 
 def endless_from_anywhere(pieces: list[str], randomness: random.Random) -> Iterable[str]:

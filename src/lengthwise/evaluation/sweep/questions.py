@@ -14,7 +14,7 @@ from lengthwise.common.files import read_file
 from lengthwise.errors import require
 from lengthwise.evaluation.sweep.jobs import Job
 from lengthwise.evaluation.sweep.named_methods import NamedMethod
-from lengthwise.tasks import TASKS, Sample, Task, find_task
+from lengthwise.tasks import TASKS, Sample, Task, find_task, without_groups
 from lengthwise.tasks.material.hub import is_hub
 
 
@@ -131,9 +131,9 @@ def by_length(cases: Sequence[Sample], bucket: int | None) -> dict[int, list[Sam
 def tasks_by_name(tasks: Sequence[str] | Mapping[str, Task]) -> dict[str, Task]:
     """Tasks by their names: the catalogue's, or the caller's own, which may make samples of other material."""
     require(bool(tasks), f"give at least one task: {', '.join(TASKS)}")
-    known = {name: find_task(name) for name in tasks}
     if not isinstance(tasks, Mapping):
-        return known
+        return {name: find_task(name) for name in without_groups(tasks)}
+    known = {name: find_task(name) for name in tasks}
     for name, task in tasks.items():
         usual = known[name]
         same = replace(task, samples=usual.samples, material=usual.material) == usual

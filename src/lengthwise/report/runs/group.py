@@ -18,7 +18,7 @@ from lengthwise.errors import BadInput, require
 from lengthwise.records import Cell, Record, Sharpness, check_consistent, read_lines, summarise
 from lengthwise.records.config import FORMAT, Config, check_whole, grown
 from lengthwise.records.directory import CONFIG, RECORDS, SHARPNESS, read_config
-from lengthwise.tasks import scores_of_records
+from lengthwise.tasks import ruler, scores_of_records
 
 MAKE_ONE = "make one with `lengthwise evaluate ... --out RUN_DIR`"
 
@@ -51,6 +51,7 @@ def read_run(path: Path) -> ReadRun:
     unknown = {record.method for record in records} - config["methods"].keys()
     require(not unknown, f"{path / RECORDS} has records of {min(unknown, default='')!r}, a method that {CONFIG} does not name")
     check_consistent(records, path / RECORDS, config, scores_of_records())
+    records += ruler.mean_records(records)
     return ReadRun(path, config, records, read_lines(path / SHARPNESS, Sharpness))
 
 

@@ -18,7 +18,7 @@ from lengthwise.tasks.material.case_files import Case, cases
 from lengthwise.tasks.scoring import normalised
 
 BEGINNINGS, MIDDLES, ENDS, GIVEN_NAMES = word_lists("documents", "beginnings", "middles", "ends", "given_names")
-THINGS, DETAILS = word_lists("documents", "things", "details")
+THINGS, DETAILS, LIVES = word_lists("documents", "things", "details", "lives")
 COLOURS, DAYS, MONTHS = word_lists("documents", "colours", "days", "months")
 # What the one gap of a detail is filled with
 VALUES: dict[str, Sequence[object]] = {
@@ -48,15 +48,26 @@ class Question:
     gold: Document  # the document with the answer
 
 
-def made_up(randomness: random.Random) -> Iterator[Question]:
+def made_up(randomness: random.Random, names: Iterator[str] | None = None) -> Iterator[Question]:
     """Questions without end; a place and a surname occur in one of them and in its document only."""
-    names = _names(randomness)
+    names = names or _names(randomness)
     for place, surname in zip(names, names, strict=False):
         thing, verb = randomness.choice(THINGS).split()
         person = f"{randomness.choice(GIVEN_NAMES)} {surname}"
         details = [_detail(form, randomness) for form in randomness.sample(DETAILS, randomness.randint(1, 4))]
         text = " ".join([f"The {thing} of {place} was {verb} by {person}.", *details])
         yield Question(f"Who {verb} the {thing} of {place}?", (person,), Document(f"The {thing} of {place}", text))
+
+
+def two_hops(randomness: random.Random) -> Iterator[tuple[Question, tuple[Document, Document]]]:
+    """Questions without end, each with two documents: the first leads to the second, which answers it."""
+    names = _names(randomness)
+    for question, town in zip(made_up(randomness, names), names, strict=False):
+        (person,) = question.answers
+        about = question.text.removeprefix("Who ").removesuffix("?")
+        text = " ".join([f"{person} came from {town}.", _detail(randomness.choice(LIVES), randomness)])
+        asked = Question(f"Where did the person who {about} come from?", (town,), question.gold)
+        yield asked, (question.gold, Document(person, text))
 
 
 def read_questions(path: Path) -> list[Question]:
