@@ -172,11 +172,11 @@ def test_the_model_is_untouched(tokenizer: Any) -> None:
         ({"statistic": "variance"}, "statistic must be one of"),
         ({"scope": "token"}, "scope must be one of"),
         ({"scope": "heads"}, "not 'heads'; did you mean 'head'?"),
-        ({"task": "passky"}, "not 'passky'; did you mean 'passkey'?"),
+        ({"task": "passky"}, "no task 'passky'; did you mean 'passkey'?"),
         ({"search": "luck"}, "search must be one of"),
         ({"scope": "layer", "search": "grid"}, "Algorithm 1"),
         ({"sequences": 0}, "at least 1"),
-        ({"task": "chess"}, "task must be one of"),
+        ({"task": "chess"}, "no task 'chess'; the tasks are answer, "),
         ({"task": "passkey", "text": "x"}, "not several"),
     ],
 )

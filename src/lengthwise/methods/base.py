@@ -30,6 +30,7 @@ Everything else is optional. Each optional member is read by one function of thi
 | `stock_rotation`    | None               | `stock_rotation`   | rotations that a stock checkpoint's config can ask for    |
 | `acts_on(layer)`    | all layers         | `acts_on`          | rotations that leave some layers, counted from 0, alone   |
 | `to_json()`         | None               | `file_contents_of` | methods read from a file: what the file said              |
+| `learns_alone`      | False              | `learns_alone`     | trained methods that leave the weights of the model alone |
 
 A method with parameters to train is an `nn.Module`; its weights stand in `file_contents_of` as a digest, and so does the source
 of a method that is a plug-in.
@@ -190,6 +191,11 @@ def acts_on(method: object, layer: int) -> bool:
     """Whether the method, a rotation, is for this layer."""
     says = getattr(method, "acts_on", None)
     return says is None or bool(says(layer))
+
+
+def learns_alone(method: object) -> bool:
+    """Whether training moves what the method learns and leaves the weights of the model as they are, LoRA's aside."""
+    return bool(getattr(method, "learns_alone", False))
 
 
 def file_contents_of(methods: Iterable[object]) -> Any:

@@ -14,6 +14,7 @@ from torch import Tensor
 from lengthwise.attention import Part, Visible
 from lengthwise.common.plugins import told
 from lengthwise.errors import require
+from lengthwise.methods.base import leaves_alone
 from lengthwise.methods.slots import CLAIMS, claimed_slots
 
 TOKENS, SIZE, HEADS = 6, 8, 2
@@ -34,9 +35,8 @@ def check_functions(name: str, method: object, facts: Mapping[str, object]) -> N
             with told(f"{name}: {function} does not work", of_any_code=True):
                 wrong = check(call, heads, pairs)
             require(wrong is None, f"{name}: {function} must return {wrong}")
-    if (says := getattr(method, "leaves_alone", None)) is not None:
-        with told(f"{name}: leaves_alone does not work", of_any_code=True):
-            says(TOKENS)
+    with told(f"{name}: leaves_alone does not work", of_any_code=True):
+        leaves_alone(method, TOKENS)
 
 
 def _size(facts: Mapping[str, object], name: str, otherwise: int) -> int:

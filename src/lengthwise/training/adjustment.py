@@ -19,6 +19,7 @@ from typing import Any
 from torch import nn
 
 from lengthwise.errors import require
+from lengthwise.methods.base import learns_alone
 from lengthwise.methods.positions.clex import Clex
 from lengthwise.methods.positions.shifted_sparse import ShiftedSparse
 from lengthwise.methods.registry import factory
@@ -26,7 +27,7 @@ from lengthwise.methods.spec import ALIGNED, NONE, Term, methods_of, parse_spec
 from lengthwise.methods.temperature.aligned import Alignment
 from lengthwise.models.anatomy import Anatomy, unwrapped
 from lengthwise.training.lora import can_quantise, with_lora
-from lengthwise.training.settings import HEAD_SCALE, LONGQLORA, Settings
+from lengthwise.training.settings import LONGQLORA, Settings
 from lengthwise.training.stretched import StretchedClex
 
 RANK = 64
@@ -42,7 +43,6 @@ class Adjustment:
     lora_rank: int  # 0 trains all weights
     shifted_sparse: bool  # in training only
     quantised: bool
-    frozen: bool = False  # all but what the method learns
 
 
 def adjustment_of(settings: Settings, own_length: int, train_length: int) -> Adjustment:
@@ -57,12 +57,7 @@ def adjustment_of(settings: Settings, own_length: int, train_length: int) -> Adj
         spec = "+".join([interpolation, *(term.text for term in terms[1:])])
     rank = settings.lora_rank if settings.lora_rank is not None else RANK * is_longqlora
     shifted = settings.shifted_sparse if settings.shifted_sparse is not None else is_longqlora
-    frozen = settings.freeze if settings.freeze is not None else learnt_in(spec) == HEAD_SCALE and not rank
-    require(not (frozen and learnt_in(spec) is None), f"--freeze leaves nothing to train: {spec} learns nothing itself")
-    require(
-        not (frozen and rank), "--freeze trains what the method learns alone, and --lora-rank adds weights; give one of them"
-    )
-    return Adjustment(spec, rank, shifted, _quantised(settings.quantise, is_longqlora, rank), frozen)
+    return Adjustment(spec, rank, shifted, _quantised(settings.quantise, is_longqlora, rank))
 
 
 def _quantised(asked: bool | None, is_longqlora: bool, rank: int) -> bool:
@@ -110,7 +105,7 @@ def prepared(model: nn.Module, adjustment: Adjustment, methods: TrainingMethods,
     """The model with LoRA in it, if there is some, and with what the method learns."""
     if adjustment.lora_rank:
         model = with_lora(model, adjustment.lora_rank, seed)
-    if adjustment.frozen:
+    elif methods.learnt is not None and learns_alone(methods.learnt):
         model.requires_grad_(False)
     if methods.learnt is not None:
         unwrapped(model).add_module(LEARNT, methods.learnt)

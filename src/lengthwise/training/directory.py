@@ -30,7 +30,7 @@ from lengthwise.records.config import ANOTHER, check_same
 FORMAT = "lengthwise.training/1"
 CLAIM = ".claim-training"
 # Settings that runs begun earlier do not name, and what they were
-SINCE = {"compare": "sce", "frozen": False}
+SINCE = {"compare": "sce"}
 # NaN and infinity among them, which a run that breaks has
 Loss = Annotated[float, Such("a number", lambda value: isinstance(value, int | float) and not isinstance(value, bool))]
 

@@ -21,10 +21,10 @@ from lengthwise.methods.spec import check_spec, parse_spec
 if TYPE_CHECKING:
     from lengthwise.training.output_alignment.regulariser import Regulariser
 
-CLEX, HEAD_SCALE, LONGQLORA = "clex", "head_scale", "longqlora"
+CLEX, LONGQLORA = "clex", "longqlora"
 OF_A_DATASET = ("dataset_config", "split", "text_field")
 # Settings that are on or off
-SWITCHES = ("shifted_sparse", "quantise", "freeze")
+SWITCHES = ("shifted_sparse", "quantise")
 Rank = Annotated[int, Ge(0), Lt(2**16)]  # no matrix is wider
 # Any length does to check the rest of the loss before a model is loaded
 SOME_LENGTH = 4096
@@ -57,7 +57,6 @@ class Settings:
     lora_rank: Annotated[Rank | None, Doc("0 trains all weights; by default 64 with longqlora, else 0.")] = None
     shifted_sparse: Annotated[bool | None, Doc("Train within shifted groups of tokens; by default with longqlora.")] = None
     quantise: Annotated[bool | None, Doc("4-bit weights below LoRA; by default with longqlora, on a GPU.")] = None
-    freeze: Annotated[bool | None, Doc("Train what the method learns and no weights; by default with head_scale.")] = None
     stretch: Annotated[float, Gt(1), Doc("Training lengths that clex learns up to.")] = 4.0
     dtype: Annotated[Literal["float32", "bfloat16"], Doc("float32, or bfloat16 to compute in it.")] = "float32"
     device: Annotated[Literal["cpu", "cuda"] | None, Doc("cpu or cuda; by default a GPU if there is one.")] = None

@@ -27,6 +27,8 @@ from lengthwise.methods import weights as weights_file
 class HeadScale(nn.Module):
     """A module, as it has numbers to train."""
 
+    learns_alone = True
+
     def __init__(self, layers: int, heads: int, start: float = 1.0, least: float = 1.0, weights: str | None = None) -> None:
         super().__init__()
         require(layers >= 1 and heads >= 1, f"head_scale needs layers and heads, not {layers} and {heads}")
