@@ -12,7 +12,7 @@ from lengthwise.methods.spec import check_spec, methods_of
 from tests.helpers.own_code import METHOD
 from tests.models.test_extend import METHODS
 
-FACTS = {"train_length": 64, "key_size": 16, "rotary_size": 16, "layers": 2, "heads": 4}
+FACTS = {"train_length": 64, "key_size": 16, "rotary_size": 16, "layers": 2, "heads": 4, "key_heads": 2}
 
 
 def refusal(folder: Path, body: str, options: str = "") -> str:
