@@ -9,7 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from lengthwise.attention import DistanceBias, Equation, Rest, Visible, as_they_stand, attention, scan
+from lengthwise.attention import DistanceBias, Equation, Rest, Visible, as_one, as_they_stand, attention, scan
+from lengthwise.methods.spec import methods_of
+from tests.helpers.rows import CASES, PADDING, Case, distances_of
 
 QUERIES, KEYS, SIZE = 7, 11, 4
 
@@ -120,3 +122,28 @@ def test_as_they_stand_puts_every_key_at_its_place() -> None:
     part = as_they_stand(Visible.build(2, 5, causal=True, device="cpu"))
     assert part.query.tolist() == [[3, 4]]
     assert part.key.tolist() == [[0, 1, 2, 3, 4]]
+
+
+SINGLE = {
+    **{name: case for name, case in CASES.items() if case.queries == 1},
+    "holes": Case(((0,) * 13,), True, 1, hidden=(1, 6)),
+    "a row of padding": Case(((PADDING,) * 13, (0,) * 13), True, 1),
+}
+IN_PARTS = ["rerope:window=3,leak=2", "self_extend:group=2,window=3", "dual_chunk:chunk=5,window=1", "dpe:scales=2-3,window=4"]
+
+
+@pytest.mark.parametrize("name", SINGLE)
+@pytest.mark.parametrize("spec", [*IN_PARTS, "streaming_llm:sinks=2,window=3", "ms_poe"])
+def test_the_parts_of_a_single_row_are_one_with_every_key_at_its_distance(name: str, spec: str) -> None:
+    case = SINGLE[name]
+    (method,) = methods_of(spec, {"train_length": 20, "rotary_size": 8, "key_heads": 2})
+    seen = method.narrow(case.visible) if hasattr(method, "narrow") else case.visible
+    parts = method.distances(seen, case.visible)
+    one = as_one(parts)
+    for head in range(2):
+        for pair in range(4):
+            expected = distances_of(parts, case, head, pair)
+            assert distances_of([one], case, head, pair) == [pytest.approx(row) for row in expected]
+    # Keys are hidden one by one only where some of the run are in no part
+    runs = (one.visible.stop - one.visible.start)[:, 0].tolist()
+    assert (one.visible.hidden is None) == ([len(row) for row in expected] == runs)

@@ -7,7 +7,7 @@ kernels for NVIDIA GPUs; `dispatch` chooses.
 from lengthwise.attention.bias import DistanceBias
 from lengthwise.attention.dispatch import IMPLEMENTATIONS, attention, scan
 from lengthwise.attention.equation import Equation, Rest
-from lengthwise.attention.parts import Part, as_they_stand
+from lengthwise.attention.parts import Part, as_one, as_they_stand
 from lengthwise.attention.reference import reference
 from lengthwise.attention.statistics import RowStatistics, merge
 from lengthwise.attention.visible import Visible
@@ -20,6 +20,7 @@ __all__ = [
     "Rest",
     "RowStatistics",
     "Visible",
+    "as_one",
     "as_they_stand",
     "attention",
     "merge",

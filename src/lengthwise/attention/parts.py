@@ -6,7 +6,7 @@ such set of keys is a run with its own positions. The parts of a row are disjoin
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -46,3 +46,28 @@ def with_keys(parts: Iterable[Part]) -> list[Part]:
     """The parts in which some row has a key; the first one in any case."""
     first, *others = parts
     return [first, *(part for part in others if bool(part.visible.count.any()))]
+
+
+def as_one(parts: Sequence[Part]) -> Part:
+    """The parts of single rows, one query a sequence, as one part: the query at 0, each key at its distance from it.
+
+    So a token that is generated needs its keys rotated once, and no merging. Keys that are in no part are hidden.
+    """
+    shown = [part.visible.mask()[:, 0] for part in parts]  # [batch or 1, keys]
+    axes = max(part.key.dim() for part in parts)
+    key = torch.zeros((), device=shown[0].device)
+    for part, here in zip(parts, shown, strict=True):
+        key = torch.where(_lifted(here, axes), _lifted(part.key, axes) - _lifted(part.query, axes), key)
+    seen = torch.stack(torch.broadcast_tensors(*shown)).any(0)
+    first = seen.int().argmax(-1, keepdim=True)
+    stop = seen.shape[-1] - seen.flip(-1).int().argmax(-1, keepdim=True)
+    stop = torch.where(seen.any(-1, keepdim=True), stop, first)
+    whole = bool((seen.sum(-1, keepdim=True) == stop - first).all())
+    visible = Visible(first, stop, parts[0].visible.position, seen.shape[-1], None if whole else ~seen)
+    return Part(visible, torch.zeros_like(key[..., :1] if axes < 4 else key[..., :1, :]), key)
+
+
+def _lifted(tensor: Tensor, axes: int) -> Tensor:
+    """[batch, tokens], or with an axis of heads or of heads and pairs, with as many axes as the others have."""
+    tensor = tensor[:, None] if tensor.dim() < axes and tensor.dim() == 2 else tensor
+    return tensor[..., None] if tensor.dim() < axes else tensor

@@ -17,7 +17,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from lengthwise.attention import Part, Visible, as_they_stand
+from lengthwise.attention import Part, Visible, as_one, as_they_stand
 from lengthwise.errors import BadInput, require
 from lengthwise.methods.base import FrequencyRotation, follows_length, method_name
 from lengthwise.models.layer import Layer
@@ -117,7 +117,9 @@ def _part_tables(
     frequencies, in_parts = layer.slots.frequencies, layer.slots.parts
     if frequencies is not None and follows_length(frequencies):
         _refuse_packed(frequencies, rotary.trained, whole)
-    parts = [as_they_stand(seen)] if in_parts is None else in_parts.distances(seen, whole)
+    parts = [as_they_stand(seen)] if in_parts is None else [*in_parts.distances(seen, whole)]
+    if whole.queries == 1 and len(parts) > 1:
+        parts = [as_one(parts)]
     if given is None:
         lengths = whole.count.amax(-1).clamp_min(1).tolist()
     else:
