@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import torch
 from torch import Tensor
@@ -58,7 +59,7 @@ def as_one(parts: Sequence[Part]) -> Part:
     key = torch.zeros((), device=shown[0].device)
     for part, here in zip(parts, shown, strict=True):
         key = torch.where(_lifted(here, axes), _lifted(part.key, axes) - _lifted(part.query, axes), key)
-    seen = torch.stack(torch.broadcast_tensors(*shown)).any(0)
+    seen = reduce(torch.logical_or, shown)
     first = seen.int().argmax(-1, keepdim=True)
     stop = seen.shape[-1] - seen.flip(-1).int().argmax(-1, keepdim=True)
     stop = torch.where(seen.any(-1, keepdim=True), stop, first)
