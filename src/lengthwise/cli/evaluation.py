@@ -28,7 +28,8 @@ from lengthwise.errors import require
 
 Out = Annotated[Path, typer.Option(help="Run directory: made, or gone on with.")]
 # Options without a value
-FLAGS = ("--force", "--json", "--ray")
+FLAGS = ("--chat", "--force", "--json", "--ray")
+Chat = Annotated[bool, typer.Option("--chat", help="Ask in the tokenizer's chat template.")]
 BatchTokens = Annotated[int | None, typer.Option(help="Tokens in a batch; by default what suits the device.")]
 
 
@@ -53,6 +54,7 @@ def evaluate(
     batch_tokens: BatchTokens = None,
     dtype: Dtype = "auto",
     device: Device = None,
+    chat: Chat = False,
     force: Force = False,
     ray: Annotated[
         str | None, typer.Option(metavar="[ADDRESS]", help="Run on Ray; without an address on this machine.")
@@ -86,6 +88,7 @@ def evaluate(
             train_length=train_length,
             batch_tokens=batch_tokens,
             name=model,
+            chat=chat,
             force=force,
             ray=ray,
             device=device,
@@ -116,6 +119,7 @@ def reach(
     batch_tokens: BatchTokens = None,
     dtype: Dtype = "auto",
     device: Device = None,
+    chat: Chat = False,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -139,6 +143,7 @@ def reach(
             train_length=train_length,
             batch_tokens=batch_tokens,
             name=model,
+            chat=chat,
             force=force,
         )
     if as_json:

@@ -23,6 +23,7 @@ from lengthwise.common.text import parse_lengths
 from lengthwise.errors import require
 from lengthwise.evaluation.sweep import in_process, on_ray
 from lengthwise.evaluation.sweep.cells import check_methods, check_truncation, default_batch_tokens
+from lengthwise.evaluation.sweep.chat import ChatTokenizer
 from lengthwise.evaluation.sweep.jobs import EvaluatedModel, Job, RemainingWork
 from lengthwise.evaluation.sweep.named_methods import named_methods
 from lengthwise.evaluation.sweep.questions import Questions
@@ -49,6 +50,7 @@ def evaluate(
     train_length: int | None = None,
     batch_tokens: int | None = None,
     name: str = "",
+    chat: bool = False,
     force: bool = False,
     ray: str | None = None,
     device: str | None = None,
@@ -63,12 +65,14 @@ def evaluate(
     `methods` are specs, method objects, or a mapping from names to them; `truncate` is the baseline that reads the last
     `train_length` tokens, a decoder's answer included. `tasks` are names, or a mapping from names to tasks whose samples are
     made of other material; without them `passkey`, or `answer` for the cases in `data`. `out` is the run directory; without it
-    the records are only returned. `batch_tokens` are the tokens of one batch, by default what suits the device. `force`
-    accepts alignments of another model. `sharpness` also measures each cell's P_max and entropy on its first sample. `ray` is
-    the address of a Ray cluster, or "local"; its workers load the model by its `name`, onto `device`.
+    the records are only returned. `batch_tokens` are the tokens of one batch, by default what suits the device. `chat` puts
+    prompts into the tokenizer's chat template, whose tokens count within their length. `force` accepts alignments of another
+    model. `sharpness` also measures each cell's P_max and entropy on its first sample. `ray` is the address of a Ray cluster,
+    or "local"; its workers load the model by its `name`, onto `device`.
     """
     refuse_extended(model, "evaluate")
     anatomy = anatomy_of(model, train_length)
+    tokenizer = ChatTokenizer(tokenizer) if chat else tokenizer
     require(batch_tokens is None or batch_tokens >= 1, f"batch_tokens must be at least 1, not {batch_tokens}")
     compared = named_methods(methods, anatomy.facts)
     check_methods(model, compared, train_length, force)
@@ -81,7 +85,7 @@ def evaluate(
     device = device or next(model.parameters()).device.type
     budget = default_batch_tokens(device) if batch_tokens is None else batch_tokens
     name = name or model_fingerprint(anatomy)["name"]
-    evaluated = EvaluatedModel(model, tokenizer, name, anatomy.train_length, budget, seed, force)
+    evaluated = EvaluatedModel(model, tokenizer, name, anatomy.train_length, budget, seed, force, chat)
     config = run_config(anatomy, evaluated, jobs, questions, device)
     cluster = None if ray is None else _cluster(ray, name, device, config)
     with ExitStack() as stack:

@@ -20,6 +20,7 @@ from torch import nn
 from lengthwise.errors import NoRoom, require
 from lengthwise.evaluation.evaluate import evaluate
 from lengthwise.evaluation.sweep.cells import check_methods, check_truncation
+from lengthwise.evaluation.sweep.chat import ChatTokenizer
 from lengthwise.evaluation.sweep.named_methods import NamedMethod, named_methods
 from lengthwise.evaluation.sweep.questions import Questions
 from lengthwise.models.anatomy import anatomy_of
@@ -71,6 +72,7 @@ def reach(
     train_length: int | None = None,
     batch_tokens: int | None = None,
     name: str = "",
+    chat: bool = False,
     force: bool = False,
     show_progress: bool = True,
 ) -> list[Reach]:
@@ -83,8 +85,9 @@ def reach(
     compared = _with_plain_model(methods, anatomy.facts)
     check_methods(model, compared, train_length, force)
     asked = tasks if isinstance(tasks, Mapping) else without_groups([tasks] if isinstance(tasks, str) else tasks)
-    questions = Questions(tokenizer, asked, [trained], samples, seed)
-    check_truncation(model, tokenizer, trained, questions.jobs(compared, sharpness=False), questions.example)
+    asking = ChatTokenizer(tokenizer) if chat else tokenizer
+    questions = Questions(asking, asked, [trained], samples, seed)
+    check_truncation(model, asking, trained, questions.jobs(compared, sharpness=False), questions.example)
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory()) if out is None else out
 
@@ -101,6 +104,7 @@ def reach(
                 train_length=train_length,
                 batch_tokens=batch_tokens,
                 name=name,
+                chat=chat,
                 force=force,
                 sharpness=False,
                 show_progress=show_progress,

@@ -124,8 +124,9 @@ def check_same(old: Mapping[str, Any], new: Mapping[str, Any], path: Path) -> No
     """Refuse another model, or other settings, than those a directory was begun with."""
     if other := another_model(old["model"], new["model"]):
         raise BadInput(f"{path} was begun with another model: {other}; {ANOTHER}")
-    for key, now in new["settings"].items():
-        was = old["settings"].get(key)
+    # A setting that stands there only where it is on
+    for key in (*new["settings"], "chat"):
+        was, now = (config["settings"].get(key) for config in (old, new))
         if was != now:
             raise BadInput(f"{path} was begun with another {key}: {was} then, {now} now; {ANOTHER}, or {key} {was}")
 

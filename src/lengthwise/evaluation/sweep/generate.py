@@ -10,8 +10,9 @@ import torch
 from torch import nn
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 
-from lengthwise.common.sequences import last_tokens, pad_rows, text_span
+from lengthwise.common.sequences import pad_rows, text_span
 from lengthwise.errors import BadInput, is_out_of_memory, require
+from lengthwise.evaluation.sweep.chat import ChatTokenizer
 from lengthwise.models.anatomy import unwrapped, vocabulary
 from lengthwise.models.patches import evaluating
 from lengthwise.tasks import Sample
@@ -68,8 +69,8 @@ def truncated_prompt(tokenizer: Any, sample: Sample, length: int) -> list[int]:
     ids = [int(token) for token in tokenizer(sample.prompt, verbose=False).input_ids]
     if len(ids) <= length:
         return ids
-    special = set(tokenizer.all_special_ids)
-    first, last = text_span(ids, special)
+    is_chat = isinstance(tokenizer, ChatTokenizer)
+    first, last = tokenizer.message_span(ids) if is_chat else text_span(ids, set(tokenizer.all_special_ids))
     room = length - first - (len(ids) - last)
     question = len(tokenizer(sample.question, add_special_tokens=False, verbose=False).input_ids)
     require(
@@ -77,7 +78,7 @@ def truncated_prompt(tokenizer: Any, sample: Sample, length: int) -> list[int]:
         f"truncate keeps the last {length} tokens, {room} of them text, but the question alone takes {question}; "
         "leave truncate and hedge out, or give a larger --train-length",
     )
-    return last_tokens(ids, length, special)
+    return [*ids[:first], *ids[last - room : last], *ids[last:]]
 
 
 def _greedy(model: Any, tokenizer: Any, most: int) -> GenerationConfig:

@@ -23,6 +23,7 @@ class EvaluatedModel:
     batch_tokens: int
     seed: int
     force: bool  # whether alignments of another model are accepted
+    chat: bool = False  # whether prompts are messages in the tokenizer's chat template
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from lengthwise.common.plugins import modules_of_files
 from lengthwise.errors import BadInput, require
 from lengthwise.evaluation.sweep.cells import answer_cell, check_recorded, sharpness_of
+from lengthwise.evaluation.sweep.chat import ChatTokenizer
 from lengthwise.evaluation.sweep.in_process import SamplesOf, repeat_while_held
 from lengthwise.evaluation.sweep.jobs import EvaluatedModel, Job, MissingWork, RemainingWork, missing_work
 from lengthwise.evaluation.sweep.run_config import parameters_digest
@@ -111,7 +112,7 @@ def _claimed(
 def answer_remotely(cell: RemoteCell) -> tuple[list[Record], Sharpness | None]:
     """Answer one cell in a worker, with a model that the worker loads once."""
     model, tokenizer = _loaded(cell.cluster)
-    evaluated = replace(cell.settings, model=model, tokenizer=tokenizer)
+    evaluated = replace(cell.settings, model=model, tokenizer=ChatTokenizer(tokenizer) if cell.settings.chat else tokenizer)
     records: list[Record] = []
     if cell.missing.samples:
         answer_cell(evaluated, cell.job, cell.samples, cell.missing.recorded, records.extend)

@@ -24,6 +24,10 @@ class CodeFile:
     name: str  # its path in the folder
     lines: tuple[str, ...]  # without white space at their ends
 
+    def __hash__(self) -> int:
+        # Of all lines of a library it takes as long as making a prompt
+        return hash((self.name, len(self.lines)))
+
 
 @lru_cache(maxsize=4)
 def standard_library() -> tuple[CodeFile, ...]:

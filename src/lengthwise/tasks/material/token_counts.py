@@ -1,10 +1,10 @@
 """Count the tokens of a long text from those of its words, exactly, because tokenising it takes longer than making it may.
 
-    tokens(text) = tokens(first word) + sum over the other words of (tokens("a" + word) - tokens("a"))
+    tokens(text) = tokens(first and last word) + sum over the other words of (tokens("a" + word) - tokens("a"))
 
 A word here begins with its space. The sum is exact where no token of the vocabulary has a space behind another character: every
 tokenisation then breaks before the space, whatever stands on both sides. A character that some token does have before a space
-ends no word. Words that come again are tokenised once for as long as their tokenizer lives, all others together.
+ends no word. Words that come again are tokenised once for as long as their tokenizer lives, new ones all together.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 from lengthwise.common.text import shipped_prose
 
 SHORT = 2000  # letters up to which a text is simply tokenised
-MOST = 100_000  # words whose tokens are kept
+MOST = 200_000  # words that are kept
 ANCHOR = "a"
 BYTE_LEVEL_SPACE, SENTENCEPIECE_SPACE = "\u0120", "\u2581"
 VISIBLE = frozenset(string.ascii_letters + string.digits + string.punctuation)
@@ -46,13 +46,16 @@ class WordCounts:
         self.ends = _word_ends(tokenizer)
         self.special = _special_tokens(tokenizer) if self.ends else []
         self.tokens: dict[str, int] = {}
+        self.met: set[str] = set()
         sample = shipped_prose()[: 2 * SHORT]
         if self.whole(tokenizer, sample) != len(tokenizer(sample, verbose=False).input_ids):
             self.ends = frozenset()
 
     def whole(self, tokenizer: Any, text: str) -> int:
         first, *words = self._words(text)
-        return len(tokenizer(first, verbose=False).input_ids) + (self._sum(tokenizer, words) if words else 0)
+        # Special tokens, or what else a tokenizer adds, stand before the first and behind the last
+        ends = first + "".join(words[-1:])
+        return len(tokenizer(ends, verbose=False).input_ids) + (self._sum(tokenizer, words[:-1]) if len(words) > 1 else 0)
 
     def added(self, tokenizer: Any, text: str) -> int:
         words = list(self._words(text))
@@ -73,13 +76,16 @@ class WordCounts:
         yield word
 
     def _sum(self, tokenizer: Any, words: list[str]) -> int:
-        if len(self.tokens) > MOST:
+        if len(self.tokens) + len(self.met) > MOST:
             self.tokens.clear()
+            self.met.clear()
         tally = Counter(words)
-        new = [word for word, times in tally.items() if times > 1 and word not in self.tokens]
-        once = "".join(word for word, times in tally.items() if times == 1 and word not in self.tokens)
-        anchor, together, *sizes = _sizes(tokenizer, [ANCHOR, ANCHOR + once, *(ANCHOR + word for word in new)])
-        self.tokens.update(zip(new, (size - anchor for size in sizes), strict=True))
+        unknown = [word for word in tally if word not in self.tokens]
+        again = [word for word in unknown if tally[word] > 1 or word in self.met]
+        once = [word for word in unknown if tally[word] == 1 and word not in self.met]
+        anchor, together, *sizes = _sizes(tokenizer, [ANCHOR, ANCHOR + "".join(once), *(ANCHOR + word for word in again)])
+        self.tokens.update(zip(again, (size - anchor for size in sizes), strict=True))
+        self.met.update(once)
         known = ((self.tokens.get(word, 0), times) for word, times in tally.items())
         return together - anchor + sum(tokens * times for tokens, times in known)
 

@@ -1,0 +1,54 @@
+"""Ask a model in the form of a chat: every prompt becomes a user's message in its tokenizer's chat template.
+
+What the template adds counts within a prompt's length, and truncation keeps it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lengthwise.errors import BadInput, require
+
+MARK = "<the message stands here>"
+
+
+class ChatTokenizer:
+    """A tokenizer that puts what it reads into a chat template; without special tokens, and for all else, the one it was."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer = tokenizer
+        self.before, self.after = _around(tokenizer)
+
+    def __call__(self, text: str, add_special_tokens: bool = True, **options: Any) -> Any:
+        # A template writes special tokens itself
+        asked = f"{self.before}{text}{self.after}" if add_special_tokens else text
+        return self.tokenizer(asked, add_special_tokens=False, **options)
+
+    def __len__(self) -> int:
+        return len(self.tokenizer)
+
+    def __getattr__(self, name: str) -> Any:
+        # Pickling asks before there is a tokenizer
+        if name == "tokenizer":
+            raise AttributeError(name)
+        return getattr(self.tokenizer, name)
+
+    def message_span(self, ids: list[int]) -> tuple[int, int]:
+        """Start and end of the message between what the template adds."""
+        before, after = (len(self.tokenizer(text, add_special_tokens=False).input_ids) for text in (self.before, self.after))
+        return before, len(ids) - after
+
+
+def _around(tokenizer: Any) -> tuple[str, str]:
+    """What a chat template writes before and behind a user's message, the beginning of the answer included."""
+    known = getattr(tokenizer, "chat_template", None)
+    require(bool(known), "the model's tokenizer has no chat template, so there is no chat to ask in; leave --chat out")
+    message = [{"role": "user", "content": MARK}]
+    try:
+        text = tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
+    # A template is a program of its makers', and may raise anything
+    except Exception as error:
+        raise BadInput(f"the model's chat template fails on a user's message: {' '.join(str(error).split())[:200]}") from None
+    parts = str(text).split(MARK)
+    require(len(parts) == 2, "the model's chat template does not write a user's message once, as it stands; leave --chat out")
+    return parts[0], parts[1]
