@@ -61,7 +61,7 @@ def _given(command: str, parameter: Any, random: Random, odd: float) -> list[str
 
 
 def _good(command: str, name: str, random: Random) -> str:
-    if name == "method":
+    if name in ("method", "check"):
         return random.choice(
             ["none", "log", "infoscale", "yarn:factor=2", random.choice(["truncate", "@alignment.json", *METHODS])]
         )
@@ -74,7 +74,7 @@ def _bad(parameter: Any, random: Random) -> str:
     kind = str(parameter.type_descriptor.annotation)
     if "int" in kind or "float" in kind:
         return random.choice(NUMBERS if random.random() < 0.9 else TEXTS)
-    if parameter.name in ("method", "adjustment"):
+    if parameter.name in ("method", "adjustment", "check"):
         return random.choice(SPECS) if random.random() < 0.6 else _spec(random)
     if parameter.name == "ray":
         return _text(random).replace(":", "")

@@ -75,7 +75,8 @@ def classify(words: Sequence[str], ended: Ended, folder: Path, before: Mapping[s
         return Outcome(LINES, f"a line of {len(long[0]):,} letters: {long[0][:100]} ...")
     if ended.interrupted and ended.status in (1, 130):
         return Outcome(INTERRUPTED) if lines and "interrupted" in lines[-1] else Outcome(LINES, "nothing said of Ctrl-C")
-    if ended.status == 0:
+    # A method that was tried and failed
+    if ended.status == 0 or (ended.status == 1 and words[:1] == ["methods"] and not lines):
         return _printed_json(words, ended.out)
     if ended.status == 2:
         return _one_line(lines)

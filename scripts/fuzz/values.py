@@ -90,5 +90,5 @@ PLACES.append("x" * 256 + ".json")
 SPECS = """
     none truncate hedge hedge+log hedge+hedge @alignment.json @missing @folder @pipe @prose.txt @ + none+ log+log yarn:
     yarn:factor yarn:factor=1,factor=2 yran:factor=4 yarn+infoscale yarn:factor=4+@alignment.json :a=1 prose.txt:Law
-    missing.py:Law @alignment.json:scope=head none+none aligned yarn;factor=4 @t5/config.json
+    missing.py:Law ./a+b.py:Law:x=1+log @alignment.json:scope=head none+none aligned yarn;factor=4 @t5/config.json
 """.split()

@@ -33,6 +33,9 @@ def refusal(folder: Path, body: str, options: str = "") -> str:
         ("inverse_temperature(self, n, layer): return n.float()[..., :3]", "not [1, 1, 3] in float32"),
         ("inverse_temperature(self, n): return n", "inverse_temperature does not work: "),
         ("inverse_temperature(self, n, layer): return n / self.x", "mine.py, line 3, in inverse_temperature: AttributeError"),
+        ("inverse_temperature(self, n, layer): return -n.float()", "must return numbers from 0 on, not [-1.0, -2.0, "),
+        ("inverse_temperature(self, n, layer): return n / (n - 1)", "must return numbers from 0 on, not [inf, 2.0, "),
+        ("frequencies(self, own, length): return own / 0", "must return finite numbers"),
         ("adaptive_sharpness(self, h, layer): return h.sum(-1)", "must return [1, 4, 6] in float32, not [1, 4]"),
         ("similarity(self, q, k): return q, k", "must return queries, keys and a factor, not a tuple"),
         ("similarity(self, q, k): return q, k[..., :2], 1.0", "not [1, 4, 6, 2] in float32"),
@@ -70,6 +73,8 @@ def test_what_a_class_says_against_its_arguments_is_one_line(tmp_path: Path) -> 
         methods_of(f"{tmp_path}/mine.py:Sharper:power=much", FACTS)
     with pytest.raises(BadInput, match=r"has no option 'powr=2'; did you mean 'power'\?"):
         methods_of(f"{tmp_path}/mine.py:Sharper:powr=2", FACTS)
+    made = refusal(tmp_path, "def __init__(self, x, /): pass\ndef narrow(self, w): return w", ":x=1")
+    assert made.startswith("method 'mine.py:Mine' cannot be made: TypeError: ")
     assert refusal(tmp_path, "def __init__(self, x: Undefined): pass\ndef narrow(self, w): return w").startswith(
         "mine.py does not import: mine.py, line 3, in Mine: NameError"
     )

@@ -16,7 +16,7 @@ from scripts.fuzz import forked
 from scripts.fuzz.__main__ import Case, campaign, count
 from scripts.fuzz.command_lines import command_line
 from scripts.fuzz.damage import damage
-from scripts.fuzz.forked import run_alone
+from scripts.fuzz.forked import Ended, run_alone
 from scripts.fuzz.outcome import DONE, GOOD, HANG, HARMED, INTERRUPTED, LINES, REFUSED, STATUS, TRACEBACK, classify, snapshot
 
 COMMANDS, FILES, SEED = 18, 12, 6
@@ -67,6 +67,11 @@ def replace_pipe() -> None:
 
 def broken() -> None:
     raise KeyError("planted")
+
+
+@pytest.mark.parametrize(("words", "kind"), [(["methods", "--check", "mine.py:Mine"], DONE), (["tasks"], STATUS)])
+def test_a_method_that_fails_a_check_is_no_failure_of_the_command(words: list[str], kind: str, tmp_path: Path) -> None:
+    assert classify(words, Ended(1, "a table", "", 1.0, 1.0, False), tmp_path, {}).kind == kind
 
 
 @pytest.mark.parametrize(

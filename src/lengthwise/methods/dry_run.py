@@ -48,7 +48,9 @@ def _inverse_temperature(call: Callable[..., Any], heads: int, pairs: int) -> st
     g = call(torch.arange(1, TOKENS + 1)[None, None], 0)
     fits = isinstance(g, Tensor) and g.dim() == 3 and g.shape[0] == 1 and g.shape[1] in (1, heads) and g.shape[2] in (1, TOKENS)
     shapes = f"[1, 1, {TOKENS}] (or [1, {heads}, {TOKENS}], one g a head) in float32 for n = 1 ... {TOKENS}"
-    return None if fits and g.dtype == torch.float32 else f"{shapes}, not {_told(g)}"
+    if not fits or g.dtype != torch.float32:
+        return f"{shapes}, not {_told(g)}"
+    return None if bool((g.isfinite() & (g >= 0)).all()) else f"numbers from 0 on, not {g.flatten().tolist()}"
 
 
 def _adaptive_sharpness(call: Callable[..., Any], heads: int, pairs: int) -> str | None:
@@ -94,10 +96,10 @@ def _segments(call: Callable[..., Any], heads: int, pairs: int) -> str | None:
 
 
 def _like(given: object, wanted: Tensor) -> str | None:
-    """What is asked for, where a tensor has another shape or no floating-point numbers."""
-    if isinstance(given, Tensor) and given.shape == wanted.shape and given.is_floating_point():
-        return None
-    return f"{list(wanted.shape)} in float32, not {_told(given)}"
+    """What is asked for, where a tensor has another shape, no floating-point numbers, or NaN or infinity among them."""
+    if not isinstance(given, Tensor) or given.shape != wanted.shape or not given.is_floating_point():
+        return f"{list(wanted.shape)} in float32, not {_told(given)}"
+    return None if bool(given.isfinite().all()) else "finite numbers"
 
 
 def _runs(given: object) -> str | None:
