@@ -156,6 +156,7 @@ def test_a_method_of_ones_own_is_a_method_here_too(tmp_path: Path) -> None:
     given = f"pretrained={saved(answering('t5'), tmp_path / 't5')},method={tmp_path}/mine.py:Sharper:power=2"
     lm = LengthwiseLM.create_from_arg_string(given, {"device": "cpu"})
     expected = likelihood(answering("t5"), LONG, "345", f"{tmp_path}/mine.py:Sharper:power=2")
+    (tmp_path / "mine.py").unlink()
     assert lm.loglikelihood(asked("loglikelihood", (LONG, "345")))[0][0] == pytest.approx(expected, rel=1e-4)
 
 

@@ -113,6 +113,9 @@ def test_code_of_the_users_own_travels_to_workers(model: Path, tmp_path: Path, m
     monkeypatch.setattr(on_ray, "run_jobs", without_the_file)
     evaluate(model, tmp_path / "ray", ray="local", **options)
     assert untimed(tmp_path / "ray") == untimed(tmp_path / "here")
+    own.write_text(METHOD.replace("return visible", "assert visible.max() < 100, 'too long'\n        return visible"))
+    with pytest.raises(lw.BadInput, match=r"mine.py, line 21, in inverse_temperature: AssertionError: too long$"):
+        evaluate(model, tmp_path / "failing", ray="local", methods=[f"{own}:Sharper"], lengths=[300])
 
 
 @pytest.mark.usefixtures("local")

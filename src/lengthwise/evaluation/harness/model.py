@@ -17,7 +17,7 @@ from lengthwise.errors import BadInput, did_you_mean, require
 from lengthwise.evaluation.harness import MODEL
 from lengthwise.evaluation.sweep.generate import check_can_answer
 from lengthwise.methods.base import follows_length, method_name
-from lengthwise.methods.spec import check_spec
+from lengthwise.methods.spec import check_spec, methods_of
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.extend import extend
 from lengthwise.models.layer import active_slots
@@ -61,7 +61,9 @@ class LengthwiseLM(HFLM):  # type: ignore[misc]
             require(tokenizer is not None, "a loaded model needs its tokenizer beside it: tokenizer=...")
             model = pretrained
         check_can_answer(model)
-        self._settings: dict[str, Any] = {"method": method, "train_length": train_length, "force": force}
+        # Files that a spec names are read once: they may change while the harness asks
+        read = methods_of(method, anatomy_of(model, train_length).facts) if isinstance(method, str) else method
+        self._settings: dict[str, Any] = {"method": read, "train_length": train_length, "force": force}
         # A bad method is refused now, not after the data sets have been read
         with extend(model, **self._settings):
             _check_batches(model, batch_size)
