@@ -28,21 +28,9 @@ def install(
     True where queries and keys then reach the attention function unrotated, and are cached so.
     """
     _refuse_copies(patches, anatomy)
-    if (module := length_dependent(anatomy)) is not None:
-        patches.set(module.__dict__, "forward", changed_rotation(module))
-    rotary, parts, unrotated = _rotary_to_take_over(anatomy, slots), {}, False
-    if rotary is not None:
-        # Where a key's rotation depends on the row that reads it; else frequencies take the place of the model's own
-        unrotated = slots.similarity is not None or slots.parts is not None or follows_length(slots.rotation)
-        unrotated = unrotated or not all(acts_on(slots.rotation, index) for index in range(len(anatomy.layers)))
-        method = slots.similarity if slots.rotation is None else slots.rotation
-        if unrotated:
-            with suspended(model):
-                parts = rotated_parts(patches, anatomy, rotary, method_name(method))
-            patches.set(rotary.module.__dict__, "forward", no_rotation(rotary))
-        elif slots.frequencies is not None:
-            frequencies = partial(_frequencies, slots.frequencies, rotary, anatomy.train_length)
-            patches.set(rotary.module.__dict__, "forward", changed_rotation(rotary.module, frequencies))
+    rotary = _rotary_to_take_over(anatomy, slots)
+    parts = _take_over(patches, model, anatomy, slots, rotary)
+    unrotated = parts is not None
     shared: dict[str, Any] = {"train_length": anatomy.train_length, "implementation": implementation, "read": {}}
     layers = zip(anatomy.layers, anatomy.bias_owners, anatomy.layer_types, strict=True)
     for index, (module, owner, kind) in enumerate(layers):
@@ -59,7 +47,7 @@ def install(
             bias_owner=owner,
             observer=observer if observer is not None or outer is None else outer.observer,
             rotary=rotary if unrotated and rotates else None if outer is None else outer.rotary,
-            rotated_part=parts.get(module, outer.rotated_part if outer is not None else "all of it"),
+            rotated_part=(parts or {}).get(module, outer.rotated_part if outer is not None else "all of it"),
             **shared,
         )
         patches.set(module.__dict__, LAYER.key, layer)
@@ -68,6 +56,31 @@ def install(
     for config in anatomy.configs:
         patches.set_shared(config.__dict__, IMPLEMENTATION, NAME)
     return unrotated
+
+
+def _take_over(
+    patches: Patches, model: nn.Module, anatomy: Anatomy, slots: Slots, rotary: Rotary | None
+) -> dict[nn.Module, str] | None:
+    """Put the method's frequencies in the place of the model's own; or, where that is not enough, let the model rotate nothing.
+
+    Then what each attention module rotated before, one of `rotary.PARTS`; else None.
+    """
+    if (module := length_dependent(anatomy)) is not None:
+        patches.set(module.__dict__, "forward", changed_rotation(module))
+    if rotary is None:
+        return None
+    acts_everywhere = all(acts_on(slots.rotation, index) for index in range(len(anatomy.layers)))
+    # A key's rotation depends on the row that reads it, or on the layer
+    if slots.similarity is not None or slots.parts is not None or follows_length(slots.rotation) or not acts_everywhere:
+        method = slots.similarity if slots.rotation is None else slots.rotation
+        with suspended(model):
+            parts = rotated_parts(patches, anatomy, rotary, method_name(method))
+        patches.set(rotary.module.__dict__, "forward", no_rotation(rotary))
+        return parts
+    if slots.frequencies is not None:
+        frequencies = partial(_frequencies, slots.frequencies, rotary, anatomy.train_length)
+        patches.set(rotary.module.__dict__, "forward", changed_rotation(rotary.module, frequencies))
+    return None
 
 
 def _refuse_copies(patches: Patches, anatomy: Anatomy) -> None:
