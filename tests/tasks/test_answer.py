@@ -34,6 +34,32 @@ def test_scores(prediction: str, target: str, held: float, exact: float) -> None
     assert (answer.score(prediction, target), answer.exact(prediction, target)) == (held, exact)
 
 
+@pytest.mark.parametrize(
+    ("prediction", "target", "f1"),
+    [
+        ("The Bay of Biscay.\nNext question", "bay of Biscay", 1.0),
+        ("Biscay", "the bay of Biscay", 0.5),
+        ("the the bay bay", "bay", 2 / 3),
+        ("Paris", "Rome", 0.0),
+        ("", "Rome", 0.0),
+        ("the", "a", 0.0),
+    ],
+)
+def test_the_f1_of_words(prediction: str, target: str, f1: float) -> None:
+    assert answer.f1(prediction, target) == pytest.approx(f1)
+
+
+def test_a_run_of_an_earlier_version_has_no_f1_and_is_read(tmp_path: Path, lengthwise: Callable[..., Said]) -> None:
+    (tmp_path / "mine.jsonl").write_text(json.dumps({"prompt": "What is the capital of France?", "target": "Paris"}) + "\n")
+    command = ("evaluate", "embedded", "--data", tmp_path / "mine.jsonl", "--out", tmp_path / "run", "--json")
+    assert lengthwise(*command).status == 0
+    records = (tmp_path / "run" / "records.jsonl").read_text().splitlines()
+    (tmp_path / "run" / "records.jsonl").write_text("".join(f"{line}\n" for line in records if "answer_f1" not in line))
+    said = lengthwise(*command)
+    assert said.status == 0, said.err
+    assert {cell["task"] for cell in json.loads(said.out)["cells"]} == {"answer", "answer_exact"}
+
+
 def test_it_makes_no_questions_of_its_own() -> None:
     with pytest.raises(BadInput, match="give --data FILE, and no lengths"):
         answer.samples(None, 512, 1, 0)
@@ -47,6 +73,7 @@ def test_a_file_alone_is_asked_as_it_is_and_called_ones_own(tmp_path: Path, leng
     assert {(cell["task"], cell["data"], cell["n"]) for cell in cells} == {
         ("answer", "mine.jsonl", 1),
         ("answer_exact", "mine.jsonl", 1),
+        ("answer_f1", "mine.jsonl", 1),
     }
     assert lengthwise("report", tmp_path / "run", "--out", tmp_path / "page.html").status == 0
     page = (tmp_path / "page.html").read_text()

@@ -111,6 +111,6 @@ def _cluster(address: str, name: str, device: str, config: Config) -> on_ray.Clu
 
 
 def _records_of(jobs: Sequence[Job], run: RunDirectory) -> list[Record]:
-    """The records that were asked for; the directory may hold more."""
+    """The records that were asked for; the directory may hold more, or, where an earlier version began it, not every score."""
     cells = [(job.samples, run.of_cell(cell)) for job in jobs for cell in job.cells]
-    return [records[index] for samples, records in cells for index in range(samples)]
+    return [records[index] for samples, records in cells for index in range(samples) if index in records]

@@ -1,7 +1,8 @@
 """Answer: questions of your own, a prompt and a target each, scored by whether the answer holds the target.
 
 The target must stand in the answer as whole words: 5 is not in 15. Upper and lower case and white space do not count.
-The second score, `answer_exact`, asks that the answer's first line be the target and nothing more, but for a full stop.
+Two further scores are of the answer's first line: `answer_exact` asks that it be the target and nothing more, but for a full
+stop; `answer_f1` is the F1 of its words, as SQuAD has it.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from typing import Any
 from lengthwise.errors import BadInput
 from lengthwise.tasks.material.case_files import read
 from lengthwise.tasks.sample import Sample
-from lengthwise.tasks.scoring import first_line
+from lengthwise.tasks.scoring import first_line, word_f1
 
 ANSWER_TOKENS = 64
-__all__ = ["ANSWER_TOKENS", "exact", "read", "samples", "score"]
+__all__ = ["ANSWER_TOKENS", "exact", "f1", "read", "samples", "score"]
 
 
 def samples(tokenizer: Any, length: int, n: int, seed: int, depth: float | None = None) -> list[Sample]:
@@ -35,6 +36,11 @@ def score(prediction: str, target: str) -> float:
 def exact(prediction: str, target: str) -> float:
     """1 where the answer's first line is the target."""
     return float(_comparable(first_line(prediction)).rstrip(".") == _comparable(target).rstrip("."))
+
+
+def f1(prediction: str, target: str) -> float:
+    """The F1 of the words of the answer's first line."""
+    return word_f1(first_line(prediction), target)
 
 
 def _comparable(text: str) -> str:

@@ -15,6 +15,7 @@ from lengthwise.common import plugins
 from lengthwise.errors import BadInput, did_you_mean, require
 from lengthwise.tasks import (
     answer,
+    association,
     babilong,
     code_completion,
     code_key_retrieval,
@@ -98,7 +99,8 @@ def _ruler_needles() -> dict[str, Task]:
 
 
 TASKS: dict[str, Task] = {
-    "answer": Task.from_module(answer, also={"answer_exact": answer.exact}),
+    "answer": Task.from_module(answer, also={"answer_exact": answer.exact, "answer_f1": answer.f1}),
+    "association": Task.from_module(association),
     "babilong_qa1": _babilong("qa1", "where somebody is"),
     "babilong_qa2": _babilong("qa2", "where a thing is that somebody carries"),
     "babilong_qa3": _babilong("qa3", "where a thing was before"),

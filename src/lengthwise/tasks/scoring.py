@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import string
+from collections import Counter
 from collections.abc import Iterable
 
 PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -21,6 +22,13 @@ def best_subspan_em(prediction: str, answers: Iterable[str]) -> float:
     """
     text = normalised(prediction)
     return float(any(answer in text for answer in map(normalised, answers) if answer))
+
+
+def word_f1(prediction: str, target: str) -> float:
+    """F1 over words, normalised (Rajpurkar et al. 2016): twice the words that both share, over the words of both."""
+    said, wanted = (Counter(normalised(text).split()) for text in (prediction, target))
+    both = said.total() + wanted.total()
+    return 2 * (said & wanted).total() / both if both else 0.0
 
 
 def first_line(answer: str) -> str:
