@@ -9,7 +9,7 @@ import lengthwise as lw
 from lengthwise.errors import BadInput
 from lengthwise.methods import registry
 from lengthwise.methods.slots import claimed_slots
-from lengthwise.models.check import differences, state_of
+from lengthwise.models.snapshot import differences, state_of
 from lengthwise.models.state import LAYER
 from tests.conftest import (
     BIDIRECTIONAL,

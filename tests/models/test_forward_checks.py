@@ -15,7 +15,7 @@ import torch
 
 import lengthwise as lw
 from lengthwise.errors import BadInput
-from lengthwise.models.check import differences, state_of
+from lengthwise.models.snapshot import differences, state_of
 from tests.conftest import (
     TRAIN_LENGTH,
     UNREACHABLE,

@@ -10,7 +10,7 @@ import torch
 
 import lengthwise as lw
 from lengthwise.models import patches
-from lengthwise.models.check import differences, state_of
+from lengthwise.models.snapshot import differences, state_of
 from tests.conftest import logits, make, tokens
 from tests.extended import LONG
 from tests.helpers.interrupted import Interrupt

@@ -12,8 +12,8 @@ import transformers
 
 import lengthwise as lw
 from lengthwise.errors import BadInput
-from lengthwise.models.check import differences, state_of
 from lengthwise.models.patches import suspended
+from lengthwise.models.snapshot import differences, state_of
 from tests.conftest import (
     TRAIN_LENGTH,
     logits,

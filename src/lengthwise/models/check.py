@@ -3,14 +3,11 @@
     outcomes = check_method("mine.py:Mine:factor=4")
     assert not failures(outcomes)
 
-The models are made in memory with random weights and a training length of 64 tokens: an encoder-decoder with a bias (T5), a
-decoder whose heads share keys (Llama), and one that rotates a part of every key (GPT-NeoX). A method may refuse a model, in one
-line, but not all of them.
+A method may refuse a model of small_models.py, in one line, but not all of them.
 """
 
 from __future__ import annotations
 
-import copy
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,8 +17,6 @@ from typing import Any
 import torch
 import transformers as tf
 from torch import Tensor
-from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from lengthwise.common.plugins import raised_in
 from lengthwise.errors import BadInput
@@ -31,11 +26,11 @@ from lengthwise.methods.slots import Slots
 from lengthwise.methods.spec import Spec, methods_of, parse_spec
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.extend import Method, extend
+from lengthwise.models.small_models import SMALL_MODELS, TRAINED, WORDS, small_model
+from lengthwise.models.snapshot import differences, state_of
 from lengthwise.models.suitability import suitable_slots
 
-TRAINED = 64  # tokens
 LONG = 4 * TRAINED
-WORDS = 384
 TOLERANCE = 2e-4  # of logits around 1, between two orders of the same sums in float32
 PASSED, FAILED, REFUSED, NOTHING = "pass", "FAIL", "refused", "-"
 # By the slot they fill: methods to join the tried one with
@@ -92,9 +87,9 @@ class Trial:
         return said
 
 
-def check_method(method: Method, models: Sequence[str] = ("t5", "llama", "gpt_neox")) -> list[Outcome]:
+def check_method(method: Method, models: Sequence[str] = tuple(SMALL_MODELS)) -> list[Outcome]:
     """Try a method, or the spec of one, by every check on every small model."""
-    trials = {name: Trial(_small_model(SMALL_MODELS[name]), method) for name in models}
+    trials = {name: Trial(small_model(name), method) for name in models}
     return [_outcome(check, name, trial) for check in CHECKS for name, trial in trials.items()]
 
 
@@ -242,55 +237,6 @@ def refusing(trial: Trial) -> None:
         raise Unchecked("it has no option that is a number")
 
 
-def state_of(model: Any) -> dict[str, Any]:
-    """All that extending a model may touch: weights by value, everything else by identity."""
-    state: dict[str, Any] = {f"the weight {name}": value.clone() for name, value in model.state_dict().items()}
-    for name, module in model.named_modules():
-        place = name or "the model"
-        state[f"an attribute of {place}"] = {key: id(value) for key, value in vars(module).items()}
-        state[f"a hook of {place}"] = [list(module._forward_hooks), list(module._forward_pre_hooks)]
-        if hasattr(module, "config"):
-            state[f"the config of {place}"] = copy.deepcopy(vars(module.config))
-    state["transformers"] = (list(ALL_ATTENTION_FUNCTIONS), list(ALL_MASK_ATTENTION_FUNCTIONS))
-    return state
-
-
-def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """What of a model's state is not what it was."""
-
-    def same(one: Any, other: Any) -> bool:
-        return torch.equal(one, other) if isinstance(one, Tensor) else bool(one == other)
-
-    changed = [name for name, value in before.items() if name not in after or not same(value, after[name])]
-    return [*changed, *(name for name in after if name not in before)]
-
-
-def _small_model(make: Callable[[], Any]) -> Any:
-    """A model with queries and biases large enough for sharp attention; whatever the caller draws stays the same."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        model = make().eval()
-        for name, parameter in model.named_parameters():
-            if parameter.dim() == 2:
-                bias, query = "relative_attention_bias" in name, any(part in name for part in (".q.", "q_proj", "query"))
-                torch.nn.init.normal_(parameter, std=1.0 if bias else 0.5 if query else 0.05)
-    return model
-
-
-T5 = {"vocab_size": WORDS, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 4, "n_positions": TRAINED}
-DECODER = {
-    "vocab_size": WORDS,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "max_position_embeddings": TRAINED,
-}
-SMALL_MODELS: dict[str, Callable[[], Any]] = {
-    "t5": lambda: tf.T5ForConditionalGeneration(tf.T5Config(**T5, decoder_start_token_id=0)),
-    "llama": lambda: tf.LlamaForCausalLM(tf.LlamaConfig(**DECODER, num_key_value_heads=2)),
-    "gpt_neox": lambda: tf.GPTNeoXForCausalLM(tf.GPTNeoXConfig(**DECODER, rotary_pct=0.5)),
-}
 FINITE = "finite at four times the training length"
 CHECKS: dict[str, Callable[[Trial], None]] = {
     FINITE: finite,
