@@ -21,6 +21,7 @@ DEEPSEEK = {**HEADS, **EXPERTS, "v_head_dim": 8, "first_k_dense_replace": 1, "to
 FAMILIES: dict[str, dict[str, Any]] = {
     "cohere2": LAYERS,
     "exaone4": LAYERS,
+    "olmo3": LAYERS,
     "phi": {"rope_parameters": ROPE, "num_key_value_heads": 4},
     "stablelm": {"rope_parameters": ROPE},
     "persimmon": {"rope_parameters": ROPE},
