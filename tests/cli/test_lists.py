@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from lengthwise.methods.registry import METHODS
-from lengthwise.tasks import TASKS
+from lengthwise.tasks import GROUPS, TASKS
 from tests.conftest import Said
 
 
-@pytest.mark.parametrize(("command", "catalogue"), [("methods", METHODS), ("tasks", TASKS)])
+@pytest.mark.parametrize(("command", "catalogue"), [("methods", METHODS), ("tasks", {**TASKS, **GROUPS})])
 def test_lists_name_everything_in_a_line_each(command: str, catalogue: dict[str, Any], lengthwise: Callable[..., Said]) -> None:
     said = lengthwise(command)
     assert (said.status, said.err) == (0, [])
