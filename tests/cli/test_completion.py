@@ -11,7 +11,7 @@ import pytest
 
 from lengthwise.cli import completion
 from lengthwise.methods.registry import METHODS
-from lengthwise.tasks import TASKS
+from lengthwise.tasks import GROUPS, TASKS
 
 
 def test_models_are_the_one_that_ships_directories_and_gguf_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,7 +32,7 @@ def test_methods_are_those_of_the_catalogue_also_in_a_sum() -> None:
 
 
 def test_tasks_are_those_of_the_catalogue() -> None:
-    assert completion.tasks("") == list(TASKS)
+    assert completion.tasks("") == [*GROUPS, *TASKS]
     assert completion.tasks("passk") == ["passkey"]
 
 
