@@ -143,8 +143,10 @@ def find_task(name: str) -> Task:
     """The task of a name. Only for names that somebody typed: a task of their own is code that is run."""
     plugin = plugins.find("task", name, TASKS)
     if plugin is None and name not in TASKS:
-        known = [*GROUPS, *TASKS, *(entry.name for entry in plugins.announced("task"))]
-        hint = did_you_mean(name, known, f"the tasks are {', '.join(known)}")
+        grouped = set().union(*GROUPS.values())
+        installed = [entry.name for entry in plugins.announced("task")]
+        told = [*(task for task in TASKS if task not in grouped), *GROUPS, *installed]
+        hint = did_you_mean(name, [*told, *grouped], f"the tasks are {', '.join(told)}")
         raise BadInput(f"no task {name!r}; {hint}")
     if plugin is None:
         return TASKS[name]
