@@ -65,10 +65,12 @@ def fused(equation: Equation) -> Tensor:  # [batch, heads, queries, value_size]
 def _solved(equation: Equation) -> Tensor:
     """Solve one batch entry at a time, so that padding is never read."""
     query, scale = _sharpened(equation)
-    key, value = (tensor.repeat_interleave(equation.group, 1) for tensor in (equation.key, equation.value))
+    key, value, shared = equation.key, equation.value, equation.group > 1
+    if equation.visible.queries == 1 and equation.bias is None and equation.visible.is_full:
+        return scaled_dot_product_attention(query, key, value, scale=scale, enable_gqa=shared)
+    if shared:
+        key, value = (tensor.repeat_interleave(equation.group, 1) for tensor in (key, value))
     if equation.visible.queries == 1 and equation.bias is None:
-        if equation.visible.is_full:
-            return scaled_dot_product_attention(query, key, value, scale=scale)
         seen = equation.visible.mask()[:, None]
         output = scaled_dot_product_attention(query, key, value, attn_mask=seen, scale=scale)
         # cuDNN gives a row that sees nothing a mean of values

@@ -54,8 +54,11 @@ class Visible:
             stop = (own + window).clamp_max(keys)
         stop = stop.clamp(0, keys)
         visible = cls(torch.minimum(start, stop)[None], stop[None], own, keys).knowing(in_line=True)
-        if not causal and window is None and not isinstance(offset, Tensor):
-            visible.knowing(is_full=True, full_from=keys - queries if offset is None else offset)
+        if window is None and not isinstance(offset, Tensor):
+            first = keys - queries if offset is None else offset
+            # A query at the end of a cache sees all of it
+            if not causal or (queries == 1 and first == keys - 1):
+                visible.knowing(is_full=True, full_from=first)
         return visible if padding is None else visible.without(padding)
 
     def without(self, padding: Tensor) -> Visible:

@@ -22,6 +22,7 @@ Everything else is optional. Each optional member is read by one function of thi
 |---------------------|--------------------|--------------------|-----------------------------------------------------------|
 | `name`              | the class's name   | `method_name`      | error messages                                            |
 | `leaves_alone(n)`   | False              | `leaves_alone`     | short inputs that run on the model's own code, bit for bit |
+| `layers_agree`      | False              | `layers_agree`     | a law of n that is asked once a forward, not in every layer |
 | `dynamic`           | False              | `follows_length`   | frequencies that depend on the length of the input        |
 | `max_distance`      | no limit           | `bias_radius`      | a bias that is constant from some distance on             |
 | `sinks_and_window`  | None: all are kept | `sinks_and_window` | caches that drop keys no row will see again               |
@@ -151,6 +152,11 @@ def leaves_alone(method: object, length: int) -> bool:
     """
     says = getattr(method, "leaves_alone", None)
     return says is not None and bool(says(length))
+
+
+def layers_agree(method: object) -> bool:
+    """Whether the method's temperature is the same in all layers."""
+    return bool(getattr(method, "layers_agree", False))
 
 
 def follows_length(method: object) -> bool:

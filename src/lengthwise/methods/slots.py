@@ -30,6 +30,7 @@ from lengthwise.methods.base import (
     SinksAndWindow,
     Temperature,
     Visibility,
+    layers_agree,
     leaves_alone,
     method_name,
     sinks_and_window,
@@ -107,6 +108,11 @@ class Slots:
     def laws(self) -> tuple[Temperature, ...]:
         """The temperatures that are laws of n."""
         return tuple(method for method in self.temperature if isinstance(method, Temperature))
+
+    @cached_property
+    def layers_agree(self) -> bool:
+        """Whether all laws of n are the same in all layers."""
+        return all(layers_agree(law) for law in self.laws)
 
     @cached_property
     def adaptive(self) -> tuple[AdaptiveTemperature, ...]:

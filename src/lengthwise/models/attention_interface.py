@@ -24,6 +24,7 @@ from lengthwise.methods.base import method_name
 from lengthwise.models.bias import layer_bias
 from lengthwise.models.layer import Layer
 from lengthwise.models.masks import ForwardMask, build_mask, decode
+from lengthwise.models.next_token import next_token
 from lengthwise.models.patches import Patches
 from lengthwise.models.rotate import leaping_positions, rotate_as_trained, rotate_parts
 from lengthwise.models.state import LAYER
@@ -62,6 +63,10 @@ def attention_forward(
     if layer.slots.similarity is not None:
         query, key, scale = layer.slots.similarity.similarity(query, key)
     first, *more = rotate_parts(module, layer, mask, query, key, given)
+    if query.shape[2] == 1 and not more and not module.training:
+        output = next_token(layer, mask, *first[:2], value, first[2], float(scale))
+        if output is not None:
+            return output.transpose(1, 2).contiguous(), None
     equation = Equation(
         *first[:2],
         value,
@@ -72,10 +77,10 @@ def attention_forward(
         more=tuple(Rest(q, k, value, visible) for q, k, visible in more),
     )
     if layer.slots.segmented is not None:
-        output = _solve_in_segments(layer, equation)
+        solved = _solve_in_segments(layer, equation)
     else:
-        output = _solve(layer, _with_temperature(layer, equation))
-    return output.transpose(1, 2).contiguous(), None
+        solved = _solve(layer, _with_temperature(layer, equation))
+    return solved.transpose(1, 2).contiguous(), None
 
 
 def _stock_attention(

@@ -56,6 +56,13 @@ class Layer:
         return self._short[keys]
 
     @cached_property
+    def only_sharpens(self) -> bool:
+        """Whether nothing is added to logits that laws of n multiply, and nobody looks at them."""
+        slots = self.slots
+        plain = slots.bias is None and self.bias_owner is None and slots.segmented is None and not slots.adaptive
+        return plain and self.observer is None and self.implementation == "auto"
+
+    @cached_property
     def _spares_all_short(self) -> bool:
         """Whether the method changes no input up to the training length: asked once, not at each length."""
         if not self.slots.leaves_alone(self.train_length, self.index):

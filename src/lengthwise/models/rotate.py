@@ -107,18 +107,18 @@ def rotate_parts(
     turn = partial(rotated, module, layer.rotated_part)
     # Parts whose keys stand at the same places share them
     keys = {id(at_key): turn(key, at_key) for at_key in {id(at_key): at_key for _, _, at_key in tables}.values()}
-    return [(turn(query, at_query), keys[id(at_key)], part.visible) for part, at_query, at_key in tables]
+    return [(query if q is None else turn(query, q), keys[id(k)], part.visible) for part, q, k in tables]
 
 
 def _part_tables(
     layer: Layer, rotary: Rotary, whole: Visible, seen: Visible, like: Tensor, given: GivenPositions | None
-) -> list[tuple[Part, Tables, Tables]]:
-    """Every part of the rows, with the tables of its queries and of its keys."""
+) -> list[tuple[Part, Tables | None, Tables]]:
+    """Every part of the rows, with the tables of its queries, None where they stay as they are, and of its keys."""
     frequencies, in_parts = layer.slots.frequencies, layer.slots.parts
     if frequencies is not None and follows_length(frequencies):
         _refuse_packed(frequencies, rotary.trained, whole)
     parts = [as_they_stand(seen)] if in_parts is None else [*in_parts.distances(seen, whole)]
-    if whole.queries == 1 and len(parts) > 1:
+    if whole.queries == 1:
         parts = [as_one(parts)]
     if given is None:
         lengths = whole.count.amax(-1).clamp_min(1).tolist()
@@ -126,7 +126,10 @@ def _part_tables(
         parts, lengths = [Part(seen, given.at, given.at)], [given.reach]
     tables = partial(_tables, rotary, frequencies, like, lengths=lengths)
     at_key = {id(part.key): tables(part.key) for part in {id(part.key): part for part in parts}.values()}
-    return [(part, tables(part.query), at_key[id(part.key)]) for part in parts]
+    at_query = [tables(part.query) for part in parts]
+    # A single query stands at 0, which turns nothing but where a family scales its tables
+    stays = whole.queries == 1 and given is None and bool((at_query[0][0] == 1).all())
+    return [(part, None if stays else query, at_key[id(part.key)]) for part, query in zip(parts, at_query, strict=True)]
 
 
 def _refuse_packed(rotation: FrequencyRotation, trained: Tensor, visible: Visible) -> None:

@@ -30,6 +30,8 @@ class Clex(nn.Module):
 
     dynamic = True
 
+    layers_agree = True
+
     def __init__(
         self,
         train_length: int,

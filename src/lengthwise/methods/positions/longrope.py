@@ -57,6 +57,8 @@ class LongRoPE:
 
     dynamic = True
 
+    layers_agree = True
+
     @classmethod
     def load(cls, factors: str, train_length: int, factor: float | None = None) -> LongRoPE:
         """Read the file of factors."""

@@ -30,6 +30,8 @@ class ReRoPE:
     leak: float | None = None
     log_scale: bool = False
 
+    layers_agree = True
+
     def __post_init__(self) -> None:
         require(self.train_length > 1, f"rerope needs train_length > 1, not {self.train_length}")
         if self.window is None:

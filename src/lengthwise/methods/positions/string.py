@@ -31,6 +31,8 @@ class String:
     window: int = None  # type: ignore[assignment]  # likewise
     temperature: bool = False
 
+    layers_agree = True
+
     def __post_init__(self) -> None:
         if self.shift is None:
             object.__setattr__(self, "shift", self.train_length // 3)

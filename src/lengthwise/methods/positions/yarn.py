@@ -35,6 +35,8 @@ class Yarn:
     temperature: bool = True
     dynamic: bool = False
 
+    layers_agree = True
+
     def __post_init__(self) -> None:
         known = self.factor is not None or self.dynamic
         require(known, "method 'yarn' needs factor; write yarn:factor=..., or yarn:dynamic=true for one that follows the input")

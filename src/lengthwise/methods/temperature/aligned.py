@@ -115,6 +115,10 @@ class Alignment:
             "calibrate this model",
         )
 
+    @property
+    def layers_agree(self) -> bool:
+        return self.scope == "model"
+
     def tau(self, length: int) -> Tensor:
         """The temperature at one length, [] or [layers] or [layers, heads]."""
         return 1 / self._sharpness(torch.tensor(float(length), dtype=torch.float64))

@@ -20,6 +20,8 @@ from lengthwise.errors import require
 class Constant:
     tau: float
 
+    layers_agree = True
+
     def __post_init__(self) -> None:
         require(0 < self.tau < math.inf, f"constant needs tau > 0, not {self.tau}")
         limits = torch.finfo(torch.float32)

@@ -25,6 +25,8 @@ class InfoScale:
     key_size: int
     clamp: bool = True
 
+    layers_agree = True
+
     def __post_init__(self) -> None:
         require(self.train_length > 1, f"infoscale needs train_length > 1, not {self.train_length}")
         require(self.key_size > 0, f"infoscale needs key_size > 0, not {self.key_size}")

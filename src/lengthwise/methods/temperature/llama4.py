@@ -23,6 +23,8 @@ class Llama4:
     beta: float = 0.1
     floor_length: int = 8192
 
+    layers_agree = True
+
     def __post_init__(self) -> None:
         require(self.floor_length > 0, f"llama4 needs floor_length > 0, not {self.floor_length}")
         require(0 <= self.beta < math.inf, f"llama4 needs beta >= 0, not {self.beta}")

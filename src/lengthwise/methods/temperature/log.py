@@ -24,6 +24,8 @@ class Log:
     train_length: int
     clamp: bool = True
 
+    layers_agree = True
+
     def __post_init__(self) -> None:
         require(self.train_length > 1, f"log needs train_length > 1, not {self.train_length}")
 

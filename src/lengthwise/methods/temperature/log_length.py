@@ -16,5 +16,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class LogLength:
+    layers_agree = True
+
     def inverse_temperature(self, visible: Tensor, layer: int = 0) -> Tensor:
         return visible.clamp_min(1).double().log().float()

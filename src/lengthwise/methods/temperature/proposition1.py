@@ -53,6 +53,8 @@ class Proposition1:
     sigma_train: float
     sigma: float | None = None
 
+    layers_agree = True
+
     def __post_init__(self) -> None:
         sigma = self.sigma_train if self.sigma is None else self.sigma
         require(0 < self.p_max <= 1, f"proposition1 needs 0 < p_max <= 1, not {self.p_max}")

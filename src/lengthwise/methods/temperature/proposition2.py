@@ -31,6 +31,8 @@ class Proposition2:
     sigma_train: float
     sigma: float | None = None
 
+    layers_agree = True
+
     def __post_init__(self) -> None:
         sigma = self.sigma_train if self.sigma is None else self.sigma
         positive = 0 < self.sigma_train < math.inf and 0 < sigma < math.inf

@@ -24,6 +24,8 @@ class SoftmaxPlus:
     base: int = 512
     clamp: bool = False
 
+    layers_agree = True
+
     def __post_init__(self) -> None:
         require(self.base > 1, f"softmax_plus needs base > 1, not {self.base}")
 

@@ -21,6 +21,8 @@ from lengthwise.errors import require
 class SSMax:
     s: float = 0.43
 
+    layers_agree = True
+
     def __post_init__(self) -> None:
         require(0 < self.s < math.inf, f"ssmax needs s > 0, not {self.s}")
 

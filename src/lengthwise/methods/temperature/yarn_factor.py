@@ -25,6 +25,8 @@ class YarnFactor:
     train_length: int
     factor: float | None = None
 
+    layers_agree = True
+
     def __post_init__(self) -> None:
         require(self.train_length > 0, f"yarn_factor needs train_length > 0, not {self.train_length}")
         factor = 1.0 if self.factor is None else self.factor

@@ -1,0 +1,65 @@
+"""The next token of a generation: the same numbers as the whole equation gives, by one call of PyTorch's attention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from transformers import DynamicCache
+
+from lengthwise.models import next_token
+from lengthwise.models.extend import extend
+from tests.conftest import TRAIN_LENGTH, make, tokens
+
+
+@pytest.mark.parametrize(
+    "method", ["none", "log", "yarn:factor=4", "rerope:log_scale=true", "constant:tau=0.5", "streaming_llm"]
+)
+@pytest.mark.parametrize("family", ["llama", "gemma3", "phi3"])
+def test_it_says_what_one_forward_says(family: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, ids = make(family), tokens(TRAIN_LENGTH + 9)
+    quick = []
+    plain = torch.nn.functional.scaled_dot_product_attention
+
+    def counted(*given: Any, **how: Any) -> torch.Tensor:
+        quick.append(how["scale"])
+        return plain(*given, **how)
+
+    monkeypatch.setattr(next_token, "scaled_dot_product_attention", counted)
+    with extend(model, method), torch.no_grad():
+        whole = model(ids).logits[:, -1]
+        cache = DynamicCache(config=model.config)
+        model(ids[:, :-1], past_key_values=cache)
+        said = model(ids[:, -1:], past_key_values=cache).logits[:, -1]
+    torch.testing.assert_close(said, whole, atol=1e-4, rtol=1e-4)
+    assert quick
+
+
+@pytest.mark.parametrize("method", ["alibi", "adaptive"])
+def test_what_is_more_than_a_scale_is_left_to_the_equation(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(next_token, "scaled_dot_product_attention", lambda *_, **__: pytest.fail("was asked"))
+    model, ids = make("llama"), tokens(TRAIN_LENGTH + 9)
+    with extend(model, method), torch.no_grad():
+        cache = DynamicCache(config=model.config)
+        model(ids[:, :-1], past_key_values=cache)
+        model(ids[:, -1:], past_key_values=cache)
+
+
+def test_a_law_that_is_the_same_in_all_layers_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    class Law:
+        layers_agree = True
+
+        def inverse_temperature(self, visible: torch.Tensor, layer: int) -> torch.Tensor:
+            asked.append(layer)
+            return torch.full_like(visible, 1.5, dtype=torch.float32)
+
+    model, ids = make("llama"), tokens(TRAIN_LENGTH + 9)
+    with extend(model, Law()), torch.no_grad():
+        cache = DynamicCache(config=model.config)
+        model(ids[:, :-1], past_key_values=cache)
+        asked.clear()
+        model(ids[:, -1:], past_key_values=cache)
+    assert asked == [0]
