@@ -5,10 +5,10 @@
                     min(i mod c + c, chunk)       for those of the chunk before
                     min(2c - 1, chunk)            for older ones
 
-Places count from the start of the row's own sequence; of keys behind the row, where a mask is bidirectional, each sees the row
-as it would see the key. `window` keys or fewer apart all distances are true ones. As in the released code `chunk` is by default
-three quarters of the training length and `window` an eighth; the code's own sharpening, which the paper has not, is left out
-(`dual_chunk+log` has another).
+Places count from the start of the row's own sequence; where a mask is bidirectional, distance'(i, j) = -distance'(j, i).
+Distances up to `window` are true ones, and none is above `chunk`. As in the released code `chunk` is by default three quarters
+of the training length and `window` an eighth; the code's own sharpening, which the paper has not, is left out (`dual_chunk+log`
+has another).
 
 Paper: An et al. 2024, arXiv:2402.17463
 Code: https://github.com/HKUNLP/ChunkLlama
