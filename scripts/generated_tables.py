@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -209,15 +210,20 @@ def methods() -> str:
 
 
 def methods_by_kind() -> str:
-    """The names of all methods, by the folder of their files."""
+    """The names of all methods, each with its file and its papers, by the folder of their files."""
     from lengthwise.methods.registry import METHODS, source_of
 
-    files = {name: Path(source_of(name).file) for name in METHODS}
+    sources = {name: source_of(name) for name in METHODS}
     lines = []
     for kind in ("positions", "temperature", "similarity"):
-        names = [f"`{name}`" for name, file in files.items() if file.parent.name == kind]
-        lines.append(f"- **{kind}**: {', '.join(names)}")
+        mine = {name: source for name, source in sources.items() if Path(source.file).parent.name == kind}
+        told = [" ".join([f"[`{name}`](src/{of.file})", *map(_year_link, of.papers)]) for name, of in mine.items()]
+        lines.append(f"- **{kind}**: {', '.join(told)}")
     return "\n".join(lines)
+
+
+def _year_link(paper: str) -> str:
+    return re.sub(r"\[.*?(\d{4}).*?\]", r"[\1]", paper_link(paper))
 
 
 def paper_link(paper: str) -> str:
