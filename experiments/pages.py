@@ -30,6 +30,7 @@ EXPERIMENTS: tuple[str, ...] = (
     "rope_perplexity",
     "rope_passkeys",
     "recommendation",
+    "answers",
 )
 
 
