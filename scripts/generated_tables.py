@@ -142,6 +142,18 @@ def encoder_cpu() -> str:
     return _table(head, rows)
 
 
+def prompts() -> str:
+    """CPU seconds to make one prompt, and to tokenise it, by task and tokenizer."""
+    records = _benchmark("prompts")
+    names = list(dict.fromkeys(r["tokenizer"] for r in records))
+    found = {(r["task"], r["tokenizer"]): r for r in records}
+    rows = [
+        [f"`{task}`", *(f"{found[task, name][field]:.2f}" for name in names for field in ("cpu_seconds", "tokenised"))]
+        for task in dict.fromkeys(r["task"] for r in records)
+    ]
+    return _table(["task", *(text for name in names for text in (f"{name}, made", f"{name}, tokenised"))], rows)
+
+
 def attention_gpu() -> str:
     """Attention, encoders, training steps and calibration on a GPU."""
     from benchmarks.gpu.page import page
@@ -294,7 +306,7 @@ TABLES: dict[str, Callable[[], str]] = {
     table.__name__: table
     for table in (
         *(retrieval, larger, going_on, against_truncation, decoders, misalignment_loss),
-        *(sharpness, temperatures, encoders, encoder_cpu, attention_gpu, training, campaign, mutants, argued, methods),
+        *(sharpness, temperatures, encoders, encoder_cpu, prompts, attention_gpu, training, campaign, mutants, argued, methods),
         methods_by_kind,
     )
 }

@@ -4,7 +4,7 @@
 
 A word here begins with its space. The sum is exact where no token of the vocabulary has a space behind another character: every
 tokenisation then breaks before the space, whatever stands on both sides. A character that some token does have before a space
-ends no word. Words that come again are tokenised once for as long as their tokenizer lives, new ones all together.
+ends no word. Words that come again are tokenised once for as long as their tokenizer lives, rare ones all together.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from lengthwise.common.text import shipped_prose
 
 SHORT = 2000  # letters up to which a text is simply tokenised
 MOST = 200_000  # words that are kept
+OFTEN = 4  # times that a word stands in a text from which on it is quicker to tokenise it alone
 ANCHOR = "a"
 BYTE_LEVEL_SPACE, SENTENCEPIECE_SPACE = "\u0120", "\u2581"
 VISIBLE = frozenset(string.ascii_letters + string.digits + string.punctuation)
@@ -34,7 +35,7 @@ def token_count(tokenizer: Any, text: str) -> int:
 def added_tokens(tokenizer: Any, text: str) -> int:
     """Tokens that a text adds to what stands before it: exactly if it begins with a space, else about."""
     if len(text) <= SHORT:
-        return len(tokenizer(text, add_special_tokens=False, verbose=False).input_ids)
+        return _sizes(tokenizer, [text])[0]
     return _counts_of(tokenizer).added(tokenizer, text)
 
 
@@ -46,7 +47,7 @@ class WordCounts:
         self.ends = _word_ends(tokenizer)
         self.special = _special_tokens(tokenizer) if self.ends else []
         self.tokens: dict[str, int] = {}
-        self.met: set[str] = set()
+        self.met: Counter[str] = Counter()
         sample = shipped_prose()[: 2 * SHORT]
         if self.whole(tokenizer, sample) != len(tokenizer(sample, verbose=False).input_ids):
             self.ends = frozenset()
@@ -81,11 +82,13 @@ class WordCounts:
             self.met.clear()
         tally = Counter(words)
         unknown = [word for word in tally if word not in self.tokens]
-        again = [word for word in unknown if tally[word] > 1 or word in self.met]
-        once = [word for word in unknown if tally[word] == 1 and word not in self.met]
-        anchor, together, *sizes = _sizes(tokenizer, [ANCHOR, ANCHOR + "".join(once), *(ANCHOR + word for word in again)])
+        # A prompt may be counted twice, so a word of two texts is not yet one that comes again
+        often = {word for word in unknown if tally[word] >= OFTEN or self.met[word] > 1}
+        again, rare = list(often), [word for word in unknown if word not in often]
+        joined = ANCHOR + "".join(word * tally[word] for word in rare)
+        anchor, together, *sizes = _sizes(tokenizer, [ANCHOR, joined, *(ANCHOR + word for word in again)])
         self.tokens.update(zip(again, (size - anchor for size in sizes), strict=True))
-        self.met.update(once)
+        self.met.update(rare)
         known = ((self.tokens.get(word, 0), times) for word, times in tally.items())
         return together - anchor + sum(tokens * times for tokens, times in known)
 
