@@ -33,7 +33,7 @@ LENGTHS = (1, 63, 111, 1000)
 TEMPERATURES = ("none", "one", "head", "row", "row and head")
 MASKS = ("full", "causal", "window", "causal window", "left padding", "right padding", "causal left", "holes")
 EVERYTHING = pytest.mark.parametrize(
-    ("length", "mask", "temperature", "bias"), crossed(LENGTHS, MASKS, TEMPERATURES, (True, False), every=4)
+    ("length", "mask", "temperature", "bias"), crossed(LENGTHS, MASKS, TEMPERATURES, (True, False), every=8)
 )
 SHUFFLED = ("shuffled", "shuffled causal", "shuffled left padding")
 

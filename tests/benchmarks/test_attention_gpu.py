@@ -50,6 +50,7 @@ def of(records: list[dict[str, Any]], what: str) -> dict[tuple[str, int], dict[s
     return {(r["implementation"], r["length"]): r for r in records if r["what"] == what}
 
 
+@pytest.mark.sweep
 @pytest.mark.usefixtures("tiny")
 def test_a_run_writes_the_records_that_the_issue_names(tmp_path: Path) -> None:
     out = tmp_path / "some" / "records.json"

@@ -20,11 +20,8 @@ from lengthwise.models.load import load
 from lengthwise.records.append_only import read_lines
 from tests.helpers.answering import answering, saved
 
-# Whole runs, before a release
-pytestmark = pytest.mark.sweep
-
-# Four steps need no second file
-pytestmark = pytest.mark.filterwarnings("ignore:the steps end before they reach")
+# Whole runs, before a release; four steps need no second file
+pytestmark = [pytest.mark.sweep, pytest.mark.filterwarnings("ignore:the steps end before they reach")]
 STEPS = 4
 CLEX, LORA = Setting("clex", 1), Setting("longqlora", 2)
 BY_KL = Setting("clex", 1, compare="kl")

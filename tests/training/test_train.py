@@ -314,7 +314,7 @@ def interrupt(*_: Any, **__: Any) -> Any:
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("adjustment", ["none", "clex with lora", "longqlora"])
+@pytest.mark.parametrize("adjustment", ["none", "clex with lora", pytest.param("longqlora", marks=pytest.mark.sweep)])
 def test_the_same_command_goes_on_after_a_kill_to_the_same_losses(
     adjustment: str,
     whole: Callable[[str], lw.Trained],

@@ -29,7 +29,7 @@ CASES = {
     "a filled cache": Case(7, 70, mask="causal", dropout=0.9),
     "half precision": Case(70, dtype=FP16, mask="causal", temperature="row", dropout=0.1),
     "half precision, whole tiles": Case(260, heads=1, kv_heads=1, dtype=FP16, dropout=0.4),
-    "two sequences, grouped heads": Case(100, batch=2, heads=2, kv_heads=1, dropout=0.3),
+    "two sequences, grouped heads": Case(70, batch=2, heads=2, kv_heads=1, dropout=0.3),
 }
 
 
