@@ -497,3 +497,9 @@ def test_a_yarn_checkpoint_is_made_in_its_config(name: str, spec: str) -> None:
     with torch.inference_mode(), lw.extend(model, spec):
         expected = model(ids).logits
     torch.testing.assert_close(stock(ids).logits, expected, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("length", [10**20, 2.5, True])
+def test_a_length_that_is_none_is_refused(length: Any) -> None:
+    with pytest.raises(lw.BadInput, match=r"beyond all models|is a whole number of tokens"):
+        lw.bake(make("t5"), "log", length=length)

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from lengthwise.calibration.fold import fold, keys_seen
 from lengthwise.calibration.measure import run_stack
+from lengthwise.common.text import parse_lengths
 from lengthwise.errors import BadInput, require
 from lengthwise.methods.base import stock_rotation
 from lengthwise.methods.slots import Slots
@@ -42,6 +43,7 @@ def bake(
 ) -> Any:
     """A copy of the model (the model itself with `inplace`) whose logits carry the temperature `method` has at `length`."""
     refuse_extended(model, "bake")
+    (length,) = parse_lengths(length)
     anatomy = anatomy_of(model, train_length)
     offloaded = any(parameter.is_meta for parameter in unwrapped(model).parameters())
     require(not offloaded, "weights are offloaded; load the model without device_map to bake it")
