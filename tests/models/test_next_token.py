@@ -41,12 +41,14 @@ def test_what_is_more_than_a_scale_is_left_to_the_equation(method: str, monkeypa
     monkeypatch.setattr(next_token, "scaled_dot_product_attention", lambda *_, **__: pytest.fail("was asked"))
     model, ids = make("llama"), tokens(TRAIN_LENGTH + 9)
     with extend(model, method), torch.no_grad():
+        whole = model(ids).logits[:, -1]
         cache = DynamicCache(config=model.config)
         model(ids[:, :-1], past_key_values=cache)
-        model(ids[:, -1:], past_key_values=cache)
+        said = model(ids[:, -1:], past_key_values=cache).logits[:, -1]
+    torch.testing.assert_close(said, whole, atol=1e-4, rtol=1e-4)
 
 
-def test_a_law_that_is_the_same_in_all_layers_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_law_that_is_the_same_in_all_layers_is_asked_once() -> None:
     asked: list[int] = []
 
     class Law:
