@@ -14,7 +14,7 @@ from tests.conftest import TRAIN_LENGTH, make, tokens
 
 
 @pytest.mark.parametrize(
-    "method", ["none", "log", "yarn:factor=4", "rerope:log_scale=true", "constant:tau=0.5", "streaming_llm"]
+    "method", ["none", "log", "yarn:factor=4", "rerope:log_scale=true", "constant:tau=0.5", "streaming_llm", "window:size=12"]
 )
 @pytest.mark.parametrize("family", ["llama", "gemma3", "phi3"])
 def test_it_says_what_one_forward_says(family: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 
 import pytest
 import torch
 import transformers as tf
-from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+from torch import nn
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 
 import lengthwise as lw
 from lengthwise.attention import Equation, RowStatistics
 from lengthwise.errors import BadInput
-from lengthwise.models.rotary import Rotary, no_rotation
+from lengthwise.models.rotary import HalfTables, Rotary, no_rotation, rotated, turns_halves
 from tests.conftest import DECODER_SIZES, TRAIN_LENGTH, logits, make, tokens
 from tests.extended import LONG
 
@@ -114,3 +116,22 @@ def test_trainable_tables_keep_the_scaling_of_a_yarn_model() -> None:
     tables = Rotary(module).tables(like, at, own.clone().requires_grad_())
     assert all(table.requires_grad for table in tables)
     torch.testing.assert_close(tuple(table.detach() for table in tables), module(like, at))
+
+
+@pytest.mark.parametrize(
+    ("family", "expected"), [("llama", True), ("gemma3", True), ("cohere", False), ("glm", False), ("gpt_oss", False)]
+)
+def test_halves_are_turned_in_three_steps_only_where_the_family_does_so(family: str, expected: bool) -> None:
+    formula = importlib.import_module(f"transformers.models.{family}.modeling_{family}").apply_rotary_pos_emb
+    assert turns_halves(formula) is expected
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_halves_turned_by_tables_of_heads_are_those_of_llamas_formula(heads: int) -> None:
+    states, angles = torch.randn(2, 4, 5, 8, dtype=torch.float64), torch.randn(2, heads, 5, 4, dtype=torch.float64)
+    cos, sin = (torch.cat((half, half), -1) for half in (angles.cos(), angles.sin()))
+    shared = states.shape[1] // heads
+    by_head = [(cos[:, h // shared], sin[:, h // shared]) for h in range(4)]
+    theirs = [apply_rotary_pos_emb(states[:, h, None], states[:, :0], *tables)[0] for h, tables in enumerate(by_head)]
+    ours = rotated(nn.Module(), "all of it", states, HalfTables.of((cos, sin)))
+    torch.testing.assert_close(ours, torch.cat(theirs, 1))

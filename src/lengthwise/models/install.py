@@ -15,7 +15,15 @@ from lengthwise.models.attention_interface import NAME
 from lengthwise.models.bias import no_dense_bias
 from lengthwise.models.layer import Layer, Observer, active_slots
 from lengthwise.models.patches import IMPLEMENTATION, Patches, suspended, value_before_patches
-from lengthwise.models.rotary import Rotary, changed_rotation, length_dependent, no_rotation, rotary_of
+from lengthwise.models.rotary import (
+    Rotary,
+    changed_rotation,
+    formula_of,
+    length_dependent,
+    no_rotation,
+    rotary_of,
+    turns_halves,
+)
 from lengthwise.models.rotary_proof import rotated_parts
 from lengthwise.models.state import LAYER
 
@@ -48,6 +56,7 @@ def install(
             observer=observer if observer is not None or outer is None else outer.observer,
             rotary=rotary if unrotated and rotates else None if outer is None else outer.rotary,
             rotated_part=(parts or {}).get(module, outer.rotated_part if outer is not None else "all of it"),
+            turns_halves=turns_halves(formula_of(module)) if unrotated else outer is not None and outer.turns_halves,
             **shared,
         )
         patches.set(module.__dict__, LAYER.key, layer)

@@ -41,6 +41,7 @@ class Layer:
     observer: Observer | None = None
     rotary: Rotary | None = None  # set where queries and keys arrive unrotated
     rotated_part: str = "all of it"  # of a query or key: one of `rotary.PARTS`
+    turns_halves: bool = False  # see `rotary.turns_halves`
     read: dict[Any, ForwardMask] = field(default_factory=dict)  # the callers' masks of one forward, for all layers
     visits: int = 0
     _short: dict[int, bool] = field(default_factory=dict)

@@ -19,12 +19,17 @@ from lengthwise.models.masks import ForwardMask
 def next_token(
     layer: Layer, mask: ForwardMask, query: Tensor, key: Tensor, value: Tensor, visible: Visible, scale: float
 ) -> Tensor | None:
-    """Output [batch, heads, 1, value_size]; None where the equation asks for more than another scale."""
-    simple = layer.only_sharpens and query.dtype == key.dtype == value.dtype and value.shape[-1] <= WIDEST
-    if not simple or torch.compiler.is_compiling() or autocast.is_on(query.device.type) or not visible.is_full:
+    """Output [batch, heads, 1, value_size]; None where the equation asks for more than another scale of one run of keys."""
+    if not layer.only_sharpens or not query.dtype == key.dtype == value.dtype:
         return None
-    slots, index = layer.slots, layer.index
-    g = mask.once(("g", id(slots), None if slots.layers_agree else index), lambda: _sharpness(layer, visible))
+    slots = layer.slots
+    agreed = ("next token", id(slots), id(visible), None if slots.layers_agree else layer.index)
+    found = mask.once(agreed, lambda: _run_and_sharpness(layer, query, value, visible))
+    if found is None:
+        return None
+    run, g = found
+    if run is not None:
+        key, value = key[:, :, run], value[:, :, run]
     if isinstance(g, Tensor):
         # g is float32, and so is the product until it is rounded
         query = (query * g[..., None]).to(query.dtype)
@@ -35,9 +40,21 @@ def next_token(
     return scaled_dot_product_attention(query, key, value, scale=scale, enable_gqa=key.shape[1] < query.shape[1])
 
 
-def _sharpness(layer: Layer, visible: Visible) -> Tensor | float:
-    """g of the query: a number where all sequences and heads share it, which a GPU is waited for."""
+def _run_and_sharpness(
+    layer: Layer, query: Tensor, value: Tensor, visible: Visible
+) -> tuple[slice | None, Tensor | float] | None:
+    """The keys that all sequences see, None for all there are, and g of the query; None where they see different ones."""
+    if torch.compiler.is_compiling() or autocast.is_on(query.device.type) or value.shape[-1] > WIDEST:
+        return None
+    run = None
+    if not visible.is_full:
+        rows = {*zip(visible.start.flatten().tolist(), visible.stop.flatten().tolist(), strict=True)}
+        first, stop = next(iter(rows))
+        if visible.hidden is not None or len(rows) > 1 or first >= stop:
+            return None
+        run = slice(first, stop)
     g = layer.slots.inverse_temperature(visible.n, layer.index)
     if g is None:
-        return 1.0
-    return float(g) if g.numel() == 1 and not g.requires_grad else g
+        return run, 1.0
+    # A number where all sequences and heads share it, for which a GPU is waited
+    return run, float(g) if g.numel() == 1 and not g.requires_grad else g

@@ -12,7 +12,8 @@ import copy
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import cache, cached_property
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -51,6 +52,11 @@ class Rotary:
         assert frequencies is not None
         return frequencies
 
+    @cached_property
+    def is_not_scaled(self) -> bool:
+        """Whether a position of 0 turns nothing; some families scale both tables, as for YaRN."""
+        return bool((self.tables(self.trained.new_zeros(1, 1, 1), self.trained.new_zeros(1, 1))[0] == 1).all())
+
     def tables(self, like: Tensor, positions: Tensor, frequencies: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """cos and sin at `positions`, as a `Part` has them, laid out as the family does: [batch or 1, tokens, size].
 
@@ -85,10 +91,45 @@ class Rotary:
         return cos.to(like.dtype), sin.to(like.dtype)
 
 
+class HalfTables(NamedTuple):
+    """cos, and sin with the sign of its half, for `_turned_in_halves`: both [batch or 1, key_heads or 1, tokens, size]."""
+
+    cos: Tensor
+    sin: Tensor
+
+    @classmethod
+    def of(cls, tables: tuple[Tensor, Tensor]) -> HalfTables:
+        cos, sin = tables if tables[0].dim() == 4 else (tables[0][:, None], tables[1][:, None])
+        first, second = sin.chunk(2, -1)
+        return cls(cos, torch.cat((-first, second), -1))
+
+
+def _turned_in_halves(states: Tensor, tables: HalfTables) -> Tensor:
+    """Llama's formula in three steps: a generation turns all keys of its cache for every token."""
+    cos, sin = tables
+    if 1 < cos.shape[1] < states.shape[1]:
+        cos, sin = (table.repeat_interleave(states.shape[1] // cos.shape[1], 1) for table in tables)
+    return torch.addcmul(states * cos, states.roll(states.shape[-1] // 2, -1), sin)
+
+
+@cache
+def turns_halves(formula: Callable[..., Any]) -> bool:
+    """Whether it turns each number in the first half of a key with its counterpart in the second, as Llama's does."""
+    drawn = torch.randn(1, 4, 3, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    states, cos, sin = drawn[:, :2], drawn[:, 2], drawn[:, 3]
+    try:
+        theirs: Tensor = formula(states, states[:, :0], cos, sin)[0]
+    except (RuntimeError, IndexError, TypeError):
+        return False  # tables of another size
+    return theirs.shape == states.shape and torch.allclose(theirs, _turned_in_halves(states, HalfTables.of((cos, sin))))
+
+
 def rotated(module: nn.Module, part: str, states: Tensor, tables: tuple[Tensor, Tensor]) -> Tensor:
     """`states` [batch, heads, tokens, key_size] with this `part` of each turned by the attention module's own formula."""
     if part == "nothing":
         return states
+    if isinstance(tables, HalfTables):
+        return _turned_in_halves(states, tables)
     if tables[0].dim() == 4:
         # Formulas know no tables of heads: each becomes a sequence of its own
         batch, heads = states.shape[:2]

@@ -22,7 +22,7 @@ from lengthwise.errors import BadInput, require
 from lengthwise.methods.base import FrequencyRotation, follows_length, method_name
 from lengthwise.models.layer import Layer
 from lengthwise.models.masks import ForwardMask
-from lengthwise.models.rotary import Rotary, rotated
+from lengthwise.models.rotary import HalfTables, Rotary, rotated
 
 IN_A_CACHE = "these position_ids leap, and a cache keeps no positions; run the whole sequence at once, without a cache"
 BETWEEN = "this batch has padding between tokens, and a cache keeps no positions; pad on the left, or run without a cache"
@@ -125,11 +125,11 @@ def _part_tables(
     else:
         parts, lengths = [Part(seen, given.at, given.at)], [given.reach]
     tables = partial(_tables, rotary, frequencies, like, lengths=lengths)
-    at_key = {id(part.key): tables(part.key) for part in {id(part.key): part for part in parts}.values()}
-    at_query = [tables(part.query) for part in parts]
     # A single query stands at 0, which turns nothing but where a family scales its tables
-    stays = whole.queries == 1 and given is None and bool((at_query[0][0] == 1).all())
-    return [(part, None if stays else query, at_key[id(part.key)]) for part, query in zip(parts, at_query, strict=True)]
+    stays = whole.queries == 1 and given is None and rotary.is_not_scaled
+    in_halves = HalfTables.of if layer.turns_halves and like.shape[-1] == 2 * len(rotary.trained) else lambda made: made
+    at_key = {id(part.key): in_halves(tables(part.key)) for part in {id(part.key): part for part in parts}.values()}
+    return [(part, None if stays else in_halves(tables(part.query)), at_key[id(part.key)]) for part in parts]
 
 
 def _refuse_packed(rotation: FrequencyRotation, trained: Tensor, visible: Visible) -> None:
