@@ -11,8 +11,8 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: $(VENV)/installed
 	$(BIN)/lengthwise demo
 
-# One thread a worker: the tests are many small ones
-PYTEST := -m pytest -n 2 --dist worksteal --ignore=tests/gpu
+# One thread a worker: the tests are many small ones, and none looks at what was logged, which takes a millisecond a test
+PYTEST := -m pytest -n 2 --dist worksteal -p no:logging --ignore=tests/gpu
 test: $(VENV)/installed
 	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) -m 'not sweep and not notebook'
 

@@ -23,6 +23,8 @@ from transformers import ByT5Tokenizer
 from lengthwise.cli import run
 from tests.helpers.byte_tokenizer import make_quick
 
+# Off until all tests are collected: each of its looks through what was imported, a million objects, takes a third of a second
+gc.disable()
 make_quick()
 # The tree of all commands, which every call of the command line builds anew
 typer.main.get_command = cache(typer.main.get_command)
@@ -152,9 +154,10 @@ def logits(model: Any, ids: torch.Tensor, mask: torch.Tensor | None = None) -> t
 
 
 def pytest_collection_finish() -> None:
-    """Keep the garbage collector off what was imported: each look through its million objects takes a third of a second."""
+    """From here on the garbage collector looks at what tests make, and at nothing that was imported."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_sessionfinish() -> None:
