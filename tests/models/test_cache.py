@@ -12,8 +12,8 @@ from transformers import DynamicCache, StaticCache
 
 import lengthwise as lw
 from lengthwise.errors import BadInput
-from lengthwise.models.cache import RollingLayer
 from lengthwise.models.patches import suspended
+from lengthwise.models.rolling_layer import AHEAD, RollingLayer
 from tests.conftest import DECODER_SIZES, TRAIN_LENGTH, make, tokens
 from tests.positions import ids, logits
 
@@ -97,11 +97,12 @@ def test_a_rolling_cache_stays_as_small_as_its_window() -> None:
     with lw.extend(model, "streaming_llm:sinks=3,window=10"), torch.inference_mode():
         cache = tf.DynamicCache()
         out = model.generate(
-            ids(20), past_key_values=cache, max_new_tokens=60, min_new_tokens=60, do_sample=False, return_dict_in_generate=True
+            ids(20), past_key_values=cache, max_new_tokens=90, min_new_tokens=90, do_sample=False, return_dict_in_generate=True
         )
         assert all(isinstance(layer, RollingLayer) for layer in cache.layers)
-        assert {layer.keys.shape[-2] for layer in cache.layers} == {12}
-        assert cache.get_seq_length() == 79
+        assert {layer.stored for layer in cache.layers} == {12}
+        assert {layer.keys.shape[-2] for layer in cache.layers} == {3 + 12 + AHEAD}
+        assert cache.get_seq_length() == 109
         # Each token is the likeliest after one forward over all before it
         rows = model(out.sequences[:, :-1], use_cache=False).logits[0, 19:]
         rows[:, model.generation_config.eos_token_id] = -torch.inf  # held back by min_new_tokens

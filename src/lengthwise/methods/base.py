@@ -138,6 +138,8 @@ class SinksAndWindow:
     window: int  # the row's own key included
     # Whether a cache may drop the keys between the two: not where sinks are rotated at their true distance
     rolls: bool = True
+    # Whether the sinks stand just before the window, so that all keys stand in line: then a cache keeps them rotated
+    in_line: bool = False
 
 
 def method_name(method: object) -> str:

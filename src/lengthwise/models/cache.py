@@ -1,4 +1,4 @@
-"""Caches of keys under a method: which may be used, and one that keeps only what a rolling method still sees.
+"""Caches of keys under a method: which may be used, and which are made to keep only what a rolling method still sees.
 
 A cache holds keys as a rotation or a similarity left them: one that was begun without the method cannot be continued with it,
 nor the other way round, inside `extend` or after it. Temperatures, biases and windows leave keys as they are. StreamingLLM sees
@@ -7,77 +7,23 @@ a few sinks and a window: keys between the two are dropped, and a generation of 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from types import MethodType
 from typing import Any
 
-import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
 from lengthwise.errors import BadInput, require
+from lengthwise.methods.base import SinksAndWindow
 from lengthwise.methods.slots import Slots
 from lengthwise.models.patches import ActivePatches
-from lengthwise.models.state import FILLED
+from lengthwise.models.rolling_layer import RollingLayer
+from lengthwise.models.rotate import turned_on
+from lengthwise.models.state import FILLED, LAYER
 
 PLAIN = (DynamicLayer, DynamicSlidingWindowLayer)
-
-
-class RollingLayer(DynamicLayer):  # type: ignore[misc]
-    """The first `sinks` keys and the last `window` - 1: all that the next query can see beside itself."""
-
-    is_croppable = False
-    keys: Tensor
-    values: Tensor
-
-    def __init__(self, sinks: int, window: int, method: str, **kwargs: Any) -> None:
-        super().__init__()
-        self.sinks, self.window, self.method, self.seen = sinks, window, method, 0
-
-    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        if not self.is_initialized:
-            self.lazy_initialization(key_states, value_states)
-        self.seen += key_states.shape[-2]
-        keys, values = (torch.cat(both, -2) for both in ((self.keys, key_states), (self.values, value_states)))
-        self.keys, self.values = self._kept(keys), self._kept(values)
-        return keys, values
-
-    def _kept(self, states: Tensor) -> Tensor:
-        recent = self.window - 1
-        if states.shape[-2] <= self.sinks + recent:
-            return states
-        return torch.cat((states[..., : self.sinks, :], states[..., states.shape[-2] - recent :, :]), -2)
-
-    @property
-    def stored(self) -> int:
-        return int(self.keys.shape[-2]) if self.is_initialized and self.keys.numel() else 0
-
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        return self.stored + query_length, self.seen - self.stored
-
-    def get_seq_length(self) -> int:
-        return self.seen
-
-    def reset(self) -> None:
-        super().reset()
-        self.seen = 0
-        if self.stored:
-            # Older transformers fill keys with zeros, where they stand
-            self.keys, self.values = self.keys[..., :0, :], self.values[..., :0, :]
-
-    def crop(self, tokens_to_remove: int) -> None:
-        """Take back the last tokens, as assisted decoding does with those that were guessed wrong."""
-        if tokens_to_remove == 0:
-            return
-        room = self.sinks + self.window - 1
-        require(
-            self.seen == self.stored,
-            f"assisted decoding takes keys back, and {self.method} has dropped some at {self.seen} tokens, beyond the {room} "
-            "that it keeps; generate without assistant_model or prompt_lookup_num_tokens, or give a larger window",
-        )
-        super().crop(tokens_to_remove)
-        self.seen = self.stored
 
 
 @dataclass
@@ -88,8 +34,8 @@ class FilledWith:
     patches: ActivePatches
 
 
-def admit(cache: Any, slots: Slots, stay: set[int], mask: Any, patches: ActivePatches) -> None:
-    """Let a fresh cache in, and make it roll if it can, but for layers that `stay`; refuse one filled under another method."""
+def admit(cache: Any, slots: Slots, layers: Sequence[nn.Module], mask: Any, patches: ActivePatches) -> None:
+    """Let a fresh cache of these attention layers in, and make it roll if it can; refuse one filled under another method."""
     # Bert's kind of decoder keeps the keys of cross-attention beside its own
     cache = getattr(cache, "self_attention_cache", cache)
     method = " and ".join(repr(filled) for filled in (slots.rotation, slots.similarity) if filled is not None)
@@ -97,14 +43,14 @@ def admit(cache: Any, slots: Slots, stay: set[int], mask: Any, patches: ActivePa
     filled = "" if earlier is None else earlier.method
     # Before the length is asked for, which a static cache keeps on the GPU
     if filled != method or rolling is not None:
-        _check(cache, filled, method, rolling, stay, mask)
+        _check(cache, filled, method, rolling, layers, mask)
     if method:
         _refuse_keys_without_method(cache, FilledWith(method, patches))
     elif earlier is not None:
         _accept_all_keys(cache)
 
 
-def _check(cache: Any, filled: str, method: str, rolling: Any, stay: set[int], mask: Any) -> None:
+def _check(cache: Any, filled: str, method: str, rolling: Any, layers: Sequence[nn.Module], mask: Any) -> None:
     # Rows of a padded batch have their sinks at different places: there all keys are kept
     padded = rolling is not None and isinstance(mask, Tensor) and not bool(mask.bool().all())
     if cache.get_seq_length() > 0:
@@ -117,15 +63,24 @@ def _check(cache: Any, filled: str, method: str, rolling: Any, stay: set[int], m
     if _rolls(cache):
         # Emptied it may begin again, but goes on rolling
         require(filled == method and not padded, f"this cache was made to drop keys by {filled}; begin a new one")
+    if rolling is not None and type(cache) is DynamicCache and not padded:
+        _let_roll(cache, rolling, method, layers)
+
+
+def _let_roll(cache: DynamicCache, rolling: SinksAndWindow, method: str, modules: Sequence[nn.Module]) -> None:
+    """Give an empty cache layers that roll, where the method acts; unless it has others that transformers cannot tell apart."""
+    # Where each module finds its keys: a model may have other layers between
+    places = {getattr(module, "layer_idx", index): (module, LAYER.on(module)) for index, module in enumerate(modules)}
+    if cache.layer_class_to_replicate is not None:
+        cache.layers += [cache.layer_class_to_replicate() for _ in range(len(cache.layers), max(places) + 1)]
+    acting = {place: (module, layer) for place, (module, layer) in places.items() if layer is not None and layer.slots.rolling}
     # transformers asks one layer for the sizes of all masks, unless it knows that others slide
-    told_apart = all(index < len(cache.layers) and cache.layers[index].is_sliding for index in stay)
-    if rolling is not None and type(cache) is DynamicCache and not padded and told_apart:
-        make = partial(RollingLayer, rolling.sinks, rolling.window, method)
-        # Linear attention and convolutions keep states of their own
-        rolls = [type(layer) in PLAIN and index not in stay for index, layer in enumerate(cache.layers)]
-        cache.layers[:] = [make() if here else layer for here, layer in zip(rolls, cache.layers, strict=True)]
-        if cache.layer_class_to_replicate is not None:
-            cache.layer_class_to_replicate = make
+    if all(cache.layers[place].is_sliding for place in places.keys() - acting.keys()):
+        for place, (module, layer) in acting.items():
+            # Linear attention and convolutions keep states of their own
+            if type(cache.layers[place]) in PLAIN:
+                turn = turned_on(module, layer) if layer.arrive_rotated else None
+                cache.layers[place] = RollingLayer(rolling.sinks, rolling.window, method, turn)
 
 
 def _rolls(cache: Any) -> bool:

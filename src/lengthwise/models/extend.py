@@ -90,9 +90,9 @@ def extend(
         refuse_unreachable(model, anatomy)
         patches.put_on()
         register(patches)
-        unrotated = install(patches, model, anatomy, slots, implementation, observer)
+        rotating = install(patches, model, anatomy, slots, implementation, observer)
         prove_reached(patches, anatomy)
-        check_caches(patches, anatomy, unrotated)
+        check_caches(patches, anatomy, rotating)
         check_lengths(patches, anatomy, slots)
 
     return Extension(model, patch)

@@ -74,7 +74,7 @@ def _is_inside(thread: int, stack: nn.Module) -> bool:
     return frame is not None
 
 
-def check_caches(patches: Patches, anatomy: Anatomy, unrotated: bool) -> None:
+def check_caches(patches: Patches, anatomy: Anatomy, rotating: bool) -> None:
     """Keys of a cache stand where the method put them: one filled under another method is refused."""
 
     def check(_: nn.Module, __: Any, kwargs: dict[str, Any]) -> None:
@@ -84,9 +84,8 @@ def check_caches(patches: Patches, anatomy: Anatomy, unrotated: bool) -> None:
         # Read at every forward: an outer or an inner `extend` fills slots too
         slots = active_slots(anatomy)
         assert slots is not None
-        stay = set() if slots.rolling is None else {layer.index for layer in _layers(anatomy) if layer.slots.rolling is None}
-        admit(cache, slots, stay, mask, patches.status)
-        if unrotated and isinstance(places, Tensor):
+        admit(cache, slots, anatomy.layers, mask, patches.status)
+        if rotating and isinstance(places, Tensor):
             require(not leaps(places, real_tokens(mask, places.shape[-1])), IN_A_CACHE)
 
     patches.add_hook(anatomy.stack.register_forward_pre_hook, check, with_kwargs=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -22,10 +23,14 @@ from lengthwise.models.rotary import (
     length_dependent,
     no_rotation,
     rotary_of,
+    rotation_in_laps,
     turns_halves,
 )
 from lengthwise.models.rotary_proof import rotated_parts
 from lengthwise.models.state import LAYER
+
+# In laps of so many tokens and more, angles are known to 0.001 after millions of tokens
+LAP = 4096
 
 
 def install(
@@ -33,12 +38,12 @@ def install(
 ) -> bool:
     """Patch the model so that its attention solves the equation with these slots.
 
-    True where queries and keys then reach the attention function unrotated, and are cached so.
+    True where the attention function then rotates queries and keys.
     """
     _refuse_copies(patches, anatomy)
     rotary = _rotary_to_take_over(anatomy, slots)
     parts = _take_over(patches, model, anatomy, slots, rotary)
-    unrotated = parts is not None
+    rotating = parts is not None
     shared: dict[str, Any] = {"train_length": anatomy.train_length, "implementation": implementation, "read": {}}
     layers = zip(anatomy.layers, anatomy.bias_owners, anatomy.layer_types, strict=True)
     for index, (module, owner, kind) in enumerate(layers):
@@ -54,9 +59,9 @@ def install(
             stock=outer.stock if outer is not None else value_before_patches(config.__dict__, IMPLEMENTATION) or "eager",
             bias_owner=owner,
             observer=observer if observer is not None or outer is None else outer.observer,
-            rotary=rotary if unrotated and rotates else None if outer is None else outer.rotary,
+            rotary=rotary if rotating and rotates else None if outer is None else outer.rotary,
             rotated_part=(parts or {}).get(module, outer.rotated_part if outer is not None else "all of it"),
-            turns_halves=turns_halves(formula_of(module)) if unrotated else outer is not None and outer.turns_halves,
+            turns_halves=turns_halves(formula_of(module)) if rotating else outer is not None and outer.turns_halves,
             **shared,
         )
         patches.set(module.__dict__, LAYER.key, layer)
@@ -64,7 +69,7 @@ def install(
             patches.set(module.__dict__, "compute_bias", no_dense_bias(module))
     for config in anatomy.configs:
         patches.set_shared(config.__dict__, IMPLEMENTATION, NAME)
-    return unrotated
+    return rotating
 
 
 def _take_over(
@@ -84,7 +89,8 @@ def _take_over(
         method = slots.similarity if slots.rotation is None else slots.rotation
         with suspended(model):
             parts = rotated_parts(patches, anatomy, rotary, method_name(method))
-        patches.set(rotary.module.__dict__, "forward", no_rotation(rotary))
+        forward = no_rotation if rotary.lap is None else rotation_in_laps
+        patches.set(rotary.module.__dict__, "forward", forward(rotary))
         return parts
     if slots.frequencies is not None:
         frequencies = partial(_frequencies, slots.frequencies, rotary, anatomy.train_length)
@@ -110,7 +116,10 @@ def _frequencies(method: FrequencyRotation, rotary: Rotary, train_length: int) -
 def _rotary_to_take_over(anatomy: Anatomy, slots: Slots) -> Rotary | None:
     """The model's rotary embedding, where a method has to see queries and keys before they are rotated; else None."""
     if slots.rotation is not None:
-        return rotary_of(anatomy, method_name(slots.rotation))
+        rotary, outer = rotary_of(anatomy, method_name(slots.rotation)), active_slots(anatomy)
+        similarity = slots.similarity or (outer and outer.similarity)
+        in_line = slots.rolling is not None and slots.rolling.in_line and similarity is None
+        return replace(rotary, lap=max(LAP, anatomy.train_length)) if in_line else rotary
     if slots.similarity is not None and hasattr(anatomy.stack, "rotary_emb"):
         outer = active_slots(anatomy)
         if outer is not None and outer.rotation is not None:

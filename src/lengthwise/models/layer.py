@@ -39,7 +39,7 @@ class Layer:
     bias_owner: nn.Module | None
     implementation: str = "auto"
     observer: Observer | None = None
-    rotary: Rotary | None = None  # set where queries and keys arrive unrotated
+    rotary: Rotary | None = None  # set where we rotate queries and keys
     rotated_part: str = "all of it"  # of a query or key: one of `rotary.PARTS`
     turns_halves: bool = False  # see `rotary.turns_halves`
     read: dict[Any, ForwardMask] = field(default_factory=dict)  # the callers' masks of one forward, for all layers
@@ -55,6 +55,11 @@ class Layer:
         if keys not in self._short:
             self._short[keys] = self.slots.leaves_alone(keys, self.index)
         return self._short[keys]
+
+    @property
+    def arrive_rotated(self) -> bool:
+        """Whether queries and keys come, and are cached, rotated where they stand: some are then turned on from there."""
+        return self.rotary is not None and self.rotary.lap is not None
 
     @cached_property
     def only_sharpens(self) -> bool:

@@ -3,15 +3,17 @@
 Frequencies that never change are put in place of the model's own; nothing else needs to know. Everything else needs unrotated
 keys: a key's rotation then depends on the row that reads it. So the model's rotary embedding is told to leave them as they are
 (cos 1, sin 0), the cache keeps them so, and the attention function rotates, with the family's own tables and its own formula.
+Where all that a token generated sees stands in line, as under StreamingLLM, they stay rotated, and few of them are turned on.
 That this is what the model itself does is not assumed: `rotary_proof` runs a few tokens.
 """
 
 from __future__ import annotations
 
 import copy
+import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any, NamedTuple
 
@@ -36,6 +38,8 @@ class Rotary:
 
     module: nn.Module
     layer_type: str | None = None  # whose frequencies these are, where each type of layer has its own
+    # Positions are counted in laps of so many tokens, so that angles stay exact however far a stream of text goes
+    lap: int | None = None
 
     def serves(self, layer_type: str | None) -> bool:
         return self.layer_type in (None, layer_type)
@@ -62,15 +66,40 @@ class Rotary:
 
         Where positions differ by head they are [batch or 1, key_heads, tokens, size].
         """
-        if positions.dim() > 2:
+        if positions.dim() > 2 and self.lap is None:
             return self._by_head(like, positions, frequencies)
         if frequencies is not None and frequencies.requires_grad:
             # The families' own tables carry no gradient
             return self._laid_out(like, positions[..., None].float() * frequencies)
-        module = self.module if frequencies is None else _copy(self.module, **{self.buffer: frequencies})
+        if self.lap is not None:
+            return self._in_laps(like, positions, self.lap)
+        return self._own_tables(self.module if frequencies is None else self._with(frequencies), like, positions)
+
+    def not_scaled(self) -> Rotary:
+        """The same rotation without the factor that some families put on both tables: for what is rotated already."""
+        module = _copy(self.module)
+        module.__dict__.update({name: 1.0 for name in module.__dict__ if name.endswith("attention_scaling")})
+        return replace(self, module=module)
+
+    def _own_tables(self, module: nn.Module, like: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         own = () if self.layer_type is None else (self.layer_type,)
         cos, sin = type(self.module).forward(module, like, positions, *own)
         return cos, sin
+
+    def _with(self, frequencies: Tensor) -> nn.Module:
+        return _copy(self.module, **{self.buffer: frequencies})
+
+    def _in_laps(self, like: Tensor, positions: Tensor, lap: int) -> tuple[Tensor, Tensor]:
+        """The family's own tables within a lap, turned on by the laps before; in the first lap bit for bit its own.
+
+        In float32 a position of a million times a frequency is known to a sixteenth of a radian, and distances no better.
+        """
+        laps = positions.div(lap, rounding_mode="floor")
+        exact, whole = like.new_zeros(1, 1, 1).float(), 2 * math.pi
+        turning = self.not_scaled()._with((self.trained.double() * lap).remainder(whole).float())
+        cos, sin = self._own_tables(self.module, exact, positions - laps * lap)
+        cos_laps, sin_laps = self._own_tables(turning, exact, laps)
+        return (cos * cos_laps - sin * sin_laps).to(like.dtype), (sin * cos_laps + cos * sin_laps).to(like.dtype)
 
     def _by_head(self, like: Tensor, positions: Tensor, frequencies: Tensor | None) -> tuple[Tensor, Tensor]:
         batch, heads, flat = *positions.shape[:2], positions.flatten(0, 1)
@@ -148,15 +177,39 @@ def no_rotation(rotary: Rotary) -> Callable[..., tuple[Tensor, Tensor]]:
     """A forward for the rotary embedding that leaves queries and keys exactly as they are: cos 1, sin 0."""
 
     def forward(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        positions = kwargs.get("position_ids", args[1] if len(args) > 1 else None)
-        if isinstance(positions, Tensor) and positions.dim() == 3 and bool((positions != positions[:1]).any()):
-            raise BadInput("these positions have several axes, as pictures do, and this method knows one; leave it out")
+        _refuse_several_axes(*args, **kwargs)
         cos, sin = type(rotary.module).forward(rotary.module, *args, **kwargs)
-        if not rotary.serves(kwargs.get("layer_type", args[2] if len(args) > 2 else None)):
+        if not rotary.serves(_layer_type(*args, **kwargs)):
             return cos, sin
         return torch.ones_like(cos), torch.zeros_like(sin)
 
     return forward
+
+
+def rotation_in_laps(rotary: Rotary) -> Callable[..., tuple[Tensor, Tensor]]:
+    """A forward for the rotary embedding that rotates as it does, and exactly however far the positions go."""
+
+    def forward(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        positions = _refuse_several_axes(*args, **kwargs)
+        if positions is None or not rotary.serves(_layer_type(*args, **kwargs)):
+            cos, sin = type(rotary.module).forward(rotary.module, *args, **kwargs)
+            return cos, sin
+        return rotary.tables(kwargs["x"] if "x" in kwargs else args[0], positions)
+
+    return forward
+
+
+def _refuse_several_axes(*args: Any, **kwargs: Any) -> Tensor | None:
+    """The positions that a rotary embedding was given."""
+    positions = kwargs.get("position_ids", args[1] if len(args) > 1 else None)
+    if isinstance(positions, Tensor) and positions.dim() == 3 and bool((positions != positions[:1]).any()):
+        raise BadInput("these positions have several axes, as pictures do, and this method knows one; leave it out")
+    return positions
+
+
+def _layer_type(*args: Any, **kwargs: Any) -> str | None:
+    given: str | None = kwargs.get("layer_type", args[2] if len(args) > 2 else None)
+    return given
 
 
 def changed_rotation(

@@ -1,6 +1,7 @@
 """Rotate the queries and keys of one layer: at the positions that a method gives them, or as the model itself would.
 
-Only where the model's rotary embedding was made to rotate nothing (`install`); elsewhere they arrive rotated and stay so.
+Only where the model's rotary embedding was made to rotate nothing (`install`), or where keys are cached rotated and a few are
+turned on; elsewhere they arrive rotated and stay so.
 
 A rotation sees differences alone: positions that count one by one through all that a row sees are as good as the keys' indices,
 wherever they begin. So padding and packed sequences ask for nothing. Positions that leap, as PoSE's and RandomPos' do, must be
@@ -22,6 +23,7 @@ from lengthwise.errors import BadInput, require
 from lengthwise.methods.base import FrequencyRotation, follows_length, method_name
 from lengthwise.models.layer import Layer
 from lengthwise.models.masks import ForwardMask
+from lengthwise.models.rolling_layer import Turn
 from lengthwise.models.rotary import HalfTables, Rotary, rotated
 
 IN_A_CACHE = "these position_ids leap, and a cache keeps no positions; run the whole sequence at once, without a cache"
@@ -101,25 +103,48 @@ def rotate_parts(
         seen = mask.once(("seen", id(narrowed)), lambda: narrowed.narrow(mask.visible))
     if rotary is None:
         return [(query, key, seen)]
+    if layer.arrive_rotated and _all_in_line(layer, mask.visible):
+        return [(query, key, mask.visible)]
     tables = mask.once(
         ("tables", id(layer.slots.rotation), id(seen)), lambda: _part_tables(layer, rotary, mask.visible, seen, query, given)
     )
     turn = partial(rotated, module, layer.rotated_part)
     # Parts whose keys stand at the same places share them
-    keys = {id(at_key): turn(key, at_key) for at_key in {id(at_key): at_key for _, _, at_key in tables}.values()}
+    keys = {id(at): key if at is None else turn(key, at) for at in {id(at): at for _, _, at in tables}.values()}
     return [(query if q is None else turn(query, q), keys[id(k)], part.visible) for part, q, k in tables]
+
+
+def _all_in_line(layer: Layer, visible: Visible) -> bool:
+    """Whether this is a token after a cache that rolls, which has brought its keys to where the token must see them."""
+    rolling = layer.slots.rolling
+    return rolling is not None and visible.queries == 1 and visible.keys <= rolling.sinks + rolling.window and visible.is_full
+
+
+def turned_on(module: nn.Module, layer: Layer) -> Turn:
+    """How a rolling cache turns the keys of this layer that stay while others are dropped."""
+    rotary, part = layer.rotary, layer.rotated_part
+    assert rotary is not None
+
+    def turn(keys: Tensor, first: int, count: int) -> Tensor:
+        shifts = torch.arange(first, first + count, device=keys.device).repeat_interleave(keys.shape[2])
+        turned = rotated(module, part, keys.repeat(1, 1, count, 1), rotary.not_scaled().tables(keys, shifts[None]))
+        return turned.view(*keys.shape[:2], count, *keys.shape[2:])
+
+    return turn
 
 
 def _part_tables(
     layer: Layer, rotary: Rotary, whole: Visible, seen: Visible, like: Tensor, given: GivenPositions | None
-) -> list[tuple[Part, Tables | None, Tables]]:
-    """Every part of the rows, with the tables of its queries, None where they stay as they are, and of its keys."""
+) -> list[tuple[Part, Tables | None, Tables | None]]:
+    """Every part of the rows, with the tables of its queries and of its keys; None where they stay as they are."""
     frequencies, in_parts = layer.slots.frequencies, layer.slots.parts
     if frequencies is not None and follows_length(frequencies):
         _refuse_packed(frequencies, rotary.trained, whole)
     parts = [as_they_stand(seen)] if in_parts is None else [*in_parts.distances(seen, whole)]
     if whole.queries == 1:
         parts = [as_one(parts)]
+    if layer.arrive_rotated:
+        return [(part, *_turned_on_from(rotary, part, like)) for part in parts]
     if given is None:
         lengths = whole.count.amax(-1).clamp_min(1).tolist()
     else:
@@ -130,6 +155,16 @@ def _part_tables(
     in_halves = HalfTables.of if layer.turns_halves and like.shape[-1] == 2 * len(rotary.trained) else lambda made: made
     at_key = {id(part.key): in_halves(tables(part.key)) for part in {id(part.key): part for part in parts}.values()}
     return [(part, None if stays else in_halves(tables(part.query)), at_key[id(part.key)]) for part in parts]
+
+
+def _turned_on_from(rotary: Rotary, part: Part, like: Tensor) -> tuple[Tables | None, Tables | None]:
+    """Tables that take queries and keys from where they stand to where the part wants them; only differences matter."""
+    here = as_they_stand(part.visible)
+    moved = part.query - here.query
+    start = moved[:, :1]
+    shifts = moved - start, part.key - here.key - start
+    at_query, at_key = (rotary.not_scaled().tables(like, shift) if bool(shift.any()) else None for shift in shifts)
+    return at_query, at_key
 
 
 def _refuse_packed(rotation: FrequencyRotation, trained: Tensor, visible: Visible) -> None:
@@ -165,7 +200,7 @@ def rotate_as_trained(
 ) -> tuple[Tensor, Tensor]:
     """What the model's own rotary embedding would have made of queries and keys."""
     rotary = layer.rotary
-    if rotary is None:
+    if rotary is None or layer.arrive_rotated:
         return query, key
 
     def tables() -> tuple[Tables, Tables]:

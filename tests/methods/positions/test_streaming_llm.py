@@ -88,5 +88,5 @@ def test_impossible_arguments_are_refused(arguments: dict[str, int], words: str)
 
 
 def test_a_cache_may_drop_what_lies_between_unless_sinks_keep_their_true_distance() -> None:
-    assert StreamingLLM(256, window=60).sinks_and_window == SinksAndWindow(4, 60, rolls=True)
+    assert StreamingLLM(256, window=60).sinks_and_window == SinksAndWindow(4, 60, rolls=True, in_line=True)
     assert StreamingLLM(256, window=60, reindex=False).sinks_and_window == SinksAndWindow(4, 60, rolls=False)

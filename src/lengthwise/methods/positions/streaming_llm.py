@@ -44,7 +44,7 @@ class StreamingLLM:
 
     @property
     def sinks_and_window(self) -> SinksAndWindow:
-        return SinksAndWindow(self.sinks, self.window, rolls=self.reindex)
+        return SinksAndWindow(self.sinks, self.window, rolls=self.reindex, in_line=self.reindex)
 
     def narrow(self, whole: Visible) -> Visible:
         return whole.within(whole.position - self.window + 1, whole.position + self.window)
