@@ -121,6 +121,12 @@ def make(name: str, seed: int = 0) -> Any:
     return model
 
 
+@cache
+def shared(name: str) -> Any:
+    """The model of `make(name)`, one for all tests of a process: for those that leave it as it was."""
+    return make(name)
+
+
 def tiny_t5(seed: int = 0, train_length: int = 512) -> Any:
     """A T5 encoder of four layers whose attention is sharp: large random queries, random biases."""
     with torch.random.fork_rng():

@@ -115,7 +115,7 @@ def test_gradients_reach_every_run() -> None:
         wide = replace(equation, query=q, key=k, value=v, more=(one,), bias=None, inverse_temperature=None)
         return attention(wide, implementation="reference")[0]
 
-    assert torch.autograd.gradcheck(solved, (*states, *others))
+    assert torch.autograd.gradcheck(solved, (*states, *others), fast_mode=True)
 
 
 def test_as_they_stand_puts_every_key_at_its_place() -> None:

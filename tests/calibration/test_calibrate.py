@@ -14,6 +14,7 @@ from lengthwise.common.sequences import long_sequences, short_sequences
 from lengthwise.common.text import shipped_prose
 from lengthwise.models.anatomy import anatomy_of
 from tests.conftest import TRAIN_LENGTH, make, tiny_t5
+from tests.helpers.sweep import crossed
 
 LENGTH = 4 * TRAIN_LENGTH
 
@@ -44,9 +45,12 @@ def brute_force(model: Any, tokenizer: Any, length: int, statistic: str, sequenc
 
 
 @pytest.mark.filterwarnings("ignore:.*the grid ends there")
-@pytest.mark.parametrize("statistic", ["pmax", "entropy"])
-@pytest.mark.parametrize(("name", "seed", "sequences"), [("t5", 0, 1), ("t5", 1, 3), ("flan-t5", 2, 1), ("umt5", 3, 1)])
-def test_grid_is_algorithm_1(tokenizer: Any, statistic: str, name: str, seed: int, sequences: int) -> None:
+@pytest.mark.parametrize(
+    ("case", "statistic"),
+    crossed([("t5", 0, 1), ("t5", 1, 3), ("flan-t5", 2, 1), ("umt5", 3, 1)], ["pmax", "entropy"], every=2),
+)
+def test_grid_is_algorithm_1(tokenizer: Any, statistic: str, case: tuple[str, int, int]) -> None:
+    name, seed, sequences = case
     model = make(name, seed)
     tau, target, values = brute_force(model, tokenizer, LENGTH, statistic, sequences)
     alignment = calibrate(model, tokenizer, search="grid", statistic=statistic, sequences=sequences)
@@ -60,11 +64,11 @@ def test_grid_is_algorithm_1(tokenizer: Any, statistic: str, name: str, seed: in
 
 @pytest.mark.filterwarnings("ignore:.*the grid ends there")
 # At 640 tokens strips of rows tell how a layer responds; at 256 all rows do, and two forwards are not enough
-@pytest.mark.parametrize(("seed", "train_length", "length"), [(0, 320, 640), (4, 64, 256)])
-@pytest.mark.parametrize("statistic", ["pmax", "entropy"])
+@pytest.mark.parametrize(("case", "statistic"), crossed([(0, 320, 640), (4, 64, 256)], ["pmax", "entropy"], every=2))
 def test_solve_needs_three_or_four_forwards_and_lands_nearer_than_the_grid(
-    tokenizer: Any, statistic: str, seed: int, train_length: int, length: int
+    tokenizer: Any, statistic: str, case: tuple[int, int, int]
 ) -> None:
+    seed, train_length, length = case
     model = tiny_t5(seed, train_length)
     alignment = calibrate(model, tokenizer, length, statistic=statistic)
     solved = alignment.temperatures[0]
@@ -81,8 +85,7 @@ def test_solve_needs_three_or_four_forwards_and_lands_nearer_than_the_grid(
     assert float(again) == pytest.approx(solved.statistic, rel=1e-4)
 
 
-@pytest.mark.parametrize("statistic", ["pmax", "entropy"])
-@pytest.mark.parametrize("scope", ["layer", "head"])
+@pytest.mark.parametrize(("scope", "statistic"), crossed(["layer", "head"], ["pmax", "entropy"], every=2))
 def test_one_forward_aligns_every_layer_and_head(
     tokenizer: Any, statistic: str, scope: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

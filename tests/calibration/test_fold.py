@@ -14,7 +14,7 @@ from lengthwise.calibration.fold import fold, keys_seen
 from lengthwise.errors import BadInput
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.extend import extend
-from tests.conftest import DECODER_SIZES, FAMILIES, TRAIN_LENGTH, logits, make, tokens
+from tests.conftest import DECODER_SIZES, FAMILIES, TRAIN_LENGTH, logits, make, shared, tokens
 
 LONG = 4 * TRAIN_LENGTH
 
@@ -35,7 +35,7 @@ class Widest:
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("length", [20, LONG])
 def test_keys_seen_is_what_a_forward_shows(name: str, length: int) -> None:
-    model = make(name)
+    model = shared(name)
     widest = Widest()
     with extend(model, "none", observer=widest):
         logits(model, tokens(length))

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import SCRIPT
+from tests.helpers.sweep import crossed
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-@pytest.mark.parametrize("arguments", [["methods"], ["tasks", "--json"], ["--help"], ["--version"]])
-@pytest.mark.parametrize("buffered", [True, False])
+@pytest.mark.parametrize(
+    ("arguments", "buffered"), crossed([["methods"], ["tasks", "--json"], ["--help"], ["--version"]], [True, False], every=2)
+)
 def test_a_full_disk_below_standard_output_is_told_in_one_line(arguments: list[str], buffered: bool) -> None:
     surroundings = {**os.environ, "PYTHONUNBUFFERED": "" if buffered else "1"}
     with Path("/dev/full").open("w") as full:

@@ -19,6 +19,7 @@ from tests.conftest import (
     TRAIN_LENGTH,
     logits,
     make,
+    shared,
     tokens,
 )
 from tests.extended import LONG
@@ -68,7 +69,7 @@ def refusal(name: str, method: str) -> str | None:
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_none_gives_what_the_model_gives_at_any_length(name: str) -> None:
-    model = make(name)
+    model = shared(name)
     ids = tokens(LONG, batch=2)
     expected = logits(model, ids)
     with lw.extend(model, "none", train_length=2):
@@ -76,23 +77,29 @@ def test_none_gives_what_the_model_gives_at_any_length(name: str) -> None:
 
 
 # Switch has no sdpa implementation of its own
-@pytest.mark.parametrize(("name", "own"), [(n, i) for n in FAMILIES for i in ("eager", "sdpa") if (n, i) != ("switch", "sdpa")])
-def test_short_inputs_are_bit_for_bit_the_old_model(name: str, own: str) -> None:
+OWN = [(name, own) for name in FAMILIES for own in ("eager", "sdpa") if (name, own) != ("switch", "sdpa")]
+
+
+@pytest.mark.parametrize("turn", [0, pytest.param(1, marks=pytest.mark.sweep)])
+@pytest.mark.parametrize(("name", "own"), OWN)
+def test_short_inputs_are_bit_for_bit_the_old_model(name: str, own: str, turn: int) -> None:
+    """Every other method with padding, and of the two implementations each with those that the other has without."""
     model = make(name)
     model.set_attn_implementation(own)
     ids = tokens(TRAIN_LENGTH, batch=2)
-    mask = torch.ones_like(ids)
-    mask[0, -5:] = 0
-    for attention_mask in (None, mask):
-        expected = logits(model, ids, attention_mask)
-        for method in IDENTITY_WHEN_SHORT:
-            with lw.extend(model, method, train_length=TRAIN_LENGTH):
-                assert torch.equal(logits(model, ids, attention_mask), expected)
+    padded = torch.ones_like(ids)
+    padded[0, -5:] = 0
+    masks = [None, padded]
+    expected = [logits(model, ids, mask) for mask in masks]
+    for place, method in enumerate(IDENTITY_WHEN_SHORT):
+        which = (place + turn + (own == "sdpa")) % 2
+        with lw.extend(model, method, train_length=TRAIN_LENGTH):
+            assert torch.equal(logits(model, ids, masks[which]), expected[which])
 
 
 @pytest.mark.parametrize(("method", "name"), crossed([*METHODS], [*FAMILIES], every=6, whole={"t5", "llama"}))
 def test_every_method_is_finite_at_four_times_the_length_or_refused(name: str, method: str) -> None:
-    model = make(name)
+    model = shared(name)
     ids = tokens(LONG)
     plain = logits(model, ids)
     if words := refusal(name, method):
@@ -113,7 +120,7 @@ def test_every_method_is_finite_at_four_times_the_length_or_refused(name: str, m
 def test_a_padded_batch_gives_what_single_inputs_give(name: str, side: str, method: str) -> None:
     if name in BIDIRECTIONAL and side == "left" and name != "modernbert":
         pytest.skip("absolute positions shift with left padding in the model itself")
-    model = make(name)
+    model = shared(name)
     lengths = [LONG, LONG - 37, TRAIN_LENGTH + 9]
     ids, mask = torch.zeros(3, LONG, dtype=torch.long), torch.zeros(3, LONG, dtype=torch.long)
     singles = []
@@ -138,7 +145,7 @@ def test_a_padded_batch_gives_what_single_inputs_give(name: str, side: str, meth
 
 @pytest.mark.parametrize(("name", "method"), crossed([*DECODERS], ["log", "adaptive+log"], every=2, whole={"llama"}))
 def test_cached_generation_agrees_with_one_forward_over_everything(name: str, method: str) -> None:
-    model = make(name)
+    model = shared(name)
     ids = tokens(TRAIN_LENGTH - 4, batch=2)
     with lw.extend(model, method, train_length=TRAIN_LENGTH):
         options = {"max_new_tokens": 24, "do_sample": False, "return_dict_in_generate": True, "output_logits": True}
@@ -153,7 +160,7 @@ def test_cached_generation_agrees_with_one_forward_over_everything(name: str, me
     "method", ["log", "rerope:window=16", "streaming_llm:window=20", "clex", "yarn:dynamic=true", "self_extend:window=9"]
 )
 def test_a_static_cache_generates_the_same_tokens(method: str, padding: int) -> None:
-    model = make("llama")
+    model = shared("llama")
     ids = tokens(TRAIN_LENGTH + 10, batch=2)
     mask = torch.ones_like(ids)
     mask[0, :padding] = 0

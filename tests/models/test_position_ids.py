@@ -11,7 +11,7 @@ import transformers as tf
 import lengthwise as lw
 from lengthwise.errors import BadInput
 from lengthwise.methods.positions.pose import PoSECollator
-from tests.conftest import TRAIN_LENGTH, make
+from tests.conftest import TRAIN_LENGTH, shared
 from tests.positions import COLLATORS, DISTANCES, ids, leaping, reach
 
 LONG = 3 * TRAIN_LENGTH
@@ -21,7 +21,7 @@ LONG = 3 * TRAIN_LENGTH
 @pytest.mark.parametrize("length", [9, TRAIN_LENGTH + 9])
 @pytest.mark.parametrize("method", DISTANCES)
 def test_positions_that_leap_are_refused_where_distances_are_counted_in_tokens(method: str, length: int, collator: Any) -> None:
-    model, inputs = make("llama"), leaping(collator, length, LONG)
+    model, inputs = shared("llama"), leaping(collator, length, LONG)
     words = f"counts distances in tokens, and these position_ids leap, up to {reach(inputs['position_ids'])} positions"
     with lw.extend(model, method), pytest.raises(BadInput, match=words):
         model(**inputs, use_cache=False)
@@ -30,7 +30,7 @@ def test_positions_that_leap_are_refused_where_distances_are_counted_in_tokens(m
 @pytest.mark.parametrize("method", [*DISTANCES, "clex:log_scale=false"])
 def test_positions_that_restart_where_a_row_sees_nothing_before_are_no_leap(method: str) -> None:
     """Left padding counted as generation counts it, right padding, and packed sequences."""
-    model = make("llama")
+    model = shared("llama")
     first, second = ids(TRAIN_LENGTH + 4, seed=1), ids(TRAIN_LENGTH + 9, seed=2)
     mask = torch.ones(2, TRAIN_LENGTH + 9, dtype=torch.long)
     mask[0, :5] = 0
@@ -50,7 +50,7 @@ def test_positions_that_restart_where_a_row_sees_nothing_before_are_no_leap(meth
 
 
 def test_a_cache_keeps_no_positions_that_leap() -> None:
-    model, inputs = make("llama"), leaping(PoSECollator, TRAIN_LENGTH + 9, LONG)
+    model, inputs = shared("llama"), leaping(PoSECollator, TRAIN_LENGTH + 9, LONG)
     with lw.extend(model, "ntk:factor=2,dynamic=true"), pytest.raises(BadInput, match="a cache keeps no positions"):
         model(**inputs, past_key_values=tf.DynamicCache())
     with lw.extend(model, "ntk:factor=2"), torch.inference_mode():

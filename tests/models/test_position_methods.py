@@ -13,7 +13,7 @@ from torch import Tensor
 
 import lengthwise as lw
 from lengthwise.errors import BadInput
-from tests.conftest import DECODER_SIZES, TRAIN_LENGTH, make
+from tests.conftest import DECODER_SIZES, TRAIN_LENGTH, make, shared
 from tests.helpers.sweep import crossed
 from tests.positions import DISTANCES, ROTARY, UNCHANGED, ids, logits
 
@@ -140,7 +140,7 @@ def test_alibi_without_rotation_is_a_slope_a_head() -> None:
 )
 @pytest.mark.parametrize("name", ["llama", "qwen3", "mistral"])
 def test_frequencies_give_the_logits_of_transformers_own_rope_types(name: str, method: str, rope: dict[str, Any]) -> None:
-    model, tokens = make(name), ids(LONG)
+    model, tokens = shared(name), ids(LONG)
     config = type(model.config)(**{**model.config.to_dict(), "rope_parameters": {"rope_theta": 10000.0, **rope}})
     theirs = type(model)(config).eval()
     theirs.load_state_dict(model.state_dict())
@@ -152,7 +152,7 @@ def test_frequencies_give_the_logits_of_transformers_own_rope_types(name: str, m
 @pytest.mark.parametrize("name", ROTARY)
 def test_distances_that_change_nothing_give_what_every_family_gives(name: str) -> None:
     """The rotation is then ours and not the model's: unrotated keys, the family's own formula and tables, by head, by pair."""
-    model, tokens = make(name), ids(LONG, batch=2)
+    model, tokens = shared(name), ids(LONG, batch=2)
     expected = logits(model, tokens)
     for method in UNCHANGED:
         found = logits(model, tokens, method, implementation="blockwise")
@@ -164,11 +164,11 @@ def test_distances_that_change_nothing_give_what_every_family_gives(name: str) -
 )
 def test_prefill_and_cached_generation_agree(name: str, method: str) -> None:
     """A prompt beyond the training length, then token by token, with eviction where the method allows it."""
-    model, tokens = make(name), ids(TRAIN_LENGTH + 12)
+    model, tokens = shared(name), ids(TRAIN_LENGTH + 12)
     with lw.extend(model, f"{method}+log"), torch.inference_mode():
         whole = model(tokens, use_cache=False).logits
         cache, rows = tf.DynamicCache(config=model.config), []
-        for part in torch.split(tokens, [TRAIN_LENGTH - 9, 7, *[1] * 14], 1):
+        for part in torch.split(tokens, [TRAIN_LENGTH - 9, 7, 1, 1, 1, 1, 3, 1, 1, 5], 1):
             out = model(part, past_key_values=cache, use_cache=True)
             rows.append(out.logits)
     torch.testing.assert_close(torch.cat(rows, 1), whole, atol=1e-4, rtol=1e-3)
@@ -176,7 +176,7 @@ def test_prefill_and_cached_generation_agree(name: str, method: str) -> None:
 
 @pytest.mark.parametrize("method", [*DISTANCES, "window:size=9"])
 def test_short_inputs_are_bit_for_bit_the_old_model_also_from_a_cache(method: str) -> None:
-    model, tokens = make("llama"), ids(6, batch=2)
+    model, tokens = shared("llama"), ids(6, batch=2)
     mask = torch.ones_like(tokens)
     mask[1, :3] = 0
     options: dict[str, Any] = {"attention_mask": mask, "max_new_tokens": 4, "min_new_tokens": 4, "do_sample": False}
@@ -193,7 +193,7 @@ def test_short_inputs_are_bit_for_bit_the_old_model_also_from_a_cache(method: st
 
 @pytest.mark.parametrize("method", [*DISTANCES, *BY_HEAD, "yarn:factor=4", "window:size=9"])
 def test_a_left_padded_batch_gives_what_single_inputs_give(method: str) -> None:
-    model, length = make("llama"), TRAIN_LENGTH + 9
+    model, length = shared("llama"), TRAIN_LENGTH + 9
     long, short = ids(length, seed=1), ids(length - 7, seed=2)
     batch = torch.cat((long, torch.cat((torch.zeros(1, 7, dtype=torch.long), short), 1)))
     mask = torch.ones_like(batch)
@@ -211,7 +211,7 @@ def test_a_left_padded_batch_gives_what_single_inputs_give(method: str) -> None:
 @pytest.mark.parametrize("method", ["self_extend:group=3,window=10", "dual_chunk:chunk=16,window=5"])
 def test_groups_and_chunks_stay_where_they_were_when_a_window_has_left_the_start_behind(method: str, drops: bool) -> None:
     """In a cache that keeps only the model's own window of 48 tokens, and in one that keeps all of them."""
-    model, tokens = make("mistral window"), ids(64, batch=2)
+    model, tokens = shared("mistral window"), ids(64, batch=2)
     mask = torch.ones_like(tokens)
     mask[1, :7] = 0
     cache, rows = tf.DynamicCache(config=model.config) if drops else tf.DynamicCache(), []
@@ -227,7 +227,7 @@ def test_sinks_are_refused_where_the_models_own_window_has_left_them_behind(meth
     """A window narrower than the method's stays as it is; a wider one must not be outgrown."""
     narrow = tf.MistralForCausalLM(tf.MistralConfig(**DECODER_SIZES, sliding_window=16)).eval()
     assert torch.equal(logits(narrow, ids(20), method), logits(narrow, ids(20)))
-    model = make("mistral window")
+    model = shared("mistral window")
     logits(model, ids(48), method)
     with pytest.raises(BadInput, match="a window of its own of 48 tokens, which has left them behind at 49"):
         logits(model, ids(49), method)
@@ -237,7 +237,7 @@ def test_sinks_are_refused_where_the_models_own_window_has_left_them_behind(meth
 
 @pytest.mark.parametrize("method", [*DISTANCES, *FREQUENCIES, *BY_HEAD, *MASKS_AND_BIASES])
 def test_a_model_is_restored_bit_for_bit(method: str) -> None:
-    model, tokens = make("llama"), ids(LONG)
+    model, tokens = shared("llama"), ids(LONG)
     rotary = model.model.rotary_emb
     before, buffers, attributes = model(tokens).logits, dict(rotary._buffers), set(rotary.__dict__)
     changed = logits(model, tokens, method)
@@ -249,13 +249,13 @@ def test_a_model_is_restored_bit_for_bit(method: str) -> None:
 
 def test_temperatures_see_the_keys_that_are_left() -> None:
     """A window leaves at most its own size, so that a law of n never wakes up beyond it."""
-    model, tokens = make("llama"), ids(LONG)
+    model, tokens = shared("llama"), ids(LONG)
     assert torch.equal(logits(model, tokens, "window+log"), logits(model, tokens, "window"))
     assert not torch.allclose(logits(model, tokens, "rerope:window=12+log"), logits(model, tokens, "rerope:window=12"))
 
 
 def test_nesting_adds_a_temperature_to_a_position_method() -> None:
-    model, tokens = make("llama"), ids(LONG)
+    model, tokens = shared("llama"), ids(LONG)
     expected = logits(model, tokens, "rerope:window=12+constant:tau=0.8")
     with lw.extend(model, "rerope:window=12"):
         found = logits(model, tokens, "constant:tau=0.8")
@@ -284,7 +284,7 @@ def test_gradients_flow_through_parts() -> None:
 
 
 def test_statistics_are_those_of_what_a_row_sees() -> None:
-    model, tokens = make("llama"), ids(LONG)
+    model, tokens = shared("llama"), ids(LONG)
     plain, windowed = (
         lw.row_statistics(model, tokens, method=method) for method in ("none", "streaming_llm:sinks=3,window=10")
     )
@@ -305,7 +305,7 @@ def test_statistics_are_those_of_what_a_row_sees() -> None:
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(name: str, method: str, words: str) -> None:
-    with pytest.raises(BadInput, match=words), lw.extend(make(name), method):
+    with pytest.raises(BadInput, match=words), lw.extend(shared(name), method):
         pass
 
 
@@ -319,7 +319,7 @@ def test_a_similarity_is_refused_unless_forced_and_then_meets_unrotated_keys() -
         def leaves_alone(self, length: int) -> bool:
             return False
 
-    model, tokens = make("gpt_neox"), ids(LONG)
+    model, tokens = shared("gpt_neox"), ids(LONG)
     with pytest.raises(BadInput, match=r"was not trained with it; train one with it, or pass force=True"):
         lw.extend(model, Cosine()).__enter__()
     with lw.extend(model, Cosine(), force=True), torch.inference_mode():

@@ -12,15 +12,16 @@ import lengthwise as lw
 from lengthwise.errors import BadInput
 from tests.conftest import (
     TRAIN_LENGTH,
-    make,
+    shared,
     tokens,
 )
+from tests.helpers.sweep import crossed
 from tests.positions import COLLATORS, ROTARY, ids, leaping, reach
 
 
 @pytest.mark.parametrize("method", ["ntk:factor=4,dynamic=true", "yarn:dynamic=true", "clex"])
 def test_frequencies_that_follow_the_length_refuse_packed_sequences(method: str) -> None:
-    model, ids = make("llama"), tokens(4 * TRAIN_LENGTH)
+    model, ids = shared("llama"), tokens(4 * TRAIN_LENGTH)
     packed = torch.cat([torch.arange(4 * TRAIN_LENGTH - 20), torch.arange(20)])[None]
     with lw.extend(model, method):
         with pytest.raises(BadInput, match="packed, several to a row"):
@@ -28,12 +29,12 @@ def test_frequencies_that_follow_the_length_refuse_packed_sequences(method: str)
         model(ids, position_ids=torch.arange(4 * TRAIN_LENGTH)[None], use_cache=False)
 
 
-@pytest.mark.parametrize("collator", COLLATORS)
-@pytest.mark.parametrize("length", [TRAIN_LENGTH // 2, TRAIN_LENGTH + 9])
-@pytest.mark.parametrize("name", ROTARY)
+@pytest.mark.parametrize(
+    ("name", "length", "collator"), crossed(ROTARY, [TRAIN_LENGTH // 2, TRAIN_LENGTH + 9], COLLATORS, every=2, whole={"llama"})
+)
 def test_frequencies_that_follow_the_length_turn_by_the_positions_given(name: str, length: int, collator: Any) -> None:
     """Against the same frequencies put into the model for good, which then rotates itself, by its own position_ids."""
-    model, inputs = make(name), leaping(collator, length, 3 * TRAIN_LENGTH)
+    model, inputs = shared(name), leaping(collator, length, 3 * TRAIN_LENGTH)
     far = reach(inputs["position_ids"])
     assert far > TRAIN_LENGTH
     pairs = {
@@ -49,10 +50,12 @@ def test_frequencies_that_follow_the_length_turn_by_the_positions_given(name: st
         torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-3)
 
 
-@pytest.mark.parametrize("method", ["ntk:factor=2,dynamic=true", "yarn:dynamic=true", "clex:log_scale=false"])
-@pytest.mark.parametrize("name", ROTARY)
+@pytest.mark.parametrize(
+    ("name", "method"),
+    crossed(ROTARY, ["ntk:factor=2,dynamic=true", "yarn:dynamic=true", "clex:log_scale=false"], every=3, whole={"llama"}),
+)
 def test_frequencies_that_follow_the_length_follow_each_row_of_a_batch(name: str, method: str) -> None:
-    model, lengths = make(name), (3 * TRAIN_LENGTH, TRAIN_LENGTH + 9, TRAIN_LENGTH - 2)
+    model, lengths = shared(name), (3 * TRAIN_LENGTH, TRAIN_LENGTH + 9, TRAIN_LENGTH - 2)
     rows = [ids(length, seed=length) for length in lengths]
     together = torch.cat([torch.nn.functional.pad(row, (3 * TRAIN_LENGTH - row.shape[1], 0)) for row in rows])
     mask = torch.cat([torch.arange(3 * TRAIN_LENGTH)[None] >= 3 * TRAIN_LENGTH - row.shape[1] for row in rows]).long()

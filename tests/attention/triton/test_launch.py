@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -18,7 +15,7 @@ from lengthwise.attention import DistanceBias, Equation, Rest, Visible, attentio
 from lengthwise.attention.triton import launch
 from lengthwise.attention.triton.launch import why_no_scan, why_not_triton
 from lengthwise.errors import BadInput
-from tests.conftest import DECODER_SIZES, logits, make, tokens
+from tests.conftest import DECODER_SIZES, logits, shared, tokens
 from tests.helpers.kernels import Case
 
 pytest.importorskip("triton")
@@ -93,22 +90,15 @@ def test_rows_of_several_runs_are_merged() -> None:
     torch.testing.assert_close(rows.entropy, law.entropy, atol=1e-5, rtol=1e-5)
 
 
-def test_without_a_gpu_it_is_refused_in_one_line() -> None:
-    code = """
-import torch
-from lengthwise.attention import Equation, Visible, attention
-from lengthwise.errors import BadInput
-q = torch.zeros(1, 1, 4, 16)
-attention(Equation(q, q, q, Visible.build(4, 4)))
-try:
-    attention(Equation(q, q, q, Visible.build(4, 4)), implementation="triton")
-except BadInput as error:
-    print(error)
-"""
-    environment = {**os.environ, "TRITON_INTERPRET": "0", "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+def test_without_a_gpu_it_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_INTERPRET", "0")
+    q = torch.zeros(1, 1, 4, 16)
+    equation = Equation(q, q, q, Visible.build(4, 4))
+    attention(equation)
     reason = "the tensors are on cpu and the kernels need a CUDA device"
-    assert done.stdout == f"attention implementation 'triton' cannot run here: {reason}; use 'blockwise' or 'auto'\n"
+    with pytest.raises(BadInput) as refused:
+        attention(equation, implementation="triton")
+    assert str(refused.value) == f"attention implementation 'triton' cannot run here: {reason}; use 'blockwise' or 'auto'"
 
 
 METHODS = {"t5": "constant:tau=0.7", "llama": "log:train_length=32", "llama sinks": "streaming_llm:window=24"}
@@ -116,7 +106,7 @@ METHODS = {"t5": "constant:tau=0.7", "llama": "log:train_length=32", "llama sink
 
 @pytest.mark.parametrize("name", METHODS)
 def test_an_extended_model_says_the_same_through_the_kernel(name: str) -> None:
-    model, ids = make(name.split()[0]), tokens(40)
+    model, ids = shared(name.split()[0]), tokens(40)
     mask = torch.ones_like(ids)
     mask[0, 35:] = 0
     said = []

@@ -15,6 +15,7 @@ from lengthwise.evaluation.sweep.generate import check_can_answer, greedy_answer
 from lengthwise.tasks import Sample
 from tests.conftest import make, tokens
 from tests.helpers.answering import answering
+from tests.helpers.sweep import crossed
 
 
 def by_hand(model: Any, prompt: list[int], most: int) -> str:
@@ -67,9 +68,7 @@ BENDS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("bent", BENDS, ids=lambda bent: next(iter(bent)))
-@pytest.mark.parametrize("family", ["t5", "llama"])
-@pytest.mark.parametrize("hedged", [False, True])
+@pytest.mark.parametrize(("bent", "family", "hedged"), crossed(BENDS, ["t5", "llama"], [False, True], every=2))
 def test_a_checkpoint_cannot_bend_greedy_answers(family: str, bent: dict[str, Any], hedged: bool) -> None:
     model, tokenizer = answering(family), ByT5Tokenizer()
     prompts = [tokens(length, seed=length)[0].tolist() for length in (40, 60)]
