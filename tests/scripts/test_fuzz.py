@@ -19,10 +19,10 @@ from scripts.fuzz.damage import damage
 from scripts.fuzz.forked import Ended, run_alone
 from scripts.fuzz.outcome import DONE, GOOD, HANG, HARMED, INTERRUPTED, LINES, REFUSED, STATUS, TRACEBACK, classify, snapshot
 
-COMMANDS, FILES, SEED = 12, 8, 6
+COMMANDS, FILES, SEED = 18, 12, 6
 
 
-@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.sweep) for part in (1, 2))])
+@pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.sweep)])
 def test_hostile_commands_and_damaged_files_end_as_promised(part: int, tmp_path: Path) -> None:
     names = [f"{kind}{n + part * most}" for kind, most in (("c", COMMANDS), ("f", FILES)) for n in range(most)]
     cases = [Case(name, SEED) for name in names]
@@ -31,7 +31,7 @@ def test_hostile_commands_and_damaged_files_end_as_promised(part: int, tmp_path:
     counts = count(results)
     assert [sum(row.values()) for row in counts.values()] == [COMMANDS, FILES]
     # Not everything is refused at the door
-    assert all(row[DONE] > 1 and row[REFUSED] > 1 for row in counts.values())
+    assert all(row[DONE] > 2 and row[REFUSED] > 2 for row in counts.values())
 
 
 def say(*lines: str, status: int = 2) -> None:
