@@ -59,7 +59,7 @@ def a_token(model: Any, method: str, prompt: torch.Tensor, tokens: int) -> tuple
     how: dict[str, Any] = {"max_new_tokens": tokens, "min_new_tokens": tokens, "do_sample": False, "streamer": clock}
     with nullcontext() if method == STOCK else lw.extend(model, method):
         model.generate(prompt, attention_mask=torch.ones_like(prompt), past_key_values=cache, pad_token_id=0, **how)
-    return clock.milliseconds, cache.layers[0].keys.shape[-2]
+    return clock.milliseconds, cache.layers[0].get_mask_sizes(0)[0]
 
 
 def main() -> None:
