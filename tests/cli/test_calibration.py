@@ -20,7 +20,7 @@ from lengthwise.methods.recipe import Recipe
 from lengthwise.methods.temperature.aligned import Calibrated
 from tests.cli.conftest import LENGTH, listing
 from tests.conftest import TRAIN_LENGTH, Said, logits, make, tokens
-from tests.helpers.answering import saved
+from tests.helpers.answering import answering, saved
 
 
 def test_calibrate_writes_the_alignment_file_of_the_contract(
@@ -273,7 +273,7 @@ def test_what_a_full_disk_does_not_take_is_not_lost(
         said = lengthwise("calibrate", models / "t5", "--length", LENGTH, "--out", out, *flags)
         assert said.status == 2
         why = f"cannot write {out}: No space left on device; give another place"
-        assert said.err[-1] == f"lengthwise: {why}; the alignment was printed instead, keep it in a file"
+        assert said.err[-1] == f"lengthwise: {why}; the file's content was printed instead, keep it"
         (tmp_path / "kept.json").write_text(said.out)
         kept = lw.Alignment.load(tmp_path / "kept.json")
         assert kept.temperatures == lw.Alignment.load(models / "model.json").temperatures
@@ -324,3 +324,18 @@ def test_answers_are_told_on_cases_that_were_not_fitted(models: Path, tmp_path: 
     assert "nats on cases that were not fitted" in said.out
     assert [line.split()[:2] for line in said.out.splitlines()[-2:]] == [["640", "passkey"], ["640", "prose"]]
     assert lw.Alignment.load(out).statistic == "answers"
+
+
+def test_calibrate_searches_the_numbers_of_a_position_method(
+    tmp_path: Path, lengthwise: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lengthwise.calibration.position_search.MOST_CANDIDATES", 4)
+    folder, out = saved(answering("llama"), tmp_path / "model"), tmp_path / "scales.json"
+    common = ("--length", 320, "--task", "passkey", "--sequences", 2)
+    said = lengthwise("calibrate", folder, *common, "--search", "dpe", "--out", out)
+    assert said.status == 0
+    assert said.out.splitlines()[0].startswith("dpe: ")
+    assert said.out.splitlines()[-1] == f"use it as --method dpe:scales={out}"
+    assert json.loads(out.read_text())["format"] == "lengthwise.positions/1"
+    said = lengthwise("calibrate", folder, *common, "--search", "dpe", "--scope", "head", "--out", out)
+    assert (said.status, said.err[-1].split("; ")[-1]) == (2, "give one --length, and neither --statistic nor --scope")

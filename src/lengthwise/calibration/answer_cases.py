@@ -111,19 +111,24 @@ class Cases:
             raise without_room
         return known
 
-    def groups(self, length: int, shorter: int, weights: dict[str, float]) -> list[Group]:
-        """The tasks, or the text's far words, at one length, and prose that should be told as it is now."""
+    def asked(self, length: int, shorter: int, weights: dict[str, float]) -> list[Group]:
+        """The tasks, or the text's far words, at one length."""
         self.tick(0, f"length {length}: making cases")
-        asked = {
+        cases = {
             name: self._answers(name, length, shorter, self.samples)
             if name in self.tasks
             else self._places(length, self.samples, self.seed, far=True)
             for name in weights
         }
+        return [Group(name, weight, cases[name]) for name, weight in weights.items()]
+
+    def groups(self, length: int, shorter: int, weights: dict[str, float]) -> list[Group]:
+        """What is asked at one length, and prose that should be told as it is now."""
+        asked = self.asked(length, shorter, weights)
         prose = self._places(length, min(self.samples, MOST_KEPT), FAR_SEEDS + self.seed, far=False)
         with evaluating(self.model), torch.no_grad():
             kept = [replace(case, kept=case.logits(self.model).log_softmax(-1)) for case in prose]
-        return [*(Group(name, weight, asked[name]) for name, weight in weights.items()), Group("prose", GUARD, kept)]
+        return [*asked, Group("prose", GUARD, kept)]
 
     def _answers(self, name: str, length: int, shorter: int, n: int) -> list[Case]:
         task = self.tasks[name]

@@ -42,8 +42,7 @@ Losses = dict[str, float]  # by the name of a group
 def fit_to_answers(cases: Cases, lengths: Sequence[int], scope: str) -> list[LengthResult]:
     """A fit at every length, each from where the shorter one leads; the model may be extended already."""
     anatomy, known = cases.anatomy, cases.known()
-    shares = {name: math.exp(-a_token) for name, (_, a_token) in known.items()}
-    shares = {name: share / sum(shares.values()) for name, share in shares.items()} or {TEXT: 1.0}
+    shares = task_shares(known)
     target = sum(shares[name] * nats for name, (nats, _) in known.items())
     shape = {"model": (1, 1), "layer": (len(anatomy.layers), 1), "head": (len(anatomy.layers), anatomy.heads)}[scope]
     start, results, shorter = torch.zeros(shape), list[LengthResult](), anatomy.train_length
@@ -61,6 +60,12 @@ def fit_to_answers(cases: Cases, lengths: Sequence[int], scope: str) -> list[Len
         results.append(LengthResult(entry, path, missed, expects))
         shorter = length
     return results
+
+
+def task_shares(known: dict[str, tuple[float, float]]) -> dict[str, float]:
+    """What each task weighs: the more, the better the model knows its answers at the training length; a text stands alone."""
+    shares = {name: math.exp(-a_token) for name, (_, a_token) in known.items()}
+    return {name: share / sum(shares.values()) for name, share in shares.items()} or {TEXT: 1.0}
 
 
 @dataclass(frozen=True)

@@ -71,11 +71,11 @@ def calibrate(
     fingerprint, outer = model_fingerprint(anatomy), active_slots(anatomy)
     # Before shorter lengths are read
     refuse_past_the_table(anatomy, max(lengths))
-    asked = {} if text is not None or files else _asked(tasks, data)
+    asked = {} if text is not None or files else asked_tasks(tasks, data)
     rows = None if input_ids is None else token_rows(input_ids, vocabulary(model))
     require(rows is None or statistic != "answers", "answers are asked for in words; with input_ids keep pmax or entropy")
     require(rows is not None or tokenizer is not None, "without a tokenizer no text can be read; give input_ids")
-    source, text = _source(statistic, text, files, tasks, data, rows is not None)
+    source, text = text_source(statistic, text, files, tasks, data, rows is not None)
     with extend(model, method, train_length=train_length):
         # All slots together, whoever filled them
         if (slots := active_slots(anatomy)) is not None:
@@ -167,7 +167,7 @@ def _check_lengths(lengths: list[int], train_length: int, sequences: int, least:
     require(sequences >= least, f"sequences must be at least {least}, not {sequences}{asked}")
 
 
-def _source(
+def text_source(
     statistic: str, text: str | None, files: Sequence[str | Path], tasks: Sequence[str], data: str | Path | None, ids: bool
 ) -> tuple[str, str]:
     """(description, text) of what is read; a task has no text, but for what answers must leave as it is."""
@@ -185,7 +185,7 @@ def _source(
     return f"answers to {', '.join(tasks or DEFAULT_TASKS)}{f' of {Path(data).name}' if data else ''}; {source}", text
 
 
-def _asked(tasks: Sequence[str], data: str | Path | None) -> dict[str, Task]:
+def asked_tasks(tasks: Sequence[str], data: str | Path | None) -> dict[str, Task]:
     """By name, the tasks whose answers are fitted, their samples made of the user's material where they can be."""
     asked = {name: find_task(name) for name in tasks or DEFAULT_TASKS}
     return {name: task if data is None or task.take is None else task.of(Path(data)) for name, task in asked.items()}

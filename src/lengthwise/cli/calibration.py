@@ -11,16 +11,22 @@ from lengthwise.cli import completion
 from lengthwise.cli.evaluation import columns
 from lengthwise.cli.options import Device, Dtype, Force, Json, Model, TrainLength, print_json, say, say_train_length
 from lengthwise.common.files import check_writable, save_whole
-from lengthwise.errors import BadInput
+from lengthwise.errors import BadInput, require
 
 
 def calibrate(
     model: Model,
     length: Annotated[list[int], typer.Option(help="Length in tokens; repeat for a table.")],
-    out: Annotated[Path, typer.Option(help="The alignment file to write.")],
-    statistic: Annotated[str, typer.Option(help="Keep pmax or entropy, or fit to answers.")] = "pmax",
+    out: Annotated[Path, typer.Option(help="The file to write.")],
+    statistic: Annotated[
+        str | None,
+        typer.Option(help="Keep pmax or entropy, or fit to answers.", show_default="pmax"),
+    ] = None,
     scope: Annotated[str, typer.Option(help="model, layer or head: what shares one temperature.")] = "model",
-    search: Annotated[str, typer.Option(help="solve (3 forwards) or grid (Algorithm 1, 11 forwards).")] = "solve",
+    search: Annotated[
+        str,
+        typer.Option(help="solve (3 forwards), grid (Algorithm 1, 11 forwards), or dpe or longrope: that method's numbers."),
+    ] = "solve",
     train_length: TrainLength = None,
     text: Annotated[list[Path] | None, typer.Option(help="Text file to cut sequences from.")] = None,
     task: Annotated[
@@ -32,6 +38,7 @@ def calibrate(
         int | None, typer.Option(help="Long sequences to average over (1); of each task with answers (8, or 32 by scope).")
     ] = None,
     seed: int = 0,
+    minutes: Annotated[float, typer.Option(help="Time to search the numbers of dpe or longrope, about.")] = 10.0,
     method: Annotated[
         str, typer.Option(help="Method applied throughout, to calibrate on top of it.", autocompletion=completion.methods)
     ] = "none",
@@ -39,17 +46,36 @@ def calibrate(
     device: Device = None,
     as_json: Json = False,
 ) -> None:
-    """Find the temperature that keeps attention as sharp as at training length."""
+    """Find the temperature that keeps attention as sharp as at training length; or the numbers of dpe or longrope."""
     from lengthwise.calibration.calibrate import calibrate as verb
     from lengthwise.calibration.calibrate import check_choices
+    from lengthwise.calibration.position_search import SEARCHED, search_positions
     from lengthwise.methods.spec import check_spec
     from lengthwise.models.load import load
 
-    check_choices(statistic, scope, search, task or (), data)
+    positions = search in SEARCHED
+    statistic = statistic or ("answers" if positions else "pmax")
+    check_choices(statistic, scope, "solve" if positions else search, task or (), data)
+    if positions:
+        alone = len(length) == 1 and statistic == "answers" and scope == "model"
+        told = f"--search {search} finds the numbers of one length by answers"
+        require(alone, f"{told}; give one --length, and neither --statistic nor --scope")
     check_spec(method)
     check_writable(out)
     loaded, tokenizer = load(model, dtype, device)
     say_train_length(loaded, train_length)
+    if positions:
+        shared: dict[str, Any] = {"train_length": train_length, "files": text or (), "task": task, "data": data, "seed": seed}
+        found = search_positions(
+            loaded, tokenizer, length[0], search, **shared, sequences=sequences, minutes=minutes, method=method
+        )
+        _save(found, found.content, out)
+        if as_json:
+            print_json(found.content)
+        else:
+            _print_positions(found, out)
+            say(f"written: {out}")
+        return
     alignment = verb(
         loaded,
         tokenizer,
@@ -65,12 +91,7 @@ def calibrate(
         seed=seed,
         method=method,
     )
-    try:
-        alignment.save(out)
-    except BadInput as error:
-        # Forwards that took hours are not taken again for want of a place
-        print_json(alignment.file_content())
-        raise BadInput(f"{error}; the alignment was printed instead, keep it in a file") from error
+    _save(alignment, alignment.file_content(), out)
     if as_json:
         print_json(alignment.file_content())
     else:
@@ -118,6 +139,26 @@ def bake(
         print_json({"model": model, "alignment": alignment, "length": length, "tau": tau, "out": str(out)})
     else:
         print(f"{out}: a stock {type(baked).__name__} with tau {tau} for inputs of about {length} tokens")
+
+
+def _save(result: Any, content: dict[str, Any], out: Path) -> None:
+    try:
+        result.save(out)
+    except BadInput as error:
+        # Forwards that took hours are not taken again for want of a place
+        print_json(content)
+        raise BadInput(f"{error}; the file's content was printed instead, keep it") from error
+
+
+def _print_positions(found: Any, out: Path) -> None:
+    numbers = " ".join(f"{number:g}" for number in found.numbers)
+    print(f"{found.method}: {numbers}, the best of {found.candidates} candidates; ended {found.stopped}")
+    print("nats of an answer on cases that were not searched with:")
+    rows = [("", "plain", "found")]
+    rows += [(name, f"{nats:.4g}", f"{found.expects['found'][name]:.4g}") for name, nats in found.expects["plain"].items()]
+    print(columns([[f"{name:>20}", *rest] for name, *rest in rows]))
+    option = {"dpe": "scales", "longrope": "factors"}[found.method]
+    print(f"use it as --method {found.method}:{option}={out}")
 
 
 def _print_alignment(alignment: Any) -> None:

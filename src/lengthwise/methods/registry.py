@@ -24,7 +24,7 @@ METHODS = {
     "clipped_rope": "lengthwise.methods.positions.clipped_rope:ClippedRoPE",
     "constant": "lengthwise.methods.temperature.constant:Constant",
     "cosscale": "lengthwise.methods.similarity.cosscale:CosScale",
-    "dpe": "lengthwise.methods.positions.dpe:DPE",
+    "dpe": "lengthwise.methods.positions.dpe:DPE.load",
     "dual_chunk": "lengthwise.methods.positions.dual_chunk:DualChunk",
     "eabf": "lengthwise.methods.positions.eabf:Eabf",
     "head_scale": "lengthwise.methods.temperature.head_scale:HeadScale",

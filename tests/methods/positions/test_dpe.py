@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 
@@ -50,3 +51,33 @@ def test_scales_and_window_are_the_authors_for_llama_3_unless_given() -> None:
 def test_impossible_arguments_are_refused(arguments: dict[str, str | int], words: str) -> None:
     with pytest.raises(BadInput, match=words):
         DPE(**{"train_length": 64, "rotary_size": 16, **arguments})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (
+            '{"scales": [4, 0], "window": 8, "train_length": 64}',
+            "not a list of whole numbers from 1 on",
+        ),
+        ('{"scales": [4], "window": 8}', "it has no 'train_length'"),
+        ('{"scales": [4], "window": 64, "train_length": 64}', "a window from 1 to below the training length 64, not 64"),
+        ('{"scales": [4], "window": 8, "train_length": 128}', "training length of 128, and this model's is 64"),
+        ("[4, 4]", "it is not a JSON object"),
+        (None, "no file of scales"),
+    ],
+)
+def test_files_that_hold_no_scales_are_refused(content: str | None, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "scales.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(BadInput, match=words):
+        DPE.load(64, 16, scales=str(path))
+
+
+def test_a_file_of_scales_is_what_its_numbers_are_and_is_known_by_them(tmp_path: Path) -> None:
+    (tmp_path / "scales.json").write_text('{"scales": [4, 2], "window": 8, "train_length": 64}')
+    read, given = DPE.load(64, 16, scales=str(tmp_path / "scales.json")), DPE.load(64, 16, scales="4-2", window=8)
+    assert (read.scales, read.window) == (given.scales, given.window)
+    assert read.to_json() == {"dpe": {"scales": "4-2", "window": 8}}
+    assert given.to_json() is None

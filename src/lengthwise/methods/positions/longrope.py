@@ -3,9 +3,10 @@
     theta'_i = theta_i / lambda_i                                   Ding et al. 2024
     g        = 1 + ln s / ln n_train                                cos and sin of queries and of keys by its root
 
-`factors` is a JSON file: a config.json or its `rope_parameters`, with `long_factor` and, perhaps, `short_factor`; or a list of
-long factors. s is `factor`, or what the file says; its `attention_factor`, if there is one, is the root of g. With short
-factors all is as transformers computes it: they and g serve inputs up to the training length. Without, those are left alone.
+`factors` is a JSON file: a config.json or its `rope_parameters`, with `long_factor` and, perhaps, `short_factor`; a list of
+long factors; or what `lengthwise calibrate MODEL --length N --search longrope --out factors.json` found by needles. s is
+`factor`, or what the file says; its `attention_factor`, if there is one, is the root of g. With short factors all is as
+transformers computes it: they and g serve inputs up to the training length. Without, those are left alone.
 
 Paper: Ding et al. 2024, arXiv:2402.13753
 Paper: Shang et al. 2025 (LongRoPE2), arXiv:2502.20082
