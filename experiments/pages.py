@@ -28,7 +28,7 @@ EXPERIMENTS: tuple[str, ...] = (
     "entropy_invariance",
     "cosine_peak",
     "rope_perplexity",
-    "rope_passkeys",
+    "decoders",
     "recommendation",
     "answers",
 )

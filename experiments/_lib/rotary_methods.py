@@ -3,7 +3,8 @@
 A name is a spec with places to fill, because what suits 2,048 tokens does not suit 8,192:
 
     {factor}   length / training length           {leak}   2 factor - 1: the furthest key at the training length's distance
-    {train}    training length                    {half}   half of it
+    {train}    training length                    {half}   half of it; {quarter} a quarter
+    {group}    Self-Extend's, so that the furthest group beyond a quarter stands within the training length
     {pmax-layer} and so on: an alignment calibrated on top of what stands before it
 """
 
@@ -66,7 +67,9 @@ class Options:
 def filled(name: str, length: int, train_length: int) -> str:
     """The spec at one length; an alignment stays by its name, without braces."""
     factor = max(1.0, length / train_length)
-    values = {"factor": factor, "leak": 2 * factor - 1, "train": train_length, "half": train_length // 2}
+    quarter = max(1, train_length // 4)
+    values = {"factor": factor, "leak": 2 * factor - 1, "train": train_length, "half": train_length // 2, "quarter": quarter}
+    values["group"] = max(1, -(-(length - quarter) // (train_length - quarter)))
     places = {**{place: f"{value:.10g}" for place, value in values.items()}, **{aligned: aligned for aligned in ALIGNED}}
     try:
         return name.format_map(places)

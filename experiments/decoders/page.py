@@ -1,0 +1,224 @@
+"""The pages: one that tells which method for which need, over all models, and one a model with every cell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from experiments._lib import draw
+from experiments._lib.markdown import table
+from experiments._lib.page import read_all
+from experiments._lib.paired import holm, paired
+from lengthwise.common.files import write_whole
+from lengthwise.records.intervals import mean_interval
+from lengthwise.tasks.perplexity import compared
+from lengthwise.tasks.ruler import NAMES as RULER_TASKS
+
+FORMAT = "lengthwise.experiments.decoders/1"
+PLAIN, BASE = "none", "streaming_llm"
+DRAWN = (
+    PLAIN,
+    "truncate",
+    "yarn:factor={factor}",
+    "rerope:window={half},leak={leak}",
+    "self_extend:group={group},window={quarter}",
+)
+ABOUT = """`{{factor}}` is the length over the training length, `{{half}}` half of the training length, and so on. Percent
+right with 95 % intervals (Wilson's). **Bold** is better than the model as it is by McNemar's exact test on the same prompts,
+corrected for the {tried} methods tried (Holm); *italic* is worse. Perplexity is that of the tokens beyond the training length,
+over `streaming_llm`'s on the same tokens. Seconds, gigabytes (above the weights) and milliseconds are of one prompt and of a
+token after it."""
+
+Document = Mapping[str, Any]
+Numbers = Mapping[str, Any]
+
+
+def write_pages(results: Path, out: Path) -> None:
+    found = list(read_all(results, FORMAT))
+    for name, document in found:
+        write_whole(out / f"{name}.md", model_page(name, document))
+        draw.save(chart(document), out / f"{name}.svg")
+    write_whole(out / "decoders.md", overview(found))
+
+
+def overview(found: Sequence[tuple[str, Document]]) -> str:
+    """What an impatient reader needs: the best of each length, and what it costs."""
+    parts = ["# Which length method for which decoder"]
+    for name, document in found:
+        rows = []
+        for length in lengths_of(document):
+            keys = {
+                cell["method"]: cell for cell in document["answers"] if (cell["task"], cell["length"]) == ("passkey", length)
+            }
+            best = (
+                sorted(keys, key=lambda method: -fmean(keys[method]["scores"]))[:3] if length > document["train_length"] else []
+            )
+            told = ", ".join(f"`{method}` {_percent(keys[method]['scores'])}" for method in best)
+            plain = [_percent(keys[name]["scores"]) if name in keys else "" for name in (PLAIN, "truncate")]
+            ruler = {method: _ruler(document, method, length) for method in keys}
+            shown = sorted((m for m in ruler if ruler[m]), key=lambda method: -fmean(ruler[method]))[:3]
+            by_ruler = ", ".join(f"`{method}` {100 * fmean(ruler[method]):.0f}" for method in shown)
+            rows.append([f"{length:,} ({length / document['train_length']:g} x)", *plain, told, by_ruler])
+        head = (
+            "tokens",
+            "as it is",
+            "truncated",
+            "the three that find most pass keys",
+            "the three with the highest RULER mean",
+        )
+        parts += [f"## [{name}]({name}.md), trained on {document['train_length']:,} tokens", table(head, rows, numbers=False)]
+    return "\n\n".join(parts) + "\n"
+
+
+def model_page(name: str, document: Document) -> str:
+    tried = len({cell["method"] for cell in document["answers"]} - {PLAIN})
+    parts = [f"# {name}: every method by length", ABOUT.format(tried=tried), f"![Pass keys found]({name}.svg)"]
+    parts += ["## Pass keys found", _by_length(document, "passkey")]
+    asked = [task for task in RULER_TASKS if any(cell["task"] == task for cell in document["answers"])]
+    if asked:
+        parts += ["## RULER", *_ruler_tables(document, asked)]
+    if document["reads"]:
+        parts += ["## Perplexity beyond the training length, over `streaming_llm`'s", _perplexity(document)]
+    if document["costs"]:
+        parts += ["## What it costs", _costs(document)]
+    parts += ["## Pass keys by depth, beyond the training length", _by_depth(document)]
+    if document["refused"]:
+        parts.append("\n".join(["Refused:", "", *(f"- `{spec}`: {why}" for spec, why in document["refused"].items())]))
+    model = document["model"]
+    lines = [f"model: {model['name']} (weights {model['weights']}), {document['settings']['dtype']}"]
+    lines += [f"{key}: {value}" for key, value in document["made_with"].items()]
+    lines += [f"seed {document['settings']['seed']}; pass keys in {document['tasks'].get('passkey', 'no text')}"]
+    lines += [f"last command: `{document['command']}`"]
+    return "\n\n".join([*parts, "\n".join(f"- {line}" for line in lines)]) + "\n"
+
+
+def lengths_of(document: Document) -> list[int]:
+    return sorted({cell["length"] for cell in document["answers"]})
+
+
+def methods_of(cells: Sequence[Numbers]) -> list[str]:
+    return list(dict.fromkeys(cell["method"] for cell in cells))
+
+
+def _percent(scores: Sequence[float]) -> str:
+    mean, low, high = (f"{100 * value:.0f}" for value in mean_interval(scores))
+    return f"{mean} ({low}-{high})"
+
+
+def _by_length(document: Document, task: str) -> str:
+    cells = {(cell["method"], cell["length"]): cell for cell in document["answers"] if cell["task"] == task}
+    lengths, names = sorted({length for _, length in cells}), methods_of(list(cells.values()))
+    marks = {length: _marks({name: cells[name, length] for name in names if (name, length) in cells}) for length in lengths}
+    rows = [
+        [f"`{name}`", *(_marked(cells.get((name, length)), marks[length].get(name, "")) for length in lengths)]
+        for name in names
+    ]
+    return table(["method", *(f"{length:,}" for length in lengths)], rows)
+
+
+def _marked(cell: Numbers | None, mark: str) -> str:
+    return "" if cell is None else f"{mark}{_percent(cell['scores'])}{mark}"
+
+
+def _marks(cells: Mapping[str, Numbers]) -> dict[str, str]:
+    """Bold for better than plain, italic for worse, corrected for how many are compared."""
+    if PLAIN not in cells:
+        return {}
+    plain = dict(enumerate(cells[PLAIN]["scores"]))
+    pairs = {name: paired(dict(enumerate(cell["scores"])), plain) for name, cell in cells.items() if name != PLAIN}
+    known = {name: pair for name, pair in pairs.items() if pair is not None}
+    adjusted = zip(known.items(), holm([pair.p for pair in known.values()]), strict=True)
+    return {name: "**" if pair.difference > 0 else "*" for (name, pair), p in adjusted if p < 0.05}
+
+
+def _ruler(document: Document, method: str, length: int) -> list[float]:
+    """The means of the tasks; empty where not all 13 were asked."""
+    cells = [cell for cell in document["answers"] if (cell["method"], cell["length"]) == (method, length)]
+    means = [fmean(cell["scores"]) for cell in cells if cell["task"] in RULER_TASKS]
+    return means if len(means) == len(RULER_TASKS) else []
+
+
+def _ruler_tables(document: Document, asked: Sequence[str]) -> list[str]:
+    """A table a length: the mean, then task by task."""
+    parts = []
+    for length in lengths_of(document):
+        cells = {(c["method"], c["task"]): c for c in document["answers"] if c["length"] == length and c["task"] in asked}
+        if not cells:
+            continue
+        here = [task for task in asked if any(known == task for _, known in cells)]
+        rows = []
+        for name in dict.fromkeys(method for method, _ in cells):
+            own = [cells.get((name, task)) for task in here]
+            whole = [cell["scores"] for cell in own if cell is not None]
+            mean = _mean_of_tasks(whole) if len(whole) == len(here) else ""
+            rows.append([f"`{name}`", mean, *("" if cell is None else f"{100 * fmean(cell['scores']):.0f}" for cell in own)])
+        counts = sorted({len(cell["scores"]) for cell in cells.values()})
+        n = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+        parts.append(f"{length:,} tokens, {n} samples a task; the mean counts each of these {len(here)} tasks once.")
+        parts.append(table(["method", "mean", *(task.removeprefix("ruler_") for task in here)], rows))
+    return parts
+
+
+def _mean_of_tasks(scores: Sequence[Sequence[float]]) -> str:
+    """With the interval of a mean over strata."""
+    mean = fmean(fmean(own) for own in scores)
+    variance = sum(np.var(own, ddof=1) / len(own) for own in scores if len(own) > 1) / len(scores) ** 2
+    half = 1.96 * float(np.sqrt(variance))
+    return f"{100 * mean:.0f} ({100 * (mean - half):.0f}-{100 * (mean + half):.0f})"
+
+
+def _perplexity(document: Document) -> str:
+    reads = {(line["method"], line["length"]): line["nll"] for line in document["reads"]}
+    lengths, first = sorted({length for _, length in reads}), document["train_length"] // document["stretch"]
+
+    def shown(name: str, length: int) -> str:
+        if (name, length) not in reads or (BASE, length) not in reads or length <= document["train_length"]:
+            return ""
+        ours, theirs = (np.asarray(reads[one, length])[:, first:] for one in (name, BASE))
+        ratio = compared(ours, theirs)
+        return f"{ratio.ratio:.3f} ({ratio.low:.3f}-{ratio.high:.3f})"
+
+    beyond = [length for length in lengths if length > document["train_length"]]
+    rows = [[f"`{name}`", *(shown(name, length) for length in beyond)] for name in methods_of(document["reads"])]
+    return table(["method", *(f"{length:,}" for length in beyond)], rows)
+
+
+def _costs(document: Document) -> str:
+    costs = {(line["method"], line["length"]): line for line in document["costs"]}
+    lengths = sorted({length for _, length in costs})
+    head = [f"{what}, {length:,}" for length in lengths for what in ("s", "GB", "ms a token")]
+    keys = ("seconds", "gigabytes", "milliseconds")
+    rows = [
+        [f"`{name}`", *(f"{costs[name, n][key]:.2f}" if (name, n) in costs else "" for n in lengths for key in keys)]
+        for name in methods_of(document["costs"])
+    ]
+    return table(["method", *head], rows)
+
+
+def _by_depth(document: Document) -> str:
+    train = document["train_length"]
+    cells = [cell for cell in document["answers"] if cell["task"] == "passkey" and cell["length"] > train]
+    depths = sorted({depth for cell in cells for depth in cell["depths"]})
+    rows = []
+    for name in methods_of(cells):
+        own = [pair for cell in cells if cell["method"] == name for pair in zip(cell["depths"], cell["scores"], strict=True)]
+        rows.append([f"`{name}`", *(_percent([score for at, score in own if at == depth]) for depth in depths)])
+    return table(["method", *depths], rows)
+
+
+def chart(document: Document) -> Any:
+    figure, (axes,) = draw.panels(1, width=6)
+    cells = [cell for cell in document["answers"] if cell["task"] == "passkey"]
+    for at, name in enumerate(name for name in DRAWN if any(cell["method"] == name for cell in cells)):
+        own = sorted((cell for cell in cells if cell["method"] == name), key=lambda cell: cell["length"])
+        bands = zip(*([100 * value for value in mean_interval(cell["scores"])] for cell in own), strict=True)
+        draw.curve(axes, [cell["length"] for cell in own], *map(list, bands), label=name, at=at)
+    draw.length_axis(axes, lengths_of(document))
+    draw.train_length(axes, document["train_length"])
+    axes.set(ylabel="pass keys found, percent", ylim=(0, 100))
+    axes.legend(frameon=False, fontsize=draw.SMALL)
+    return figure

@@ -1,0 +1,92 @@
+"""Every method on a decoder: asked, read and timed on a tiny Llama that answers with digits."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lengthwise as lw
+from experiments.decoders import page, run
+from lengthwise.evaluation.likelihood import token_nll
+from lengthwise.evaluation.sweep.generate import greedy_answers
+from lengthwise.models.load import load
+from lengthwise.records import Record, read_lines
+from lengthwise.tasks import passkey as task
+from tests.helpers.answering import TRAIN_LENGTH, answering, saved
+
+# Whole runs, before a release
+pytestmark = pytest.mark.sweep
+
+SHORT, LONG, SAMPLES = TRAIN_LENGTH, 320, 6
+METHODS = ("none", "streaming_llm", "yarn:factor={factor}", "truncate", "no_such_method")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(saved(answering("llama"), tmp_path_factory.mktemp("decoders") / "tiny"))
+
+
+@pytest.fixture(scope="module")
+def out(model: str, novels: tuple[Path, ...], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder: Path = tmp_path_factory.mktemp("asked")
+    given = {"samples": SAMPLES, "books": novels, "device": "cpu", "batch_tokens": 700, "command": "as typed", "streams": 2}
+    run.run(run.Options(model=model, out=folder, lengths=(SHORT, LONG), methods=METHODS, costs=True, **given))
+    # Other tasks are added to the same folder
+    run.run(run.Options(model=model, out=folder, lengths=(LONG,), methods=METHODS[:2], tasks=("ruler_niah_single_1",), **given))
+    return folder
+
+
+def records(out: Path) -> list[Record]:
+    return read_lines(out / "run" / "records.jsonl", Record)
+
+
+def test_every_depth_is_asked_in_turn_and_the_answer_fits_into_the_length(out: Path) -> None:
+    plain = [record for record in records(out) if (record.method, record.task) == ("none", "passkey")]
+    for length in (SHORT, LONG):
+        own = sorted((record for record in plain if record.length == length), key=lambda record: record.index)
+        assert [record.depth for record in own] == [*run.DEPTHS, run.DEPTHS[0]]
+        assert all(0.98 * (length - task.ANSWER_TOKENS) <= record.tokens <= length - task.ANSWER_TOKENS for record in own)
+
+
+def test_answers_and_likelihoods_are_those_of_the_method(out: Path, model: str, novels: tuple[Path, ...]) -> None:
+    """Asked one by one, without a batch and without the sweep."""
+    loaded, tokenizer = load(model, device="cpu")
+    samples = run.hidden_in(novels, SAMPLES).samples(tokenizer, LONG, SAMPLES, 0)
+    for record in records(out):
+        if record.length == LONG and record.index < 2 and record.task == "passkey" and record.method != "truncate":
+            with lw.extend(loaded, record.method):
+                ids = tokenizer(samples[record.index].prompt).input_ids
+                (answer,) = greedy_answers(loaded, tokenizer, [ids], task.ANSWER_TOKENS)
+            assert (record.prediction, record.score) == (answer, task.score(answer, record.target))
+    source = run.source_of(loaded, tokenizer, TRAIN_LENGTH, 0, 2, novels, out)
+    nll = token_nll(loaded, source.read(LONG + 1)[0], method="yarn:factor=1.25")
+    document = json.loads((out / "tiny.json").read_text())
+    (line,) = (one for one in document["reads"] if (one["method"], one["length"]) == ("yarn:factor={factor}", LONG))
+    np.testing.assert_allclose(np.asarray(line["nll"])[:, 0], nll.mean(1), atol=1e-4)
+
+
+def test_the_document_holds_what_all_calls_found_and_the_page_tells_it(out: Path) -> None:
+    document = json.loads((out / "tiny.json").read_text())
+    assert document["refused"].keys() == {f"no_such_method at {n} tokens" for n in (SHORT, LONG)}
+    assert {(cell["method"], cell["task"]) for cell in document["answers"] if cell["length"] == LONG} == {
+        *((method, "passkey") for method in METHODS[:4]),
+        *((method, "ruler_niah_single_1") for method in METHODS[:2]),
+    }
+    assert {(line["method"], line["length"]) for line in document["costs"]} == {
+        (m, n) for m in METHODS[:3] for n in (SHORT, LONG)
+    }
+    told = (out / "tiny.md").read_text()
+    assert all(f"| `{method}` |" in told for method in METHODS[:4])
+    assert "1.000 (1.000-1.000)" in told
+
+
+def test_only_what_stays_above_chance_after_the_correction_is_marked() -> None:
+    def cell(right: int) -> dict[str, list[float]]:
+        return {"scores": [1.0] * right + [0.0] * (20 - right)}
+
+    cells = {"none": cell(4), "all": cell(20), "some": cell(9), "fewer": cell(0), **{f"same {n}": cell(4) for n in range(10)}}
+    # 16 against 0 differ by chance in 2 of 65,536 tries, 5 against 0 in 2 of 32: 13 methods were compared
+    assert page._marks(cells) == {"all": "**"}
