@@ -26,6 +26,8 @@ from tests.helpers.byte_tokenizer import make_quick
 # Off until all tests are collected: each of its looks through what was imported, a million objects, takes a third of a second
 gc.disable()
 make_quick()
+# Waiting for the disk guards against a power cut alone, which no test makes
+os.fsync = lambda descriptor: None
 # The tree of all commands, which every call of the command line builds anew
 typer.main.get_command = cache(typer.main.get_command)
 
