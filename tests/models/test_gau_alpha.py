@@ -25,6 +25,7 @@ from lengthwise.models.gau_alpha import (
 )
 from lengthwise.models.load import load
 from tests.helpers.gau import TRAIN_LENGTH, by_hand, ids, tiny
+from tests.helpers.sweep import crossed
 
 LONG = TRAIN_LENGTH + 13
 CLOSE = {"atol": 2e-4, "rtol": 1e-4}
@@ -183,14 +184,13 @@ def test_what_a_choice_has_no_slot_for_is_refused(choice: str, method: str, word
 
 
 @pytest.mark.parametrize(
-    ("choice", "method"),
+    ("choice", "method", "side"),
     [
-        *((choice, method) for choice in CHOICES for method in (None, "none", "window+infoscale")),
-        ("plain", "rerope:window=12"),
-        ("both", "streaming_llm:sinks=3,window=10+infoscale"),
+        *crossed([*CHOICES], [None, "none", "window+infoscale"], ["left", "right"], every=2),
+        *(("plain", "rerope:window=12", side) for side in ("left", "right")),
+        *(("both", "streaming_llm:sinks=3,window=10+infoscale", side) for side in ("left", "right")),
     ],
 )
-@pytest.mark.parametrize("side", ["left", "right"])
 def test_padding_does_not_matter(choice: str, side: str, method: str | None) -> None:
     model, lengths = tiny(**CHOICES[choice]), [LONG, LONG - 9, 5]
     tokens, mask = torch.zeros(3, LONG, dtype=torch.long), torch.zeros(3, LONG, dtype=torch.long)
