@@ -65,11 +65,15 @@ bench-gpu: $(VENV)/installed
 # promise nothing, without what never meets transformers, and without what meets it only through calls that other tests make
 WITHOUT_TRANSFORMERS := $(addprefix --ignore=tests/,attention benchmarks calibration/test_parabola.py calibration/test_search.py \
 	$(addprefix cli/,test_completion.py test_lists.py test_options.py test_report.py test_standard_output.py) \
-	common evaluation/sweep/test_on_ray.py experiments helpers methods/temperature notebooks records report scripts tasks \
+	common evaluation/sweep/test_on_ray.py experiments helpers methods/temperature \
+	$(patsubst %,methods/test_%.py,base dry_run sampled_positions slots spec) \
+	$(patsubst %,methods/positions/test_%.py,clex clipped_rope dpe dual_chunk eabf lm_infinite ms_poe nope pose \
+	random_positions rerope self_extend streaming_llm string window) notebooks records report scripts tasks \
 	$(addprefix training/output_alignment/,test_fused.py test_loss.py test_outrep.py test_views.py) test_distribution.py test_readme.py)
-THROUGH_OTHERS := $(addprefix --ignore=tests/,analysis calibration/test_answers.py calibration/test_calibrate.py cli/test_demo.py \
-	cli/test_new_interpreter.py $(addprefix evaluation/,recommendation sweep/test_questions.py test_evaluate.py test_kills.py test_reach.py) \
-	models/test_interrupts.py)
+THROUGH_OTHERS := $(addprefix --ignore=tests/,analysis calibration/test_answers.py calibration/test_calibrate.py \
+	$(patsubst %,cli/test_%.py,analysis calibration demo evaluation new_interpreter) docs/test_adding_a_method.py \
+	$(addprefix evaluation/,recommendation sweep/test_questions.py test_evaluate.py test_kills.py test_own_code.py test_reach.py) \
+	models/test_check.py models/test_interrupts.py)
 oldest: $(VENV)-$(OLDEST)/installed
 test-oldest: oldest
 	OMP_NUM_THREADS=1 $(VENV)-$(OLDEST)/bin/python $(PYTEST) -m 'not sweep' $(WITHOUT_TRANSFORMERS) $(THROUGH_OTHERS)
