@@ -9,7 +9,7 @@ import random
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -33,9 +33,14 @@ TOKENIZER = ByT5Tokenizer()
 SHORT, LONG = 240, 300
 
 
+@cache
+def shared_t5() -> Any:
+    return answering_briefly("t5")
+
+
 def evaluate(out: Path | None = None, model: Any = None, methods: Any = ("none",), **options: Any) -> list[Record]:
     options = {"tasks": ["passkey"], "lengths": [LONG], "samples": 3, "show_progress": False, **options}
-    return lw.evaluate(answering_briefly("t5") if model is None else model, TOKENIZER, methods, out=out, **options)
+    return lw.evaluate(shared_t5() if model is None else model, TOKENIZER, methods, out=out, **options)
 
 
 def untimed(records: list[Record]) -> list[Record]:

@@ -21,7 +21,7 @@ from lengthwise.models.patches import suspended
 from tests.conftest import TRAIN_LENGTH, make, shared, tokens
 from tests.helpers.sweep import crossed
 
-LONG, NEW = 3 * TRAIN_LENGTH, 6
+LONG, NEW = 3 * TRAIN_LENGTH, 4
 nats = st.floats(0, 30)
 
 

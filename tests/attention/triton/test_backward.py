@@ -22,7 +22,7 @@ def triton(equation: Equation) -> Tensor:
 CASES = {
     "a token": Case(1, temperature="row"),
     "all keys": Case(70, temperature="head"),
-    "no bias": Case(40, radius=None),
+    "no bias": Case(40, heads=1, kv_heads=1, radius=None),
     "one number for every distance": Case(40, radius=0, heads=1, kv_heads=1, temperature="row"),
     "a table as wide as the sequence": Case(40, radius=40, heads=1, kv_heads=1),
     "causal, grouped heads": Case(70, mask="causal", kv_heads=1, temperature="row"),
@@ -33,7 +33,7 @@ CASES = {
     "rows in any order": Case(70, heads=1, kv_heads=1, mask="shuffled"),
     "packed sequences": Case(90, heads=1, kv_heads=1, mask="packed"),
     "a filled cache": Case(7, 70, mask="causal"),
-    "half precision": Case(70, dtype=FP16, mask="causal", temperature="row"),
+    "half precision": Case(70, heads=1, kv_heads=1, dtype=FP16, mask="causal", temperature="row"),
 }
 
 

@@ -29,17 +29,17 @@ CASES = {
     "63 tokens": Case(63),
     "two sequences": Case(70, batch=2, heads=1, kv_heads=1),
     "130 tokens": Case(130, heads=1, kv_heads=1),
-    "no bias": Case(radius=None),
-    "one number for every distance": Case(70, radius=0),
+    "no bias": Case(radius=None, heads=1, kv_heads=1),
+    "one number for every distance": Case(70, radius=0, heads=1, kv_heads=1),
     "a table as wide as the sequence": Case(70, radius=70),
-    "half precision": Case(dtype=FP16),
-    "half precision, causal": Case(150, dtype=FP16, mask="causal", temperature="row"),
+    "half precision": Case(dtype=FP16, heads=1, kv_heads=1),
+    "half precision, causal": Case(150, heads=1, kv_heads=1, dtype=FP16, mask="causal", temperature="row"),
     "size 8": Case(65, size=8),
     "size 64": Case(65, size=64, heads=1, kv_heads=1),
     "size 80": Case(65, size=80, heads=1, kv_heads=1),
     "size 96": Case(65, size=96, heads=1, kv_heads=1, mask="causal"),
     "size 128": Case(65, size=128, heads=1, kv_heads=1, dtype=FP16),
-    "one temperature": Case(70, temperature="one"),
+    "one temperature": Case(70, heads=1, kv_heads=1, temperature="one"),
     "a temperature a head": Case(temperature="head"),
     "a temperature a row": Case(temperature="row"),
     "temperatures of both signs": Case(70, temperature="signs"),
@@ -47,14 +47,14 @@ CASES = {
     "causal, no bias, grouped heads": Case(heads=4, mask="causal", radius=None),
     "causal, a table as wide as the sequence": Case(radius=130, mask="causal", heads=1, kv_heads=1),
     "one key head for all": Case(70, heads=3, kv_heads=1, mask="causal"),
-    "a causal window": Case(mask="causal window"),
-    "a window to both sides": Case(mask="window", radius=None),
+    "a causal window": Case(heads=1, kv_heads=1, mask="causal window"),
+    "a window to both sides": Case(heads=1, kv_heads=1, mask="window", radius=None),
     "padding on both sides": Case(batch=2, heads=1, kv_heads=1, mask="padding"),
     "padding, causal, no bias": Case(batch=2, heads=1, kv_heads=1, mask="padding causal", radius=None),
     "a hole": Case(batch=2, heads=1, kv_heads=1, mask="hole"),
     "a hole, causal": Case(70, mask="hole causal", temperature="head"),
-    "packed sequences": Case(mask="packed"),
-    "rows in any order": Case(96, mask="shuffled"),
+    "packed sequences": Case(heads=1, kv_heads=1, mask="packed"),
+    "rows in any order": Case(96, heads=1, kv_heads=1, mask="shuffled"),
     "a filled cache": Case(7, 100, mask="causal"),
     "queries behind all keys": Case(40, 100, offset=130),
     "queries before all keys": Case(70, 40),
@@ -66,7 +66,9 @@ def test_output_and_statistics_are_the_laws(name: str) -> None:
     assert_right(triton, CASES[name].equation())
 
 
-@pytest.mark.parametrize("case", [Case(), Case(mask="causal", radius=None)], ids=["bias", "causal"])
+@pytest.mark.parametrize(
+    "case", [Case(heads=1, kv_heads=1), Case(heads=1, kv_heads=1, mask="causal", radius=None)], ids=["bias", "causal"]
+)
 def test_the_output_is_the_same_without_statistics(case: Case) -> None:
     equation = case.equation()
     with poison():
@@ -78,7 +80,7 @@ def test_the_output_is_the_same_without_statistics(case: Case) -> None:
 @pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning", "ignore:invalid value encountered:RuntimeWarning")
 @pytest.mark.parametrize("mask", ["full", "causal"])
 def test_logits_that_overflow_the_frozen_maximum_are_computed_again(mask: str) -> None:
-    equation = Case(loud=200.0, mask=mask, radius=5 if mask == "full" else None).equation()
+    equation = Case(heads=1, kv_heads=1, loud=200.0, mask=mask, radius=5 if mask == "full" else None).equation()
     assert_right(triton, equation, slack=200.0)
 
 
