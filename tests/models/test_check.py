@@ -20,7 +20,7 @@ from tests.helpers.sweep import crossed
 from tests.models.test_extend import METHODS
 
 
-@pytest.mark.parametrize("method", crossed(METHODS, every=10))
+@pytest.mark.parametrize("method", crossed(METHODS, every=18))
 def test_every_method_of_the_package_passes(method: str) -> None:
     assert not failures(check_method(method))
 
