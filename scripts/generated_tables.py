@@ -171,6 +171,23 @@ def training() -> str:
     return _table(["parameters", "2 B", "plain", "two readings", "with the loss", "of plain", "of two readings"], rows)
 
 
+def peers() -> str:
+    """Our logits beside those of the authors' own code."""
+    rows = [
+        [
+            run["method"],
+            f"[{run['repository']}](https://github.com/{run['repository']}) {run['commit']}",
+            run["transformers"],
+            run["model"],
+            f"`{run['spec']}`",
+            f"{run['largest_difference']:.1g}",
+            f"{run['largest_difference_to_plain']:.2g}",
+        ]
+        for run in _benchmark("peers")["runs"]
+    ]
+    return _table(["method", "their code", "transformers", "model", "ours", "difference", "of the plain model"], rows, left=5)
+
+
 def campaign() -> str:
     """Outcomes of the campaign of hostile commands and damaged files, by seed."""
     files = sorted((ROOT / "scripts/fuzz/results").glob("seed-*.json"), key=lambda file: int(file.stem.rpartition("-")[2]))
@@ -306,7 +323,20 @@ TABLES: dict[str, Callable[[], str]] = {
     table.__name__: table
     for table in (
         *(retrieval, larger, going_on, against_truncation, decoders, misalignment_loss),
-        *(sharpness, temperatures, encoders, encoder_cpu, prompts, attention_gpu, training, campaign, mutants, argued, methods),
+        *(
+            sharpness,
+            temperatures,
+            encoders,
+            encoder_cpu,
+            prompts,
+            attention_gpu,
+            peers,
+            training,
+            campaign,
+            mutants,
+            argued,
+            methods,
+        ),
         methods_by_kind,
     )
 }
