@@ -60,3 +60,10 @@ def test_another_model_setting_or_alignment_is_refused(config: dict[str, Any], m
 def test_the_same_model_in_another_directory_is_the_same_model(tmp_path: Path) -> None:
     RunDirectory(tmp_path, CONFIG)
     assert RunDirectory(tmp_path, changed("model", name="elsewhere")).config["model"]["name"] == "m"
+
+
+@pytest.mark.parametrize("model", [{"weights": "abc"}, {"weights": "abc", "name": 5}, []])
+def test_a_model_without_its_name_is_damage(model: object, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({**CONFIG, "model": model}))
+    with pytest.raises(BadInput, match=r"config\.json is damaged: its 'model' is .*, not an object with a name; put it right"):
+        RunDirectory(tmp_path, CONFIG)

@@ -63,11 +63,17 @@ Document = Annotated[
 ]
 
 
+# What tells a model from others; its name is the one that the run began with
+Fingerprint = Annotated[
+    dict[str, Any], Such("an object with a name", lambda value: isinstance(value, dict) and isinstance(value.get("name"), str))
+]
+
+
 class RunConfig(TypedDict):
     """config.json; a key that is not required is missing from runs of earlier versions."""
 
     format: str
-    model: dict[str, Any]  # fingerprint
+    model: Fingerprint
     settings: dict[str, Any]
     methods: dict[str, Document]  # by spec
     reads: NotRequired[dict[str, str]]  # spec -> whole, end or both: what of a prompt the method reads
