@@ -162,13 +162,22 @@ def logits(model: Any, ids: torch.Tensor, mask: torch.Tensor | None = None) -> t
 
 
 def pytest_collection_finish() -> None:
-    """From here on the garbage collector looks at what tests make, and at nothing that was imported."""
+    """From here on the garbage collector looks at what tests make, once, and at nothing that was imported."""
     gc.collect()
     gc.freeze()
+    gc.callbacks.append(_pass_over_survivors)
     gc.enable()
 
 
+def _pass_over_survivors(phase: str, info: dict[str, int]) -> None:
+    """Modules that tests import late and fixtures, after each look at everything."""
+    if phase == "stop" and info["generation"] == 2:
+        gc.freeze()
+
+
 def pytest_sessionfinish() -> None:
+    if _pass_over_survivors in gc.callbacks:
+        gc.callbacks.remove(_pass_over_survivors)
     gc.unfreeze()
 
 
