@@ -75,23 +75,32 @@ def misalignment_loss() -> str:
 
 
 def decoders() -> str:
-    """Perplexity over re-encoding's of two rotary models past their training length."""
+    """Rotary models past their training length: perplexity over re-encoding's, and pass keys found."""
     stories = _read("rope_perplexity/results/stories15M.json")["rows"]
     smol = _read("rope_perplexity/results/SmolLM2-135M.json")["rows"]
+    qwen = _read("decoders/results/qwen_coder_05b.json")["answers"]
     methods = {
         "none": ("plain", ""),
+        "truncate": ("the last W tokens", "the recent past"),
         "streaming_llm": ("`streaming_llm`", "the recent past"),
         "lm_infinite": ("`lm_infinite`", "the recent past"),
         "window": ("`window`", "the recent past, no sinks"),
+        "rerope:window={half}": ("`rerope:window=W/2`", "all of it"),
         "rerope:window={half},leak={leak}": ("`rerope:window=W/2,leak=2F-1`", "all of it"),
+        "self_extend:group={group},window={quarter}": ("`self_extend:group=F+1,window=W/4`", "all of it"),
+        "dual_chunk": ("`dual_chunk`", "all of it"),
         "yarn:factor={factor}": ("`yarn:factor=F`", "all of it"),
+        "ntk:factor={factor}": ("`ntk:factor=F`", "all of it"),
         "interpolation:factor={factor}": ("`interpolation:factor=F`", "all of it, and tuning"),
     }
-    rows = [
-        [name, needs, *(_ratio(rows, method, length) for rows, length in ((stories, 2048), (stories, 8192), (smol, 16384)))]
-        for method, (name, needs) in methods.items()
-    ]
-    return _table(["", "needs", "stories15M, 8 x", "stories15M, 32 x", "SmolLM2-135M, 2 x"], rows, left=2)
+    rows = []
+    for method, (name, needs) in methods.items():
+        ratios = [_ratio(rows, method, length) for rows, length in ((stories, 2048), (stories, 8192), (smol, 16384))]
+        cells = [_cell(qwen, method=method, task="passkey", length=length) for length in (65536, 131072)]
+        found = ["" if cell is None else f"{sum(cell['scores']):.0f} of {len(cell['scores'])}" for cell in cells]
+        rows.append([name, needs, *ratios, *found])
+    head = ["", "needs", "stories15M, 8 x", "stories15M, 32 x", "SmolLM2-135M, 2 x", "Qwen, pass keys, 2 x", "4 x"]
+    return _table(head, rows, left=2)
 
 
 def sharpness() -> str:
@@ -152,6 +161,13 @@ def prompts() -> str:
         for task in dict.fromkeys(r["task"] for r in records)
     ]
     return _table(["task", *(text for name in names for text in (f"{name}, made", f"{name}, tokenised"))], rows)
+
+
+def decoding() -> str:
+    """A token of generation by method, beside transformers' own attention."""
+    records = _benchmark("decoding")["records"]
+    rows = [[r["method"], f"{r['milliseconds']:.1f}", f"{r['ratio']:.2f}", f"{r['keys']:,}"] for r in records]
+    return _table(["attention", "milliseconds a token", "times sdpa's", "keys kept"], rows, left=1)
 
 
 def attention_gpu() -> str:
@@ -329,6 +345,7 @@ TABLES: dict[str, Callable[[], str]] = {
             encoders,
             encoder_cpu,
             prompts,
+            decoding,
             attention_gpu,
             peers,
             training,
