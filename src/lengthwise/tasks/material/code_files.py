@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import random
 import sysconfig
 from collections.abc import Iterator, Sequence
@@ -42,16 +43,19 @@ def read_code(folder: Path, left_out: set[str] | None = None) -> tuple[CodeFile,
     """
     folder = Path(folder)
     require(folder.is_dir(), f"{folder} is no folder; give one with files of code")
-    ignored = LEFT_OUT | (left_out or set())
-    files = []
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder)
-        if path.suffix.lower() not in SUFFIXES or any(part in ignored or part.startswith(".") for part in name.parts):
-            continue
-        if path.is_file() and (lines := _lines(path)):
-            files.append(CodeFile(name.as_posix(), lines))
+    paths = sorted(_code_in(folder, LEFT_OUT | (left_out or set())))
+    files = [CodeFile(path.relative_to(folder).as_posix(), lines) for path in paths if (lines := _lines(path))]
     require(bool(files), f"{folder} holds no files of code ({', '.join(sorted(SUFFIXES))}); give another folder")
     return tuple(files)
+
+
+def _code_in(folder: Path, ignored: set[str]) -> Iterator[Path]:
+    """Folders that are passed over are not walked: an environment's packages are ten times its standard library."""
+    for parent, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name not in ignored and not name.startswith(".")]
+        for path in (Path(parent, name) for name in names if name not in ignored and not name.startswith(".")):
+            if path.suffix.lower() in SUFFIXES and path.is_file():
+                yield path
 
 
 def take(path: Path) -> dict[str, Any]:
