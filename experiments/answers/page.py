@@ -87,7 +87,8 @@ def _figure(heads: Mapping[str, Sequence[Sequence[float]]]) -> Any:
         axes.imshow(logs, cmap="RdYlBu_r", vmin=-widest, vmax=widest, aspect="auto")
         for layer, row in enumerate(taus):
             for head, tau in enumerate(row):
-                axes.text(head, layer, f"{tau:.2f}", ha="center", va="center", fontsize=draw.SMALL - 1)
+                ink = "white" if abs(math.log(tau)) > 0.7 * widest else draw.INK
+                axes.text(head, layer, f"{tau:.2f}", ha="center", va="center", fontsize=draw.SMALL - 1, color=ink)
         axes.set_xlabel("head")
         axes.set_ylabel("layer")
         axes.grid(visible=False)

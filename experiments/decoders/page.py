@@ -24,7 +24,7 @@ DRAWN = (
     PLAIN,
     "truncate",
     "yarn:factor={factor}",
-    "rerope:window={half},leak={leak}",
+    "rerope:window={half}",
     "self_extend:group={group},window={quarter}",
 )
 ABOUT = """`{{factor}}` is the length over the training length, `{{half}}` half of the training length, and so on. Percent
