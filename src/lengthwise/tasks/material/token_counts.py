@@ -4,14 +4,15 @@
 
 A word here begins with its space. The sum is exact where no token of the vocabulary has a space behind another character: every
 tokenisation then breaks before the space, whatever stands on both sides. A character that some token does have before a space
-ends no word. Words that come again are tokenised once for as long as their tokenizer lives, rare ones all together.
+ends no word. Words that come again are tokenised once for as long as their tokenizer lives, rare ones many together; of a text
+that is counted again with small changes, only these.
 """
 
 from __future__ import annotations
 
 import string
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -19,6 +20,7 @@ from lengthwise.common.text import shipped_prose
 
 SHORT = 2000  # letters up to which a text is simply tokenised
 MOST = 200_000  # words that are kept
+SAME = 100  # words that no two texts begin or end with but those that are counted again
 OFTEN = 4  # times that a word stands in a text from which on it is quicker to tokenise it alone
 ANCHOR = "a"
 BYTE_LEVEL_SPACE, SENTENCEPIECE_SPACE = "\u0120", "\u2581"
@@ -48,6 +50,7 @@ class WordCounts:
         self.special = _special_tokens(tokenizer) if self.ends else []
         self.tokens: dict[str, int] = {}
         self.met: Counter[str] = Counter()
+        self.last: tuple[list[str], int] = [], 0  # the words of the text before, and their tokens
         sample = shipped_prose()[: 2 * SHORT]
         if self.whole(tokenizer, sample) != len(tokenizer(sample, verbose=False).input_ids):
             self.ends = frozenset()
@@ -77,20 +80,43 @@ class WordCounts:
         yield word
 
     def _sum(self, tokenizer: Any, words: list[str]) -> int:
+        """Tokens of all these words; of a text that begins or ends as the one before, only of those that come or go."""
+        before, counted = self.last
+        if words[:SAME] == before[:SAME] or words[-SAME:] == before[-SAME:]:
+            come, go = Counter(words), Counter(before)
+            total = counted + self._tokens(tokenizer, come - go) - self._tokens(tokenizer, go - come)
+        else:
+            total = self._tokens(tokenizer, Counter(words))
+        self.last = words, total
+        return total
+
+    def _tokens(self, tokenizer: Any, tally: Counter[str]) -> int:
         if len(self.tokens) + len(self.met) > MOST:
             self.tokens.clear()
             self.met.clear()
-        tally = Counter(words)
         unknown = [word for word in tally if word not in self.tokens]
         # A prompt may be counted twice, so a word of two texts is not yet one that comes again
         often = {word for word in unknown if tally[word] >= OFTEN or self.met[word] > 1}
         again, rare = list(often), [word for word in unknown if word not in often]
-        joined = ANCHOR + "".join(word * tally[word] for word in rare)
-        anchor, together, *sizes = _sizes(tokenizer, [ANCHOR, joined, *(ANCHOR + word for word in again)])
-        self.tokens.update(zip(again, (size - anchor for size in sizes), strict=True))
+        joined = _joined(word * tally[word] for word in rare)
+        anchor, *sizes = _sizes(tokenizer, [ANCHOR, *joined, *(ANCHOR + word for word in again)])
+        together = sum(sizes[: len(joined)]) - anchor * len(joined)
+        self.tokens.update(zip(again, (size - anchor for size in sizes[len(joined) :]), strict=True))
         self.met.update(rare)
         known = ((self.tokens.get(word, 0), times) for word, times in tally.items())
-        return together - anchor + sum(tokens * times for tokens, times in known)
+        return together + sum(tokens * times for tokens, times in known)
+
+
+def _joined(words: Iterable[str]) -> list[str]:
+    """The words in texts of some length: a tokenizer takes longer for one that is very long."""
+    texts, letters = [[ANCHOR]], 0
+    for word in words:
+        if letters > SHORT:
+            texts.append([ANCHOR])
+            letters = 0
+        texts[-1].append(word)
+        letters += len(word)
+    return ["".join(text) for text in texts]
 
 
 _COUNTS: WeakKeyDictionary[Any, WordCounts] = WeakKeyDictionary()
