@@ -19,8 +19,8 @@ JOB = Job(NONE, "passkey", "", 512, samples=3)
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunDirectory:
-    keys = ("model", "settings", "methods", "reads", "tasks", "data", "given", "made_with")
-    return RunDirectory(tmp_path / "run", {"format": FORMAT, **{key: {} for key in keys}})
+    keys = ("settings", "methods", "reads", "tasks", "data", "given", "made_with")
+    return RunDirectory(tmp_path / "run", {"format": FORMAT, "model": {"name": "m"}, **{key: {} for key in keys}})
 
 
 def records(job: Job, indices: Sequence[int]) -> list[Record]:

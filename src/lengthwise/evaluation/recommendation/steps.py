@@ -42,7 +42,9 @@ class Recommendation:
         self.untried: list[str] = []
         self.plain: dict[int, Scores] = {}  # of the plain model by length, where its training length is not known
         self.raced: dict[str, Raced] = {}
-        self.seconds: dict[str, float] = {}  # by method, of one sample of every task at the length
+        # By method, of one sample of every task, at the length and at the training length
+        self.seconds: dict[str, float] = {}
+        self.inside: dict[str, float] = {}
 
     def run(self) -> Recipe:
         asked = self.asked
@@ -73,6 +75,9 @@ class Recommendation:
         except BadInput as error:
             del self.baselines[TRUNCATE]
             self.untried.append(f"truncation ({str(error).partition(';')[0]})")
+        if not self.asked.own_lengths:
+            within = self.asked.answers(RACE, {NONE: NONE}, [self.asked.anatomy.train_length], ROUNDS[0])
+            self.inside[NONE] = _seconds(within, NONE) / ROUNDS[0]
         # The first ones also pay for what is done once
         return min(answer.seconds for answer in first)
 
@@ -121,7 +126,7 @@ class Recommendation:
 
     def _drop_the_last(self, forward: float) -> None:
         """Leave out of the race what there is no time for, from the end; what was calibrated stays."""
-        a_first_round = ROUNDS[0] * len(self.asked.known) * forward
+        a_first_round = ROUNDS[0] * (len(self.asked.known) * forward + self.inside.get(NONE, 0.0))
         room = int(self.clock.left(RACING) / a_first_round) if a_first_round > 0 else len(self.candidates)
         plain = [name for name, parts in self.candidates.items() if parts == (name,)]
         kept = max(FEWEST_RACED, room - len(self.baselines) - (len(self.candidates) - len(plain)))
@@ -153,24 +158,30 @@ class Recommendation:
             # Nothing may be lost where the model needs no help
             if not asked.own_lengths:
                 others = {name: method for name, method in {NONE: NONE, **methods}.items() if name != TRUNCATE}
-                inside = by_method(asked.answers(RACE, others, [trained], samples))
+                within = asked.answers(RACE, others, [trained], samples)
+                inside = by_method(within)
+                self.inside |= {name: _seconds(within, name) / samples for name in inside}
                 lost = [name for name in inside if is_behind(inside[name], inside[NONE], LEVEL / tests)]
                 out |= dict.fromkeys(lost, f"loses at {trained:,} tokens")
                 kept = [name for name in kept if name not in lost]
             self.raced |= {line.method: line for line in raced(methods, answers, asked.measure, out)}
             methods = {name: method for name, method in methods.items() if name in kept}
             self.seconds |= {name: _seconds(answers, name) / samples for name in by_method(answers)}
-            next_round = (more - samples) * sum(self.seconds[name] for name in methods)
+            next_round = (more - samples) * sum(map(self._a_sample, methods))
             if len(methods) <= 1 or next_round > self.clock.left(RACING):
                 break
         return (kept or [NONE])[0]
+
+    def _a_sample(self, method: str) -> float:
+        """Seconds at both lengths; at the training length truncation is the plain model."""
+        return self.seconds[method] + self.inside.get(NONE if method == TRUNCATE else method, 0.0)
 
     def _confirm(self, winner: str) -> tuple[Sequence[Scored], int]:
         """Fresh answers of the winner, the plain model and truncation, at the training length and at the length."""
         asked = self.asked
         methods = {**self.baselines, winner: self._installed(winner)}
-        a_sample = sum(self.seconds[name] for name in methods)
-        samples = max((n for n in FRESH if n * a_sample <= self.clock.left(CONFIRMING)), default=FRESH[0])
+        together = sum(map(self._a_sample, methods))
+        samples = max((n for n in FRESH if n * together <= self.clock.left(CONFIRMING)), default=FRESH[0])
         return asked.answers(CONFIRM, methods, [asked.anatomy.train_length, asked.length], samples), samples
 
     def _recipe(self, winner: str, fresh: Sequence[Scored], samples: int) -> Recipe:
