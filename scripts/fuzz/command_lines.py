@@ -12,7 +12,7 @@ import typer
 from lengthwise.cli import app
 from lengthwise.methods.registry import METHODS, factory
 from lengthwise.tasks import TASKS
-from scripts.fuzz.values import ALWAYS, GOOD, GOOD_FOR, NUMBERS, PLACES, SPECS, TEXTS, WEIGHTS
+from scripts.fuzz.values import ALWAYS, GOOD, GOOD_FOR, MY_METHODS, MY_TASKS, NUMBERS, PLACES, SPECS, TEXTS, WEIGHTS
 
 
 def command_line(random: Random) -> list[str]:
@@ -62,11 +62,10 @@ def _given(command: str, parameter: Any, random: Random, odd: float) -> list[str
 
 def _good(command: str, name: str, random: Random) -> str:
     if name in ("method", "check"):
-        return random.choice(
-            ["none", "log", "infoscale", "yarn:factor=2", random.choice(["truncate", "@alignment.json", *METHODS])]
-        )
+        others = random.choice(["truncate", "@alignment.json", *METHODS])
+        return random.choice(["none", "log", "infoscale", "yarn:factor=2", others, random.choice(MY_METHODS)])
     if name == "task":
-        return random.choice(["passkey", "passkey", "line", random.choice(list(TASKS))])
+        return random.choice(["passkey", "passkey", "line", random.choice(["ruler", *TASKS]), random.choice(MY_TASKS)])
     return random.choice(GOOD_FOR.get((command, name)) or GOOD.get(name) or TEXTS)
 
 

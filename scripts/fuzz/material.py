@@ -22,6 +22,47 @@ learning_rate: 0.001
 sampling: 1..L/2
 seed: 3
 """
+PLUGINS = """from dataclasses import dataclass
+
+from lengthwise.tasks import Task
+from lengthwise.tasks.passkey import read, samples, score
+
+
+@dataclass(frozen=True)
+class Law:
+    train_length: int
+    factor: float = 1.5
+
+    def inverse_temperature(self, visible, layer):
+        return (visible.float() / self.train_length).clamp_min(1) ** (0.1 * self.factor)
+
+
+class Empty: ...
+
+
+class Raises(Law):
+    def __post_init__(self):
+        raise RuntimeError("planted")
+
+
+class Fails(Law):
+    def inverse_temperature(self, visible, layer):
+        return 1 / 0
+
+
+class Shapeless(Law):
+    def inverse_temperature(self, visible, layer):
+        return visible.float().flatten()[:2]
+
+
+def fails(*given, **named):
+    raise KeyError("planted")
+
+
+ASKED = Task(samples, score, 8, read)
+FAILS = Task(fails, score, 8, read)
+NOTHING = None
+"""
 TRAIN = "train llama --data prose.txt --train-length 64 --steps 3 --save-every 1 --out trained"
 ANALYSE = "analyse t5 --length 300 --train-length 64 --out analysis"
 EVALUATE = "evaluate t5 --task passkey --method none --method log --length 280 --samples 2 --out run"
@@ -40,6 +81,9 @@ def make_material(folder: Path, call: Callable[[Path, Sequence[str]], object]) -
         shutil.copy(file, folder / "sharded")
     (folder / "prose.txt").write_text(WORDS * 60)
     (folder / "settings.yaml").write_text(SETTINGS)
+    (folder / "mine.py").write_text(PLUGINS)
+    (folder / "broken.py").write_text("class Law(:\n")
+    (folder / "scales.json").write_text('{"scales": [1, 2], "window": 16, "train_length": 256}')
     cases = [{"prompt": f"{WORDS}The key is {key}. What is the key?", "target": str(key), "depth": 0.5} for key in (17, 42)]
     (folder / "cases.jsonl").write_text("".join(json.dumps(case) + "\n" for case in cases))
     longbench = folder / "longbench"

@@ -26,6 +26,7 @@ SPOKEN, NOTE = "lengthwise: ", "lengthwise: note: "
 OF_THE_HARNESS = ("lm-eval: error: ", "lm-eval run: error: ")
 # What work that goes on says of itself: a line a step, in the words of progress.py's callers
 PROGRESS = re.compile(r"[\w+@:=.,/ -]{1,300}")
+LOG = re.compile(r"\d{4}-\d\d-\d\d:\d\d:\d\d:\d\d INFO .*")  # of lm-evaluation-harness, before it asks us for a model
 LEFT_OVER = re.compile(r"\.part-|\.claim-|tmp")
 # A command that waits for something uses no processor
 IDLE = 0.1
@@ -89,7 +90,7 @@ def _one_line(lines: Sequence[str]) -> Outcome:
     if not lines or not lines[-1].startswith(SPOKEN):
         return Outcome(LINES, f"the last line is none of ours: {(lines or [''])[-1][:300]}")
     others = [line for line in lines[:-1] if not line.startswith(NOTE)]
-    others = [line for line in others if line.startswith(SPOKEN) or not PROGRESS.fullmatch(line)]
+    others = [line for line in others if line.startswith(SPOKEN) or not (PROGRESS.fullmatch(line) or LOG.fullmatch(line))]
     return Outcome(LINES, f"{len(others) + 1} lines: {others[0][:300]}") if others else Outcome(REFUSED)
 
 

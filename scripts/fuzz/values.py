@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 # How often each is drawn: `demo` takes minutes, `harness` and `analyse` seconds, lists have no options
-WEIGHTS = {"analyse": 0.4, "demo": 0.1, "harness": 0.1, "methods": 0.2, "tasks": 0.2, "longbench": 0.6}
+WEIGHTS = {"analyse": 0.4, "demo": 0.1, "harness": 0.1, "methods": 0.4, "tasks": 0.2, "longbench": 0.6}
 GOOD: dict[str, list[str]] = {
     "model": ["t5", "t5", "llama", "llama", "sharded"],
     "length": ["64", "280", "300"],
@@ -30,7 +30,8 @@ GOOD: dict[str, list[str]] = {
     "folder": ["longbench"],
     "statistic": ["pmax", "entropy"],
     "scope": ["model", "layer", "head"],
-    "search": ["solve", "grid"],
+    "search": ["solve", "grid", "dpe", "longrope"],
+    "minutes": ["0.01", "0.05"],
     "dtype": ["auto", "float32", "bfloat16"],
     "device": ["cpu"],
     "adjustment": ["none", "clex", "eabf", "yarn:factor=4", "longqlora"],
@@ -46,6 +47,9 @@ GOOD: dict[str, list[str]] = {
     # An address makes Ray look for others
     "ray": ["nowhere", ""],
 }
+# Of the user's own, in material.py; those after the first are no methods or tasks, or fail
+MY_METHODS = [f"mine.py:{name}" for name in ("Law", "Law:factor=2", "Empty", "Raises", "Fails", "Shapeless")]
+MY_TASKS = [f"mine.py:{name}" for name in ("ASKED", "Law", "FAILS", "NOTHING")]
 # Where a command wants another than most
 GOOD_FOR: dict[tuple[str, str], list[str]] = {
     ("train", "model"): ["llama", "sharded"],
@@ -64,7 +68,7 @@ GOOD_FOR: dict[tuple[str, str], list[str]] = {
     ("calibrate", "out"): ["new.json", "alignment.json", "link.json", "private.json", "null", "pipe"],
 }
 # Their defaults take minutes
-ALWAYS = {"samples", "longest", "pairs", "steps"}
+ALWAYS = {"samples", "longest", "pairs", "steps", "minutes"}
 NUMBERS = [
     *"0 -1 1 3 2.5 1e400 nan inf -inf 99999999999999999999 0x10 1_0 ١٢ 1e-320 -0 4294967296 100000".split(),
     "9" * 5000,
@@ -90,5 +94,8 @@ PLACES.append("x" * 256 + ".json")
 SPECS = """
     none truncate hedge hedge+log hedge+hedge @alignment.json @missing @folder @pipe @prose.txt @ + none+ log+log yarn:
     yarn:factor yarn:factor=1,factor=2 yran:factor=4 yarn+infoscale yarn:factor=4+@alignment.json :a=1 prose.txt:Law
-    missing.py:Law ./a+b.py:Law:x=1+log @alignment.json:scope=head none+none aligned yarn;factor=4 @t5/config.json
+    missing.py:Law ./a+b.py:Law:x=1+log mine.py mine.py:Missing mine.py:Law:factr=2 mine.py:Law:factor=x mine.py:Empty
+    mine.py:Raises mine.py:Shapeless mine.py:Law+mine.py:Law mine.py:Empty+log mine.py:ASKED broken.py:Law
+    dpe:scales=scales.json longrope:factors=alignment.json @alignment.json:scope=head none+none aligned yarn;factor=4
+    @t5/config.json
 """.split()

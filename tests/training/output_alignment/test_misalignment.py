@@ -131,6 +131,7 @@ def test_overlapping_pairs_are_told() -> None:
     ("options", "message"),
     [
         ({"pairs": 1}, "at least 2 pairs for an interval, not 1"),
+        ({"pairs": 10**20}, f"{10**20} pairs begin at more places than a text of "),
         ({"length": 3}, "at least 4 tokens, not 3"),
         ({"seed": -1}, "seed must be 0 or more, not -1"),
         ({"train_length": 0}, "train_length|at least 4 tokens"),

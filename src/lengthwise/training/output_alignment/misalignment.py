@@ -128,6 +128,7 @@ def _rows(ids: Tensor, length: int, pairs: int, seed: int) -> Tensor:  # [pairs,
     tokens = length + length // 2
     short = f"the text has {len(ids)} tokens, and a pair at length {length} takes {tokens}"
     require(len(ids) >= tokens, f"{short}; give a longer text (--text FILE) or a smaller length")
+    require(pairs <= len(ids), f"{pairs} pairs begin at more places than a text of {len(ids)} tokens has; ask for fewer")
     if len(ids) < pairs * tokens:
         overlap = f"{pairs} pairs of {tokens} tokens overlap in a text of {len(ids)}: the intervals are too narrow"
         warnings.warn(f"{overlap}; give a longer text or fewer pairs", stacklevel=3)
