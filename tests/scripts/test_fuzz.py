@@ -19,7 +19,7 @@ from scripts.fuzz.damage import damage
 from scripts.fuzz.forked import Ended, run_alone
 from scripts.fuzz.outcome import DONE, GOOD, HANG, HARMED, INTERRUPTED, LINES, REFUSED, STATUS, TRACEBACK, classify, snapshot
 
-COMMANDS, FILES, SEED = 18, 12, 8
+COMMANDS, FILES, SEED = 18, 12, 11
 
 
 @pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.sweep)])
