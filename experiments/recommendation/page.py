@@ -25,7 +25,7 @@ def write_pages(results: Path, out: Path) -> None:
     found = sorted((one for _, one in read_all(results, FORMAT)), key=lambda one: (one["model"]["name"], one["length"]))
     rows = [_row(document) for document in found]
     commands = [f"- `{document['command']}`" for document in found]
-    made = [f"- {key}: {value}" for key, value in found[0]["made_with"].items()] if found else []
+    made = [f"- {key}: {', '.join(dict.fromkeys(one['made_with'][key] for one in found))}" for key in found[0]["made_with"]]
     parts = ["# What was recommended, and what would have been best", ABOUT, table(HEAD, rows), "## Every candidate"]
     parts += [_scores(document) for document in found]
     write_whole(out / "recommendation.md", "\n\n".join([*parts, "\n".join([*made, *dict.fromkeys(commands)])]) + "\n")
