@@ -26,7 +26,7 @@ SPOKEN, NOTE = "lengthwise: ", "lengthwise: note: "
 OF_THE_HARNESS = ("lm-eval: error: ", "lm-eval run: error: ")
 # What work that goes on says of itself: a line a step, in the words of progress.py's callers
 PROGRESS = re.compile(r"[\w+@:=.,/ -]{1,300}")
-LOG = re.compile(r"\d{4}-\d\d-\d\d:\d\d:\d\d:\d\d INFO .*")  # of lm-evaluation-harness, before it asks us for a model
+LOG = re.compile(r"\d{4}-\d\d-\d\d:\d\d:\d\d:\d\d (INFO|WARNING) .*")  # of lm-evaluation-harness itself
 LEFT_OVER = re.compile(r"\.part-|\.claim-|tmp")
 # A command that waits for something uses no processor
 IDLE = 0.1

@@ -160,7 +160,17 @@ def test_the_exit_status_is_the_harnesss_own(code: object, status: int, monkeypa
     assert harness(["--tasks", "a"]) == status
 
 
-@pytest.mark.parametrize("given", [[], ["run"], ["--model_args", "pretrained=x", "--data", "LongBench"]])
+@pytest.mark.parametrize(
+    "given",
+    [
+        [],
+        ["run"],
+        ["--model_args", "pretrained=x", "--data", "LongBench"],
+        ["--tasks", ""],
+        ["--tasks=", "--data", "x"],
+        ["-t", ","],
+    ],
+)
 def test_a_run_without_a_task_is_refused_before_the_harness_is_imported(
     given: list[str], monkeypatch: pytest.MonkeyPatch, lengthwise: Callable[..., Said]
 ) -> None:
@@ -183,6 +193,17 @@ def test_what_the_harness_says_of_tasks_is_one_line(
     complaint = "shapes do not fit"
     with pytest.raises(ValueError, match="shapes do not fit"):
         lengthwise("harness", "--tasks", "x")
+
+
+@pytest.mark.parametrize("content", ["model: llama\nsteps: 5\n", "task: [x\n", "- 1\n"])
+def test_a_folder_of_tasks_with_another_file_in_it_is_one_line(
+    content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lengthwise: Callable[..., Said]
+) -> None:
+    (tmp_path / "settings.yaml").write_text(content)
+    monkeypatch.chdir(tmp_path)
+    said = lengthwise("harness", "--model_args", "pretrained=embedded", "--tasks", tmp_path)
+    assert said.status == 2
+    assert said.err[-1].startswith("lengthwise: the harness ")
 
 
 def test_data_out_of_reach_and_a_missing_package_are_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,10 @@ import importlib
 import importlib.util
 import sys
 import tempfile
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 from lengthwise.errors import BadInput, require
@@ -34,8 +36,7 @@ def harness(arguments: Sequence[str], data: Path | None = None) -> int:
     require(installed, "the harness needs the package lm-eval; pip install 'lengthwise[lm-eval]'")
     given = _with_model(arguments)
     # The harness would say so itself, a minute later
-    named = given[0] != "run" or any(argument.startswith(TASK_OPTIONS) for argument in given)
-    require(named, f"no task is named; give --tasks NAME ({LISTED})")
+    require(given[0] != "run" or _names_tasks(given), f"no task is named; give --tasks NAME ({LISTED})")
     importlib.import_module("lengthwise.evaluation.harness.model")
     from lengthwise.evaluation.harness.local_data import write_tasks
 
@@ -46,6 +47,15 @@ def harness(arguments: Sequence[str], data: Path | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="lengthwise.") as folder:
         write_tasks(data, Path(folder))
         return _lm_eval([*given, "--include_path", folder])
+
+
+def _names_tasks(arguments: Sequence[str]) -> bool:
+    """Whether one of `TASK_OPTIONS` is given, and not with an empty name, which the harness takes for the folder it runs in."""
+    for option, following in pairwise([*arguments, ""]):
+        if option.startswith(TASK_OPTIONS):
+            _, given, value = option.partition("=")
+            return not option.startswith(TASK_OPTIONS[:2]) or bool((value if given else following).strip(" ,"))
+    return False
 
 
 def _with_model(arguments: Sequence[str]) -> list[str]:
@@ -71,13 +81,23 @@ def _lm_eval(arguments: list[str]) -> int:
     except ConnectionError as error:
         told = f"the data of a task is out of reach ({reason_of(error)})"
         raise BadInput(f"{told}; LongBench-E runs from local files with --data") from error
-    except ValueError as error:
-        if not str(error).startswith(TASK_REFUSALS):
+    except BadInput:
+        raise
+    except Exception as error:
+        if isinstance(error, ValueError) and str(error).startswith(TASK_REFUSALS):
+            raise BadInput(f"the harness has no such task: {reason_of(error)} ({LISTED})") from error
+        if not _reading_tasks(error):
             raise
-        raise BadInput(f"the harness has no such task: {reason_of(error)} ({LISTED})") from error
+        raise BadInput(f"the harness cannot read a task of that name or folder: {reason_of(error)} ({LISTED})") from error
     finally:
         sys.argv = arguments_before
     return 0
+
+
+def _reading_tasks(error: Exception) -> bool:
+    """Whether it comes from the harness's readers of tasks: a user may name files and folders of any content."""
+    modules = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return any(name == "lm_eval.tasks.manager" or name.startswith("lm_eval.tasks._") for name in modules)
 
 
 @contextmanager
