@@ -57,8 +57,8 @@ class Rotary:
         return frequencies
 
     @cached_property
-    def is_not_scaled(self) -> bool:
-        """Whether a position of 0 turns nothing; some families scale both tables, as for YaRN."""
+    def only_turns(self) -> bool:
+        """Whether a position of 0 changes nothing; some families scale both tables, as for YaRN."""
         return bool((self.tables(self.trained.new_zeros(1, 1, 1), self.trained.new_zeros(1, 1))[0] == 1).all())
 
     def tables(self, like: Tensor, positions: Tensor, frequencies: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -75,7 +75,7 @@ class Rotary:
             return self._in_laps(like, positions, self.lap)
         return self._own_tables(self.module if frequencies is None else self._with(frequencies), like, positions)
 
-    def not_scaled(self) -> Rotary:
+    def without_scaling(self) -> Rotary:
         """The same rotation without the factor that some families put on both tables: for what is rotated already."""
         module = _copy(self.module)
         module.__dict__.update({name: 1.0 for name in module.__dict__ if name.endswith("attention_scaling")})
@@ -96,7 +96,7 @@ class Rotary:
         """
         laps = positions.div(lap, rounding_mode="floor")
         exact, whole = like.new_zeros(1, 1, 1).float(), 2 * math.pi
-        turning = self.not_scaled()._with((self.trained.double() * lap).remainder(whole).float())
+        turning = self.without_scaling()._with((self.trained.double() * lap).remainder(whole).float())
         cos, sin = self._own_tables(self.module, exact, positions - laps * lap)
         cos_laps, sin_laps = self._own_tables(turning, exact, laps)
         return (cos * cos_laps - sin * sin_laps).to(like.dtype), (sin * cos_laps + cos * sin_laps).to(like.dtype)

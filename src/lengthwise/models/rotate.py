@@ -127,7 +127,7 @@ def turned_on(module: nn.Module, layer: Layer) -> Turn:
 
     def turn(keys: Tensor, first: int, count: int) -> Tensor:
         shifts = torch.arange(first, first + count, device=keys.device).repeat_interleave(keys.shape[2])
-        turned = rotated(module, part, keys.repeat(1, 1, count, 1), rotary.not_scaled().tables(keys, shifts[None]))
+        turned = rotated(module, part, keys.repeat(1, 1, count, 1), rotary.without_scaling().tables(keys, shifts[None]))
         return turned.view(*keys.shape[:2], count, *keys.shape[2:])
 
     return turn
@@ -151,7 +151,7 @@ def _part_tables(
         parts, lengths = [Part(seen, given.at, given.at)], [given.reach]
     tables = partial(_tables, rotary, frequencies, like, lengths=lengths)
     # A single query stands at 0, which turns nothing but where a family scales its tables
-    stays = whole.queries == 1 and given is None and rotary.is_not_scaled
+    stays = whole.queries == 1 and given is None and rotary.only_turns
     in_halves = HalfTables.of if layer.turns_halves and like.shape[-1] == 2 * len(rotary.trained) else lambda made: made
     at_key = {id(part.key): in_halves(tables(part.key)) for part in {id(part.key): part for part in parts}.values()}
     return [(part, None if stays else in_halves(tables(part.query)), at_key[id(part.key)]) for part in parts]
@@ -163,7 +163,7 @@ def _turned_on_from(rotary: Rotary, part: Part, like: Tensor) -> tuple[Tables | 
     moved = part.query - here.query
     start = moved[:, :1]
     shifts = moved - start, part.key - here.key - start
-    at_query, at_key = (rotary.not_scaled().tables(like, shift) if bool(shift.any()) else None for shift in shifts)
+    at_query, at_key = (rotary.without_scaling().tables(like, shift) if bool(shift.any()) else None for shift in shifts)
     return at_query, at_key
 
 
