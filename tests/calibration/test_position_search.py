@@ -99,7 +99,7 @@ def test_the_file_holds_what_the_method_reads_and_how_it_was_found(
     found = search_positions(model, tokenizer, READS + 64, search, task="passkey", sequences=4, seed=3, show_progress=False)
     found.save(tmp_path / "found.json")
     document = json.loads((tmp_path / "found.json").read_text())
-    assert document == json.loads(json.dumps(found.content))
+    assert document == json.loads(json.dumps(found.file_content()))
     assert (document["format"], document["length"], document["train_length"]) == ("lengthwise.positions/1", READS + 64, READS)
     assert (document["provenance"]["candidates"], document["provenance"]["stopped"]) == (4, "after 4 candidates")
     assert document["provenance"]["asked"].startswith("answers to passkey")

@@ -339,3 +339,5 @@ def test_calibrate_searches_the_numbers_of_a_position_method(
     assert json.loads(out.read_text())["format"] == "lengthwise.positions/1"
     said = lengthwise("calibrate", folder, *common, "--search", "dpe", "--scope", "head", "--out", out)
     assert (said.status, said.err[-1].split("; ")[-1]) == (2, "give one --length, and neither --statistic nor --scope")
+    said = lengthwise("calibrate", folder, *common, "--minutes", 3, "--out", out)
+    assert (said.status, said.err) == (2, ["lengthwise: --minutes is for --search dpe or longrope; leave it out"])

@@ -66,13 +66,19 @@ class FoundPositions:
 
     method: str
     numbers: Numbers
-    content: dict[str, Any]
+    described: dict[str, Any]  # what the method reads
     expects: dict[str, Losses]  # by "plain" and "found", nats of an answer of each task on cases that were not searched with
-    candidates: int
-    stopped: str
+    train_length: int
+    length: int
+    model: dict[str, Any]  # fingerprint
+    provenance: dict[str, Any]
+
+    def file_content(self) -> dict[str, Any]:
+        told = {"train_length": self.train_length, "length": self.length, "model": self.model, "held_out_nats": self.expects}
+        return {"format": FORMAT, "method": self.method, **self.described, **told, "provenance": self.provenance}
 
     def save(self, path: str | Path) -> None:
-        write_whole(path, json.dumps(self.content, indent=2) + "\n")
+        write_whole(path, json.dumps(self.file_content(), indent=2) + "\n")
 
 
 def search_positions(
@@ -125,27 +131,19 @@ def search_positions(
         climb = Climb(model, anatomy.train_length, space, groups, seed, begun + 60 * minutes, tick)
         best = climb.run()
         expects = {"plain": climb.held_out(None), "found": climb.held_out(best)}
-    content = {
-        "format": FORMAT,
-        "method": search,
-        **space.describe(best),
-        "train_length": anatomy.train_length,
-        "length": length,
-        "model": fingerprint,
-        "held_out_nats": expects,
-        "provenance": {
-            **versions(),
-            "asked": source,
-            "sequences": sequences,
-            "seed": seed,
-            "method": method if isinstance(method, str) else repr(method),
-            "candidates": len(climb.tried),
-            "stopped": climb.stopped,
-            "seconds": round(time.monotonic() - begun, 1),
-            "path": climb.path,
-        },
+    provenance = {
+        **versions(),
+        "asked": source,
+        "sequences": sequences,
+        "seed": seed,
+        "method": method if isinstance(method, str) else repr(method),
+        "candidates": len(climb.tried),
+        "stopped": climb.stopped,
+        "seconds": round(time.monotonic() - begun, 1),
+        "path": climb.path,
     }
-    return FoundPositions(search, best, content, expects, len(climb.tried), climb.stopped)
+    described, trained = space.describe(best), anatomy.train_length
+    return FoundPositions(search, best, described, expects, trained, length, fingerprint, provenance)
 
 
 @dataclass

@@ -38,7 +38,9 @@ def calibrate(
         int | None, typer.Option(help="Long sequences to average over (1); of each task with answers (8, or 32 by scope).")
     ] = None,
     seed: int = 0,
-    minutes: Annotated[float, typer.Option(help="Time to search the numbers of dpe or longrope, about.")] = 10.0,
+    minutes: Annotated[
+        float | None, typer.Option(help="Time to search the numbers of dpe or longrope, about.", show_default="10")
+    ] = None,
     method: Annotated[
         str, typer.Option(help="Method applied throughout, to calibrate on top of it.", autocompletion=completion.methods)
     ] = "none",
@@ -60,43 +62,26 @@ def calibrate(
         alone = len(length) == 1 and statistic == "answers" and scope == "model"
         told = f"--search {search} finds the numbers of one length by answers"
         require(alone, f"{told}; give one --length, and neither --statistic nor --scope")
+    require(positions or minutes is None, f"--minutes is for --search {' or '.join(SEARCHED)}; leave it out")
     check_spec(method)
     check_writable(out)
     loaded, tokenizer = load(model, dtype, device)
     say_train_length(loaded, train_length)
+    asked: dict[str, Any] = {"train_length": train_length, "files": text or (), "task": task, "data": data}
+    asked |= {"sequences": sequences, "seed": seed, "method": method} | ({} if minutes is None else {"minutes": minutes})
     if positions:
-        shared: dict[str, Any] = {"train_length": train_length, "files": text or (), "task": task, "data": data, "seed": seed}
-        found = search_positions(
-            loaded, tokenizer, length[0], search, **shared, sequences=sequences, minutes=minutes, method=method
-        )
-        _save(found, found.content, out)
-        if as_json:
-            print_json(found.content)
-        else:
-            _print_positions(found, out)
-            say(f"written: {out}")
-        return
-    alignment = verb(
-        loaded,
-        tokenizer,
-        length,
-        statistic=statistic,
-        scope=scope,
-        search=search,
-        train_length=train_length,
-        files=text or (),
-        task=task,
-        data=data,
-        sequences=sequences,
-        seed=seed,
-        method=method,
-    )
-    _save(alignment, alignment.file_content(), out)
-    if as_json:
-        print_json(alignment.file_content())
+        found: Any = search_positions(loaded, tokenizer, length[0], search, **asked)
     else:
-        _print_alignment(alignment)
-        say(f"written: {out}")
+        found = verb(loaded, tokenizer, length, statistic=statistic, scope=scope, search=search, **asked)
+    _save(found, out)
+    if as_json:
+        print_json(found.file_content())
+        return
+    if positions:
+        _print_positions(found, out)
+    else:
+        _print_alignment(found)
+    say(f"written: {out}")
 
 
 def bake(
@@ -141,18 +126,19 @@ def bake(
         print(f"{out}: a stock {type(baked).__name__} with tau {tau} for inputs of about {length} tokens")
 
 
-def _save(result: Any, content: dict[str, Any], out: Path) -> None:
+def _save(found: Any, out: Path) -> None:
     try:
-        result.save(out)
+        found.save(out)
     except BadInput as error:
         # Forwards that took hours are not taken again for want of a place
-        print_json(content)
+        print_json(found.file_content())
         raise BadInput(f"{error}; the file's content was printed instead, keep it") from error
 
 
 def _print_positions(found: Any, out: Path) -> None:
     numbers = " ".join(f"{number:g}" for number in found.numbers)
-    print(f"{found.method}: {numbers}, the best of {found.candidates} candidates; ended {found.stopped}")
+    candidates, stopped = (found.provenance[key] for key in ("candidates", "stopped"))
+    print(f"{found.method}: {numbers}, the best of {candidates} candidates; ended {stopped}")
     print("nats of an answer on cases that were not searched with:")
     rows = [("", "plain", "found")]
     rows += [(name, f"{nats:.4g}", f"{found.expects['found'][name]:.4g}") for name, nats in found.expects["plain"].items()]
