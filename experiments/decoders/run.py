@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 from transformers import DynamicCache
 
 import lengthwise as lw
@@ -128,6 +129,10 @@ def _work(options: Options, model: Any, tokenizer: Any, train: int) -> None:
     if PASSKEY in tasks:
         tasks[PASSKEY] = hidden_in(options.books, options.samples)
     reads, costs = lines_of(options.out, "reads", Read), lines_of(options.out, "costs", Cost)
+    ids = torch.empty(0)
+    if options.streams:
+        source = source_of(model, tokenizer, train, options.seed, options.streams, options.books, options.out)
+        ids, _ = source.read(max(options.lengths) + 1)
     for name, length in options.cells:
         spec = rotary.filled(name, length, train)
 
@@ -142,7 +147,7 @@ def _work(options: Options, model: Any, tokenizer: Any, train: int) -> None:
         if spec == TRUNCATE:
             continue
         for _ in unfinished(reads, [[(name, length)]] if options.streams else []):
-            reads.append([Read(name, length, read(options, model, tokenizer, train, spec, length))])
+            reads.append([Read(name, length, read(model, ids[:, : length + 1], spec, options.train_length))])
         for _ in unfinished(costs, [[(name, length)]] if options.costs else []):
             costs.append([Cost(name, length, *cost(model, spec, length, options.train_length))])
 
@@ -151,11 +156,9 @@ def lines_of(out: Path, name: str, kind: type[Any]) -> AppendOnly[Any]:
     return AppendOnly(out / f"{name}.jsonl", kind)
 
 
-def read(options: Options, model: Any, tokenizer: Any, train: int, spec: str, length: int) -> list[list[float]]:
+def read(model: Any, ids: Tensor, spec: str, train_length: int | None) -> list[list[float]]:
     """Nats a token, by stream and stretch."""
-    source = source_of(model, tokenizer, train, options.seed, options.streams, options.books, options.out)
-    ids, _ = source.read(max(options.lengths) + 1)
-    nll = token_nll(model, ids[:, : length + 1], method=spec, train_length=options.train_length).double()
+    nll = token_nll(model, ids, method=spec, train_length=train_length).double()
     stretches = nll.split(STRETCH, dim=1)
     return [[round(float(stretch[stream].mean()), 5) for stretch in stretches] for stream in range(len(nll))]
 
