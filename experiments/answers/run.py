@@ -3,8 +3,10 @@
     python -m experiments.answers.run MODEL --length 2048 4096 --out OUT
     python -m experiments.answers.run MODEL --length 2048 --questions nq.jsonl.gz --novel NOVEL.txt --out OUT
     python -m experiments.answers.run DECODER --length 1024 --on yarn:factor=4 --fit-text A.txt --novel B.txt --out OUT
+    python -m experiments.answers.run MODEL --length 2048 --ask-length 2048 4096 --fit answers-head:steps=5 --out OUT
 
 Fits on the package's material, or on far words of --fit-text; asks other prompts, questions of a file, and places of a novel.
+A fit may have settings other than the package's own: steps, regulariser, guard, sequences and task (several joined by +).
 OUT/MODEL.json holds the temperatures, what they cost in forwards of the long input, and every score; the page compares.
 """
 
@@ -12,20 +14,30 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import lengthwise as lw
 from experiments._lib import results
 from experiments._lib.command import main, option
 from experiments.answers.page import FORMAT, write_pages
+from lengthwise.calibration import answer_cases, answers
+from lengthwise.errors import require
 from lengthwise.evaluation.recommendation.asked import CONFIRM
 from lengthwise.evaluation.recommendation.text import AskedText
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.fingerprint import model_fingerprint
 from lengthwise.models.load import load
 
+# Settings of a fit that are constants of the package
+CONSTANTS = {
+    "steps": (answers, "STEPS", int),
+    "regulariser": (answers, "REGULARISER", float),
+    "guard": (answer_cases, "GUARD", float),
+}
 FITS = ("pmax-model", "pmax-layer", "pmax-head", "entropy-model", "answers-model", "answers-layer", "answers-head")
 ASKED = ("passkey", "line", "multi_document_qa")
 Scores = dict[str, dict[str, dict[str, list[float]]]]  # by what was asked, length and method
@@ -38,7 +50,7 @@ class Options:
     model: str = option(help="directory, hub name, GGUF file or embedded", positional=True)
     lengths: tuple[int, ...] = option(help="tokens", flag="--length")
     out: Path = option(help="folder of the results")
-    fits: tuple[str, ...] = option(("pmax-model", "answers-model", "answers-head"), "temperatures", "--fit", choices=FITS)
+    fits: tuple[str, ...] = option(("pmax-model", "answers-model", "answers-head"), f"of {', '.join(FITS)}", "--fit")
     fit_tasks: tuple[str, ...] = option((), "tasks that are fitted; four by default")
     fit_text: Path | None = option(None, "fit words that stand far back in this text, instead of tasks")
     sequences: int | None = option(None, "prompts of a task that are fitted or held out, by default what suits the scope")
@@ -46,6 +58,7 @@ class Options:
     tasks: tuple[str, ...] = option((), "that are asked; three by default, none with --fit-text", "--task")
     questions: Path | None = option(None, "a file of questions to ask as well, among documents of its own")
     novel: Path | None = option(None, "a text to tell as well")
+    ask_lengths: tuple[int, ...] = option((), "tokens of what is asked; those of the fits by default", flag="--ask-length")
     samples: int = option(100, "of each task and length, and places of the novel")
     question_samples: int = option(200, "of the file of questions")
     seed: int = option(0, "of the fits; what is asked has the next one")
@@ -53,6 +66,10 @@ class Options:
     dtype: str = option("auto", "of the model")
     name: str | None = option(None, "of the result file, by default the model's")
     command: str = ""
+
+    @property
+    def asked_lengths(self) -> tuple[int, ...]:
+        return self.ask_lengths or self.lengths
 
 
 def run(options: Options) -> None:
@@ -76,23 +93,30 @@ def run(options: Options) -> None:
 
 def _fit(options: Options, model: Any, tokenizer: Any, fit: str) -> tuple[lw.Alignment, dict[str, Any]]:
     """An alignment, and what it cost."""
-    statistic, _, scope = fit.partition("-")
+    named, settings = settings_of(fit)
+    statistic, _, scope = named.partition("-")
     asked: dict[str, Any] = {}
     if statistic == "answers":
         text = None if options.fit_text is None else options.fit_text.read_text()
-        asked = {"text": text, "task": options.fit_tasks or None, "sequences": options.sequences}
+        tasks = tuple(settings["task"].split("+")) if "task" in settings else options.fit_tasks
+        asked = {
+            "text": text,
+            "task": tasks or None,
+            "sequences": int(settings.get("sequences", options.sequences or 0)) or None,
+        }
     start = time.perf_counter()
-    alignment = lw.calibrate(
-        model,
-        tokenizer,
-        options.lengths,
-        statistic=statistic,
-        scope=scope,
-        train_length=options.train_length,
-        seed=options.seed,
-        method=options.on,
-        **asked,
-    )
+    with other_constants(settings):
+        alignment = lw.calibrate(
+            model,
+            tokenizer,
+            options.lengths,
+            statistic=statistic,
+            scope=scope,
+            train_length=options.train_length,
+            seed=options.seed,
+            method=options.on,
+            **asked,
+        )
     return alignment, {
         "seconds": round(time.perf_counter() - start, 1),
         "forwards": {str(entry.length): entry.forwards for entry in alignment.temperatures},
@@ -100,6 +124,25 @@ def _fit(options: Options, model: Any, tokenizer: Any, fit: str) -> tuple[lw.Ali
         "expects": {str(found["length"]): found.get("expects") for found in alignment.provenance["searched"]},
         "path": {str(found["length"]): found["path"] for found in alignment.provenance["searched"]},
     }
+
+
+def settings_of(fit: str) -> tuple[str, dict[str, str]]:
+    """The fit's name and its settings."""
+    name, _, rest = fit.partition(":")
+    settings = dict(pair.partition("=")[::2] for pair in rest.split(",") if pair)
+    known = {*CONSTANTS, "sequences", "task"}
+    require(name in FITS, f"no fit {name!r}; choose of {', '.join(FITS)}")
+    require(settings.keys() <= known, f"{fit!r} has a setting that is none of {', '.join(sorted(known))}")
+    return name, settings
+
+
+def other_constants(settings: dict[str, str]) -> AbstractContextManager[Any]:
+    """The package's constants changed to what the settings say."""
+    changed = ExitStack()
+    for key, (module, constant, kind) in CONSTANTS.items():
+        if key in settings:
+            changed.enter_context(patch.object(module, constant, kind(settings[key])))
+    return changed
 
 
 def _asked(options: Options, model: Any, tokenizer: Any, methods: dict[str, Any]) -> Scores:
@@ -115,7 +158,7 @@ def _asked(options: Options, model: Any, tokenizer: Any, methods: dict[str, Any]
             tokenizer,
             methods,
             task,
-            options.lengths,
+            options.asked_lengths,
             samples,
             options.seed + 1,
             data=data,
@@ -132,7 +175,7 @@ def _told(options: Options, model: Any, tokenizer: Any, methods: dict[str, Any])
     if options.novel is None:
         return {}
     scores: dict[str, dict[str, list[float]]] = {}
-    for length in options.lengths:
+    for length in options.asked_lengths:
         folder = options.out / "novel"
         trial = (model, tokenizer, anatomy_of(model, options.train_length), length, options.seed, folder, True)
         for reading in AskedText(*trial, options.novel.read_text()).answers(CONFIRM, methods, [length], options.samples):

@@ -14,6 +14,7 @@ from experiments._lib.markdown import table
 from experiments._lib.page import read_all
 from experiments._lib.paired import holm, paired
 from lengthwise.common.files import write_whole
+from lengthwise.errors import require
 from lengthwise.records.intervals import mean_interval
 from lengthwise.tasks.perplexity import compared
 from lengthwise.tasks.ruler import NAMES as RULER_TASKS
@@ -38,11 +39,28 @@ Numbers = Mapping[str, Any]
 
 
 def write_pages(results: Path, out: Path) -> None:
-    found = list(read_all(results, FORMAT))
+    found = together([document for _, document in read_all(results, FORMAT)])
     for name, document in found:
         write_whole(out / f"{name}.md", model_page(name, document))
         draw.save(chart(document), out / f"{name}.svg")
     write_whole(out / "decoders.md", overview(found))
+
+
+def together(documents: Sequence[Document]) -> list[tuple[str, Document]]:
+    """The results of each model, which may stand in several files; of a cell in two of them the one with more answers."""
+    models: dict[str, dict[str, Any]] = {}
+    for document in documents:
+        known = models.setdefault(Path(document["model"]["name"]).stem, {**document, "cells": {}, "commands": []})
+        same = [(one["model"]["weights"], one["settings"]["seed"], one["settings"]["dtype"]) for one in (known, document)]
+        require(same[0] == same[1], f"results of {document['model']['name']} with other weights, seed or dtype")
+        for cell in document["answers"]:
+            key = (cell["method"], cell["task"], cell["length"])
+            known["cells"][key] = max(known["cells"].get(key, cell), cell, key=lambda one: len(one["scores"]))
+        for kind in ("reads", "costs"):
+            known[kind] = list({(line["method"], line["length"]): line for line in [*known[kind], *document[kind]]}.values())
+        known |= {key: {**known[key], **document[key]} for key in ("refused", "tasks")}
+        known["answers"], known["commands"] = list(known["cells"].values()), [*known["commands"], document["command"]]
+    return list(models.items())
 
 
 def overview(found: Sequence[tuple[str, Document]]) -> str:
@@ -92,7 +110,7 @@ def model_page(name: str, document: Document) -> str:
     lines = [f"model: {model['name']} (weights {model['weights']}), {document['settings']['dtype']}"]
     lines += [f"{key}: {value}" for key, value in document["made_with"].items()]
     lines += [f"seed {document['settings']['seed']}; pass keys in {document['tasks'].get('passkey', 'no text')}"]
-    lines += [f"last command: `{document['command']}`"]
+    lines += [f"command: `{command}`" for command in document["commands"]]
     return "\n\n".join([*parts, "\n".join(f"- {line}" for line in lines)]) + "\n"
 
 

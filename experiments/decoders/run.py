@@ -65,7 +65,7 @@ class Options(rotary.Options):
     model: str = option(help="directory, hub name or GGUF file of a causal language model", positional=True)
     lengths: tuple[int, ...] = option(help="tokens", flag="--length")
     tasks: tuple[str, ...] = option((PASSKEY,), "passkey, ruler or some of its tasks", flag="--task")
-    samples: int = option(20, "of each method, task and length; pass keys are spread over the depths")
+    samples: int = option(20, "of each method, task and length, or 0; pass keys are spread over the depths")
     streams: int = option(0, "books that are read on in, for the perplexity")
     costs: bool = option(False, "also time a prompt and the tokens after it")
     batch_tokens: int | None = option(None, "tokens of one batch; by default what suits the device")
@@ -143,7 +143,8 @@ def _work(options: Options, model: Any, tokenizer: Any, train: int) -> None:
         if not rotary.accepted(options.out, spec, length, tried):
             continue
         say(f"{spec} at {length:,} tokens")
-        lw.evaluate(model, tokenizer, [spec], tasks, [length], options.samples, options.seed, options.out / "run", **told)
+        if options.samples:
+            lw.evaluate(model, tokenizer, [spec], tasks, [length], options.samples, options.seed, options.out / "run", **told)
         if spec == TRUNCATE:
             continue
         for _ in unfinished(reads, [[(name, length)]] if options.streams else []):

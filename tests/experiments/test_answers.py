@@ -19,7 +19,7 @@ def test_every_fit_is_told_with_its_cost_and_asked_beside_the_plain_model(
 ) -> None:
     long = tmp_path / "novel.txt"
     long.write_text("".join(novel.read_text() for novel in novels))
-    fits = ("pmax-model", "answers-model", "answers-head")
+    fits = ("pmax-model", "answers-model", "answers-head", "answers-head:steps=5,regulariser=0,guard=0,task=passkey")
     asked: dict[str, Any] = {"tasks": ("passkey",), "fit_tasks": ("passkey",), "novel": long, "samples": 4, "sequences": 2}
     run(Options(byte_t5, (600,), tmp_path / "out", fits, **asked, train_length=512, name="tiny", command="as typed"))
     document = read(tmp_path / "out" / "tiny.json")
