@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from lengthwise.analysis.records import Analysis as Analysis
     from lengthwise.calibration.bake import bake as bake
     from lengthwise.calibration.calibrate import calibrate as calibrate
+    from lengthwise.calibration.export.export import Exported as Exported
+    from lengthwise.calibration.export.export import export as export
     from lengthwise.calibration.measure import AttentionStatistics as AttentionStatistics
     from lengthwise.calibration.measure import row_statistics as row_statistics
     from lengthwise.evaluation.evaluate import evaluate as evaluate
@@ -39,6 +41,7 @@ _HOMES = {
     "Alignment": "methods.temperature.aligned",
     "Analysis": "analysis.records",
     "AttentionStatistics": "calibration.measure",
+    "Exported": "calibration.export.export",
     "Hedge": "evaluation.hedge",
     "Misalignment": "training.output_alignment.misalignment",
     "MisalignmentTrainer": "training.output_alignment.trainer",
@@ -50,6 +53,7 @@ _HOMES = {
     "bake": "calibration.bake",
     "calibrate": "calibration.calibrate",
     "evaluate": "evaluation.evaluate",
+    "export": "calibration.export.export",
     "extend": "models.extend",
     "hedge": "evaluation.hedge",
     "misalignment": "training.output_alignment.misalignment",

@@ -194,15 +194,6 @@ REFUSALS: dict[str, tuple[str, str]] = {
 }
 
 
-def test_a_yarn_checkpoint_is_said_to_be_made_in_its_config(tmp_path: Path, lengthwise: Callable[..., Said]) -> None:
-    model = saved(make("llama"), tmp_path / "llama")
-    said = lengthwise("bake", model, "yarn:factor=2", "--length", 64, "--out", tmp_path / "baked")
-    assert (said.status, len(said.err)) == (2, 1)
-    entry = '{"rope_type": "yarn", "rope_theta": 10000.0, "factor": 2.0, "original_max_position_embeddings": 32}'
-    assert f'set "max_position_embeddings": 64, "rope_parameters": {entry}; llama.cpp takes' in said.err[0]
-    assert "calibrate" not in said.err[0]
-
-
 def test_bake_takes_a_temperature_method_too(models: Path, tmp_path: Path, lengthwise: Callable[..., Said]) -> None:
     said = lengthwise("bake", models / "t5", "log", "--length", LENGTH, "--out", tmp_path / "baked", "--json")
     assert said.status == 0, said.err
@@ -341,3 +332,36 @@ def test_calibrate_searches_the_numbers_of_a_position_method(
     assert (said.status, said.err[-1].split("; ")[-1]) == (2, "give one --length, and neither --statistic nor --scope")
     said = lengthwise("calibrate", folder, *common, "--minutes", 3, "--out", out)
     assert (said.status, said.err) == (2, ["lengthwise: --minutes is for --search dpe or longrope; leave it out"])
+
+
+def test_export_prints_and_writes_what_it_did(tmp_path: Path, lengthwise: Callable[..., Said]) -> None:
+    model, out = saved(make("llama"), tmp_path / "llama"), tmp_path / "out"
+    said = lengthwise("export", model, "yarn:factor=2+constant:tau=0.8", "--to", "transformers", "--out", out)
+    assert said.status == 0, said.err
+    first, config, weights = said.out.splitlines()
+    assert first == f"{out}: for transformers, inputs of about 64 tokens"
+    assert '"rope_type": "yarn"' in config
+    assert weights == "- its weights carry the temperature tau 0.8"
+    card = (out / "README.md").read_text()
+    assert f"lengthwise export {model} yarn:factor=2+constant:tau=0.8 --to transformers --out {out}" in card
+    assert config in card
+    assert json.loads((out / "config.json").read_text())["max_position_embeddings"] == 64
+
+
+EXPORT_REFUSALS = {
+    "a folder that is not empty": ("{m}/t5 log --length 64 --to transformers --out {m}/letters", "exists already"),
+    "a file": ("{m}/t5 log --length 64 --to transformers --out {t}/a.gguf", "give a directory, in which model.gguf"),
+    "no such engine": ("{m}/t5 log --length 64 --to vllm --out {t}/b", "--to must be one of transformers"),
+    "no length": ("{m}/t5 log --to transformers --out {t}/b", "give it (--length)"),
+    "nothing to do": ("{m}/t5 log --length 32 --to transformers --out {t}/b", "at length 32 this method changes nothing"),
+    "no such method": ("{m}/t5 lag --length 64 --to transformers --out {t}/b", "no method 'lag'"),
+}
+
+
+@pytest.mark.parametrize("case", EXPORT_REFUSALS)
+def test_export_refuses_in_one_line(case: str, models: Path, tmp_path: Path, lengthwise: Callable[..., Said]) -> None:
+    line, message = EXPORT_REFUSALS[case]
+    said = lengthwise("export", *line.format(m=models, t=tmp_path).split())
+    assert (said.status, said.out) == (2, "")
+    assert message in said.err[-1]
+    assert not list(tmp_path.iterdir())

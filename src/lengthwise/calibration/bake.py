@@ -9,7 +9,6 @@ classes.
 from __future__ import annotations
 
 import copy
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,9 +19,8 @@ from lengthwise.calibration.fold import fold, keys_seen
 from lengthwise.calibration.measure import run_stack
 from lengthwise.common.text import parse_lengths
 from lengthwise.errors import BadInput, require
-from lengthwise.methods.base import stock_rotation
 from lengthwise.methods.slots import Slots
-from lengthwise.models.anatomy import FULL, Anatomy, anatomy_of, unwrapped
+from lengthwise.models.anatomy import Anatomy, anatomy_of, unwrapped
 from lengthwise.models.extend import Method, extend
 from lengthwise.models.patches import refuse_extended
 from lengthwise.models.suitability import suitable_slots
@@ -44,24 +42,42 @@ def bake(
     """A copy of the model (the model itself with `inplace`) whose logits carry the temperature `method` has at `length`."""
     refuse_extended(model, "bake")
     (length,) = parse_lengths(length)
-    anatomy = anatomy_of(model, train_length)
-    offloaded = any(parameter.is_meta for parameter in unwrapped(model).parameters())
-    require(not offloaded, "weights are offloaded; load the model without device_map to bake it")
-    slots = suitable_slots(anatomy, method, force)
+    refuse_unsavable(model)
+    slots = suitable_slots(anatomy_of(model, train_length), method, force)
     filled = ", ".join(slots.filled) or "nothing"
-    folded = f"only temperatures can be folded into weights; this method fills: {filled}{_in_its_config(slots, anatomy)}"
-    require(filled == "temperature", folded)
-    if any(hasattr(module, "base_layer") for module in anatomy.stack.modules()):
-        raise BadInput("this model carries an adapter, which a stock checkpoint cannot; merge it first (merge_and_unload)")
+    elsewhere = "; `lengthwise export` writes frequencies into the config" if slots.frequencies else ""
+    require(filled == "temperature", f"only temperatures can be folded into weights; this method fills: {filled}{elsewhere}")
     baked = unwrapped(model) if inplace else copy.deepcopy(unwrapped(model))
-    anatomy = anatomy_of(baked, train_length)
-    rows = [slots.inverse_temperature(torch.tensor([[[n]]]), layer) for layer, n in enumerate(keys_seen(anatomy, length))]
-    g = torch.stack([row.expand(1, anatomy.heads, 1)[0, :, 0] for row in rows])  # type: ignore[union-attr]  # [layers, heads]
+    g = sharpness_at(anatomy_of(baked, train_length), slots, length)
     changed = bool((g != 1).any())
     require(changed, f"at length {length} the temperature is 1: nothing to bake; give a length above the training one")
-    probe = PROBE % baked.get_input_embeddings().weight.shape[0]
+    fold_proven(baked, g, length, train_length)
+    return baked
+
+
+def refuse_unsavable(model: nn.Module) -> None:
+    """Raise for models whose weights are not all here, or not all a stock checkpoint's."""
+    offloaded = any(parameter.is_meta for parameter in unwrapped(model).parameters())
+    require(not offloaded, "weights are offloaded; load the model without device_map to bake it")
+    if any(hasattr(module, "base_layer") for module in unwrapped(model).modules()):
+        raise BadInput("this model carries an adapter, which a stock checkpoint cannot; merge it first (merge_and_unload)")
+
+
+def sharpness_at(anatomy: Anatomy, slots: Slots, length: int) -> Tensor:  # -> [layers, heads]
+    """g of every layer and head for a row that sees all it can of an input of `length` tokens."""
+    table = torch.ones(len(anatomy.layers), anatomy.heads)
+    for layer, n in enumerate(keys_seen(anatomy, length)):
+        if (g := slots.inverse_temperature(torch.tensor([[[n]]]), layer)) is not None:
+            table[layer] = g.expand(1, anatomy.heads, 1)[0, :, 0].detach()
+    return table
+
+
+def fold_proven(model: Any, g: Tensor, length: int, train_length: int | None) -> None:  # [layers, heads]
+    """Fold g into the weights; they are put back where the model then does not do on a few tokens what it does extended."""
+    anatomy = anatomy_of(model, train_length)
+    probe = PROBE % model.get_input_embeddings().weight.shape[0]
     # A short forward also refuses what cannot be extended, and so has nothing to agree with
-    with extend(baked, _Fixed(g), train_length=train_length, implementation="reference"):
+    with extend(model, FixedSharpness(g), train_length=train_length, implementation="reference"):
         wanted = run_stack(anatomy, probe)
     before = fold(anatomy, g.double())
     if not _agree(run_stack(anatomy, probe), wanted):
@@ -69,26 +85,11 @@ def bake(
             weight.copy_(old)
         raise BadInput(f"with scaled queries this {anatomy.family} model does not compute what it computes extended: not baked")
     # A note for people who find the checkpoint; transformers keeps unknown entries of a config as they are
-    earlier: dict[str, Any] = getattr(baked.config, "lengthwise", None) or {}
+    earlier: dict[str, Any] = getattr(model.config, "lengthwise", None) or {}
     tau = _rounded(1 / g.double()) * _rounded(torch.tensor(earlier.get("tau", 1.0)))  # [layers, heads or 1]
     per_head = tau.shape[1] > 1
     values = (tau if per_head else tau[:, 0]).tolist()
-    baked.config.lengthwise = {"baked_length": length, "tau": values, "per_head": per_head}
-    return baked
-
-
-def _in_its_config(slots: Slots, anatomy: Anatomy) -> str:
-    """How a checkpoint gets what the rotation does without a change of its weights, in words; empty where it cannot."""
-    if (rope := stock_rotation(slots.rotation)) is None:
-        return ""
-    factor, trained = rope["factor"], rope["original_max_position_embeddings"]
-    own = getattr(anatomy.stack.config, "rope_parameters", None) or {}
-    by_type = FULL in own
-    rope_parameters = {**own, FULL: rope} if by_type else rope
-    entries = json.dumps({"max_position_embeddings": round(factor * trained), "rope_parameters": rope_parameters})[1:-1]
-    told = f". Such a checkpoint is made in its config.json, which transformers and vLLM read: set {entries}"
-    options = f"--rope-scaling {rope['rope_type']} --rope-scale {factor:g} --yarn-orig-ctx {trained}"
-    return told if by_type else f"{told}; llama.cpp takes {options}"
+    model.config.lengthwise = {"baked_length": length, "tau": values, "per_head": per_head}
 
 
 def _rounded(tau: Tensor) -> Tensor:  # [layers or 1, heads or 1]
@@ -99,7 +100,7 @@ def _rounded(tau: Tensor) -> Tensor:  # [layers or 1, heads or 1]
 
 
 @dataclass(frozen=True)
-class _Fixed:
+class FixedSharpness:
     """The temperatures that are baked, as a method: the same g whatever a row sees."""
 
     g: Tensor  # [layers, heads]

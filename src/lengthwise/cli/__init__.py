@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from lengthwise.cli.analysis import analyse, misalignment
-from lengthwise.cli.calibration import bake, calibrate
+from lengthwise.cli.calibration import bake, calibrate, export
 from lengthwise.cli.demo import demo
 from lengthwise.cli.evaluation import evaluate, reach, with_ray_address
 from lengthwise.cli.harness import PASSED_ON, harness, longbench
@@ -29,7 +29,22 @@ from lengthwise.errors import BadInput, did_you_mean, is_out_of_memory
 from lengthwise.version import __version__
 
 app = typer.Typer(help="Let a Transformer work past the length it was trained on.")
-VERBS = (demo, recommend, calibrate, evaluate, reach, analyse, misalignment, train, report, bake, longbench, methods, tasks)
+VERBS = (
+    demo,
+    recommend,
+    calibrate,
+    evaluate,
+    reach,
+    analyse,
+    misalignment,
+    train,
+    report,
+    bake,
+    export,
+    longbench,
+    methods,
+    tasks,
+)
 for command in VERBS:
     app.command()(command)
 app.command(context_settings=PASSED_ON)(harness)

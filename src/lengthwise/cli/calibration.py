@@ -1,7 +1,9 @@
-"""`lengthwise calibrate` and `lengthwise bake`."""
+"""`lengthwise calibrate`, `lengthwise bake` and `lengthwise export`."""
 
 from __future__ import annotations
 
+import shlex
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -124,6 +126,55 @@ def bake(
         print_json({"model": model, "alignment": alignment, "length": length, "tau": tau, "out": str(out)})
     else:
         print(f"{out}: a stock {type(baked).__name__} with tau {tau} for inputs of about {length} tokens")
+
+
+def export(
+    model: Model,
+    spec: Annotated[
+        str,
+        typer.Argument(metavar="SPEC", help="Methods, @alignment.json or @recipe.json.", autocompletion=completion.methods),
+    ],
+    to: Annotated[str, typer.Option(help="The engine: transformers (vLLM, SGLang), gguf (llama.cpp), ctranslate2 or onnx.")],
+    out: Annotated[Path, typer.Option(help="Directory to write.")],
+    length: Annotated[
+        int | None, typer.Option(help="Length it is for.", show_default="that of the recipe, the alignment or the factor")
+    ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Run the engine on it, and compare with the extended model.")
+    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a directory that is there.")] = False,
+    train_length: TrainLength = None,
+    dtype: Dtype = "auto",
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Write a model that carries a method and runs in stock engines, without lengthwise."""
+    from lengthwise.calibration.export.export import check_place
+    from lengthwise.calibration.export.export import export as verb
+    from lengthwise.methods.spec import check_spec
+    from lengthwise.models.load import load
+
+    check_spec(spec)
+    check_place(out, to, overwrite)
+    # Weights of 16 bits stay so in a checkpoint; elsewhere only those that lose nothing by it
+    loaded, tokenizer = load(model, dtype, "cpu", as_stored=to == "transformers")
+    say_train_length(loaded, train_length)
+    chosen: dict[str, Any] = {"length": length, "train_length": train_length}
+    chosen |= {"verify": verify, "overwrite": overwrite, "force": force}
+    command = shlex.join(["lengthwise", "export", model, spec, "--to", to, *_as_options(chosen), "--out", str(out)])
+    written = verb(loaded, spec, to=to, out=out, tokenizer=tokenizer, inplace=True, command=command, **chosen)
+    if as_json:
+        print_json({"model": model, "spec": spec, **asdict(written), "out": str(out)})
+        return
+    print(f"{out}: for {to}, inputs of about {written.length} tokens")
+    for line in (*written.says, *written.compared):
+        print(f"- {line}")
+
+
+def _as_options(chosen: dict[str, Any]) -> list[str]:
+    """Options as they are typed, without those that were left out."""
+    pairs = [(f"--{key.replace('_', '-')}", value) for key, value in chosen.items() if value]
+    return [word for name, value in pairs for word in ([name] if value is True else [name, str(value)])]
 
 
 def _save(found: Any, out: Path) -> None:

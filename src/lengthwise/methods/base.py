@@ -190,7 +190,7 @@ def check_fits(method: object, layers: int, heads: int) -> None:
 def stock_rotation(method: object) -> dict[str, Any] | None:
     """The `rope_parameters` of a config.json with which a stock model computes the method's rotation, if there are any.
 
-    They hold `factor` and `original_max_position_embeddings`, as those of every stretched model do.
+    `rope_theta` may be left out: it is then the model's own.
     """
     return getattr(method, "stock_rotation", None)
 

@@ -81,6 +81,13 @@ class LongRoPE:
         short = told.get("short_factor")
         return cls(train_length, tuple(told["long_factor"]), None if short is None else tuple(short), g)
 
+    @property
+    def stock_rotation(self) -> dict[str, object]:
+        """The `rope_parameters` of a config.json that do this; the attention factor is theirs up to the training length too."""
+        factors = {"long_factor": [*self.long_factor], "short_factor": [*(self.short_factor or [1.0] * len(self.long_factor))]}
+        trained = {"original_max_position_embeddings": self.train_length}
+        return {"rope_type": "longrope", **factors, **trained, "attention_factor": math.sqrt(self.g)}
+
     def frequencies(self, trained: Tensor, length: int) -> Tensor:  # [pairs] -> [pairs]
         factors = self.long_factor if length > self.train_length else self.short_factor
         if factors is None:

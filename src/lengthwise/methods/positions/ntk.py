@@ -34,6 +34,11 @@ class Ntk:
         )
         require(self.train_length > 0, f"ntk needs train_length > 0, not {self.train_length}")
 
+    @property
+    def stock_rotation(self) -> dict[str, object] | None:
+        """The `rope_parameters` of a config.json that follow the input; without `dynamic` another base does."""
+        return {"rope_type": "dynamic", "factor": self._given_factor} if self.dynamic else None
+
     def frequencies(self, trained: Tensor, length: int) -> Tensor:  # [pairs] -> [pairs]
         # 2i/(d-2) from 0 to 1; a single pair has nothing but the highest frequency
         share = torch.arange(len(trained), dtype=torch.float64, device=trained.device) / max(len(trained) - 1, 1)

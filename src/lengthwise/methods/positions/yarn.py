@@ -58,14 +58,16 @@ class Yarn:
     @property
     def stock_rotation(self) -> dict[str, object] | None:
         """The `rope_parameters` of a config.json that do this in a stock checkpoint; None if dynamic or of unknown base."""
-        if self.base is None or self.dynamic:
+        factor = self.factor
+        if self.base is None or factor is None:
             return None
-        stretched = {"rope_type": "yarn", "rope_theta": self.base, "factor": self.factor}
+        stretched = {"rope_type": "yarn", "rope_theta": self.base, "factor": factor}
         betas = (
             {"beta_fast": self.beta_fast, "beta_slow": self.beta_slow} if (self.beta_fast, self.beta_slow) != (32, 1) else {}
         )
         told = {**stretched, "original_max_position_embeddings": self.train_length, **betas}
-        return told if self.temperature else {**told, "attention_factor": 1.0}
+        # vLLM and SGLang multiply YaRN's own factor by another
+        return told if self.temperature else {**told, "attention_factor": 1.0, "attn_factor": 1 / (0.1 * math.log(factor) + 1)}
 
     def frequencies(self, trained: Tensor, length: int) -> Tensor:  # [pairs] -> [pairs]
         low, high = self._bounds(trained)

@@ -1,0 +1,45 @@
+"""A checkpoint of transformers: weights, config and tokenizer, as `save_pretrained` writes them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from lengthwise.calibration.export.plan import Plan
+from lengthwise.errors import BadInput
+
+SCRIPT = Path(__file__).with_name("run_plain.py")
+
+
+def check(plan: Plan, tokenizer: Any) -> None:
+    """Whatever a plan holds, transformers computes."""
+
+
+def write(stock: Any, tokenizer: Any, plan: Plan, folder: Path) -> list[str]:
+    """Save the model and its tokenizer; nothing else is to be said."""
+    stock.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return []
+
+
+def next_logits(folder: Path, prompts: Sequence[list[int]], answer: int) -> tuple[Tensor, list[list[int]]]:
+    """What a fresh process without lengthwise says: logits of the next token [prompts, words], and greedy answers."""
+    with tempfile.TemporaryDirectory() as name:
+        asked, told = Path(name, "asked.json"), Path(name, "told.safetensors")
+        asked.write_text(json.dumps({"prompts": [*prompts], "answer": answer, "threads": torch.get_num_threads()}))
+        # -P keeps this folder, whose files have names of packages, out of the way of imports
+        command = [sys.executable, "-P", str(SCRIPT), str(folder), str(asked), str(told)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise BadInput(f"plain transformers cannot run the exported model: {(done.stderr.strip() or '?').splitlines()[-1]}")
+        tensors = load_file(told)
+    return tensors["logits"], tensors["answers"].tolist()

@@ -1,0 +1,126 @@
+"""`lengthwise export`: an extended model as files that stock engines run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from lengthwise.calibration.export.card import Card
+from lengthwise.calibration.export.plan import Plan, carry_out, make_plan
+from lengthwise.calibration.export.verify import ANSWER, Expected, compare, expected
+from lengthwise.common.files import check_writable, save_whole
+from lengthwise.errors import BadInput, require, require_one_of
+from lengthwise.methods.recipe import Recipe
+from lengthwise.methods.spec import short_name
+from lengthwise.models.anatomy import unwrapped
+from lengthwise.models.suitability import Method
+
+# Where each target is written; imported when it is asked for, as each needs a package of its own
+TARGETS = {
+    "transformers": "lengthwise.calibration.export.checkpoint",
+}
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written."""
+
+    out: Path
+    to: str
+    length: int
+    says: tuple[str, ...]  # each change, and each difference from the extended model
+    compared: tuple[str, ...]  # what `verify` measured
+    rope_parameters: dict[str, Any] | None
+    tau: Any  # folded into weights: a number, or one a layer, or one a layer and head; None where nothing is
+
+
+def export(
+    model: nn.Module,
+    method: Method,
+    *,
+    to: str = "transformers",
+    out: str | Path,
+    length: int | None = None,
+    tokenizer: Any = None,
+    train_length: int | None = None,
+    verify: bool = False,
+    overwrite: bool = False,
+    force: bool = False,
+    inplace: bool = False,
+    command: str | None = None,
+) -> Exported:
+    """Write the model under a method as files that an engine runs without lengthwise; what cannot be expressed is refused.
+
+    `length` is the one that temperatures are folded for; by default that of the recipe, the alignment or the factor. `inplace`
+    changes the model instead of a copy. The folder appears when it is whole; an existing one is kept unless `overwrite`.
+    """
+    out = Path(out)
+    check_place(out, to, overwrite)
+    tokenizer = _tokenizer_of(model) if tokenizer is None else tokenizer
+    if isinstance(method, Recipe) and length is None:
+        length = method.length
+    plan = make_plan(model, method, length, train_length, force)
+    target = import_module(TARGETS[to])
+    target.check(plan, tokenizer)
+    wanted = expected(model, tokenizer, method, plan, force) if verify else None
+    card = Card(_name(model), _in_words(method, plan), to, plan, command, getattr(method, "says", ()))
+    stock = carry_out(model, plan, inplace)
+    folder = _Export(target, stock, tokenizer, card, wanted)
+    save_whole(out, [folder], overwrite=overwrite)
+    rope = None if plan.rope is None else plan.rope.whole
+    tau = stock.config.lengthwise["tau"] if plan.folds else None
+    return Exported(out, to, plan.length, tuple(folder.card.lines), folder.card.compared, rope, tau)
+
+
+def check_place(out: Path, to: str, overwrite: bool) -> None:
+    """Refuse, before any work, targets that do not exist and places that cannot be written or are taken."""
+    require_one_of("--to", to, [*TARGETS])
+    require(out.suffix != ".gguf", f"{out} names a file; give a directory, in which model.gguf and its card are written")
+    check_writable(out / "README.md")
+    taken = out.exists() and (not out.is_dir() or any(out.iterdir()))
+    require(not taken or (overwrite and out.is_dir()), f"{out} exists already; give a new directory, or --overwrite")
+
+
+@dataclass
+class _Export:
+    """All that stands in the folder, written by `save_whole` as a model is."""
+
+    target: Any
+    stock: Any
+    tokenizer: Any
+    card: Card
+    wanted: Expected | None
+
+    def save_pretrained(self, folder: Path) -> None:
+        said = tuple(self.target.write(self.stock, self.tokenizer, self.card.plan, folder))
+        compared: tuple[str, ...] = ()
+        if self.wanted is not None:
+            compared = tuple(compare(self.target.next_logits(folder, self.wanted.prompts, ANSWER), self.wanted))
+        self.card = replace(self.card, said=said, compared=compared)
+        (folder / "README.md").write_text(self.card.to_markdown(), encoding="utf-8")
+
+
+def _name(model: nn.Module) -> str:
+    path = str(getattr(unwrapped(model).config, "_name_or_path", "") or type(unwrapped(model)).__name__)
+    # What stands on somebody's disk is named without where
+    return Path(path).name if Path(path).exists() else path
+
+
+def _in_words(method: Method, plan: Plan) -> str:
+    text = getattr(method, "method", getattr(method, "text", method))
+    return short_name(text) if isinstance(text, str) else " + ".join(plan.slots.names)
+
+
+def _tokenizer_of(model: nn.Module) -> Any:
+    """The tokenizer beside the weights that the model was loaded from."""
+    from transformers import AutoTokenizer
+
+    place = str(getattr(unwrapped(model).config, "_name_or_path", ""))
+    try:
+        return AutoTokenizer.from_pretrained(place, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise BadInput("export writes the tokenizer too, and this model does not tell it; give tokenizer=...") from error

@@ -1,0 +1,117 @@
+"""Run the exported model in its engine, and compare it with the extended model on the same prompts.
+
+Two things are told apart. "As written": lengthwise with the same frequencies and the same one temperature, from which an engine
+differs by rounding alone. "As extended": the method itself, under which each row of a decoder may have its own temperature.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lengthwise.calibration.bake import FixedSharpness
+from lengthwise.calibration.export.plan import Plan
+from lengthwise.common.sequences import long_sequences
+from lengthwise.common.text import text_or_prose
+from lengthwise.errors import require
+from lengthwise.methods.base import follows_length
+from lengthwise.models.anatomy import unwrapped
+from lengthwise.models.extend import Method, extend
+from lengthwise.models.patches import evaluating
+
+PROMPTS = 3
+LONGEST = 4096  # tokens of a prompt: enough to see a difference, and soon read
+ANSWER = 8  # tokens of a greedy answer
+
+
+@dataclass(frozen=True)
+class FrequenciesOnly:
+    """A rotation without the temperature that it may bring along."""
+
+    rotation: Any
+    frozen_above: tuple[int, int] | None = None  # (training length, the length whose frequencies longer inputs get)
+
+    @property
+    def dynamic(self) -> bool:
+        return follows_length(self.rotation)
+
+    def frequencies(self, trained: Tensor, length: int) -> Tensor:
+        if self.frozen_above is not None and length > self.frozen_above[0]:
+            length = self.frozen_above[1]
+        frequencies: Tensor = self.rotation.frequencies(trained, length)
+        return frequencies
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What the extended model says to a few prompts, once as the export is written and once as the method has it."""
+
+    prompts: list[list[int]]
+    written: Tensor  # logits of the next token [prompts, words]
+    extended: Tensor
+    answers: list[list[int]]  # greedy, as written
+
+
+def expected(model: nn.Module, tokenizer: Any, method: Method, plan: Plan, force: bool) -> Expected:
+    """Extend the model in both ways and ask it; prompts are prose that ships along."""
+    name = type(unwrapped(model)).__name__
+    require(unwrapped(model).can_generate(), f"--verify compares what a model generates, and {name} does not; leave it out")
+    wide = copy.deepcopy(unwrapped(model)).float() if unwrapped(model).dtype != torch.float32 else unwrapped(model)
+    _, text = text_or_prose(None, ())
+    length = min(plan.length, LONGEST)
+    prompts = long_sequences(tokenizer, text, length, PROMPTS, seed=0).tolist()
+    trained = plan.anatomy.train_length
+    with extend(wide, _as_written(plan), train_length=trained):
+        written, answers = ask(wide, prompts)
+    with extend(wide, method, train_length=trained, force=force):
+        extended, _ = ask(wide, prompts, answer=0)
+    return Expected(prompts, written, extended, answers)
+
+
+def _as_written(plan: Plan) -> list[Any]:
+    """The rotation and the one temperature that the export carries, as methods."""
+    if plan.law is not None:
+        return [plan.law]
+    frozen = (plan.anatomy.train_length, plan.length) if plan.freezes else None
+    rotation = [] if plan.rope is None else [FrequenciesOnly(plan.slots.rotation, frozen)]
+    return [*rotation, FixedSharpness(plan.total)]
+
+
+def ask(model: Any, prompts: Sequence[list[int]], answer: int = ANSWER) -> tuple[Tensor, list[list[int]]]:
+    """Logits of the next token, and greedy answers of `answer` tokens."""
+    logits, answers = [], []
+    device = model.device
+    with evaluating(model), torch.inference_mode():
+        for prompt in prompts:
+            inputs = {"input_ids": torch.tensor([prompt], device=device)}
+            start = {}
+            if model.config.is_encoder_decoder:
+                start["decoder_input_ids"] = torch.tensor([[model.config.decoder_start_token_id]], device=device)
+            logits.append(model(**inputs, **start).logits[0, -1].float().cpu())
+            if answer:
+                made = model.generate(**inputs, do_sample=False, min_new_tokens=answer, max_new_tokens=answer)
+                answers.append(made[0, -answer:].tolist())
+    return torch.stack(logits), answers
+
+
+def compare(told: tuple[Tensor | None, list[list[int]]], wanted: Expected) -> list[str]:
+    """How near an engine came, in words."""
+    logits, answers = told
+    asked = f"{len(wanted.prompts)} prompts of {len(wanted.prompts[0]):,} tokens"
+    same = sum(ours == theirs for ours, theirs in zip(answers, wanted.answers, strict=True))
+    lines = [f"{same} of {asked} got the same {ANSWER} tokens for an answer, as written"]
+    if logits is not None:
+        lines.append(f"logits of the next token: relative error {_error(logits, wanted.written):.1e} as written")
+        lines.append(f"and {_error(logits, wanted.extended):.1e} against the method itself")
+    return lines
+
+
+def _error(ours: Tensor, theirs: Tensor) -> float:
+    """Relative norm of the difference, of logits less their mean, which no answer depends on."""
+    ours, theirs = (values.double() - values.double().mean(-1, keepdim=True) for values in (ours, theirs))
+    return float((ours - theirs).norm() / theirs.norm())

@@ -1,0 +1,133 @@
+"""`lw.export`: what it writes, compares and refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers as tf
+from transformers import ByT5Tokenizer
+
+import lengthwise as lw
+from lengthwise.calibration.export import checkpoint
+from lengthwise.calibration.export.verify import Expected, compare
+from lengthwise.methods.recipe import Recipe
+from lengthwise.methods.temperature.aligned import Calibrated
+from lengthwise.models.anatomy import anatomy_of
+from lengthwise.models.fingerprint import model_fingerprint
+from tests.conftest import TRAIN_LENGTH, logits, make, tokens
+
+LONG = 4 * TRAIN_LENGTH
+
+
+def alignment(model: Any, tau: float = 0.6) -> lw.Alignment:
+    table = (Calibrated(LONG, tau, 0.5, 3),)
+    return lw.Alignment("pmax", "model", TRAIN_LENGTH, 0.5, table, model_fingerprint(anatomy_of(model)))
+
+
+@pytest.mark.sweep
+def test_an_exported_t5_is_checked_in_a_process_without_lengthwise(tmp_path: Path, tokenizer: ByT5Tokenizer) -> None:
+    model = make("t5")
+    out = tmp_path / "new" / "out"
+    done = lw.export(model, alignment(model), out=out, tokenizer=tokenizer, verify=True, command="lengthwise export ...")
+    assert (done.length, done.tau) == (LONG, [0.6] * 3)
+    assert done.compared[0] == f"3 of 3 prompts of {LONG} tokens got the same 8 tokens for an answer, as written"
+    assert float(done.compared[1].split()[-3]) < 2e-5
+    card = (out / "README.md").read_text()
+    for told in (*done.says, *done.compared, "lengthwise export ...", "tau 0.6", f"trained on {TRAIN_LENGTH} tokens"):
+        assert told in card
+    stock = tf.T5ForConditionalGeneration.from_pretrained(out).eval()
+    with lw.extend(model, alignment(model)):
+        torch.testing.assert_close(logits(stock, tokens(LONG)), logits(model, tokens(LONG)), atol=1e-4, rtol=1e-4)
+    assert tf.AutoTokenizer.from_pretrained(out)("a").input_ids == tokenizer("a").input_ids
+    assert not hasattr(model.config, "lengthwise")
+
+
+def test_a_recipe_tells_its_length_and_its_evidence(tmp_path: Path, tokenizer: ByT5Tokenizer) -> None:
+    model = make("llama")
+    parts = ("yarn:factor=4,temperature=false", alignment(model, 0.8))
+    said = ("yarn answers 9 of 10 at 128 tokens",)
+    recipe = Recipe("yarn+alignment", parts, LONG, TRAIN_LENGTH, said, {}, {"model": model_fingerprint(anatomy_of(model))})
+    done = lw.export(model, recipe, out=tmp_path / "out", tokenizer=tokenizer)
+    assert done.length == LONG
+    assert done.rope_parameters is not None
+    assert "in `extend` each row has that of the keys it sees" in done.says[-1]
+    assert said[0] in (tmp_path / "out" / "README.md").read_text()
+
+
+REFUSED = {
+    "rerope": "ReRoPE gives keys of one row different distances, which no stock engine computes; .* yarn:factor=4",
+    "streaming_llm": "distances, which no stock engine computes; the nearest that can is yarn:factor=4",
+    "window": "Window hides keys",
+    "alibi": "Alibi adds a bias",
+    "adaptive": "follows the entropy of every row",
+    "yarn:dynamic=true": "frequencies|follows",
+}
+
+
+@pytest.mark.parametrize("spec", REFUSED)
+def test_what_no_engine_computes_is_refused_with_the_nearest_that_one_does(
+    spec: str, tmp_path: Path, tokenizer: ByT5Tokenizer
+) -> None:
+    length = None if "dynamic" in spec else LONG
+    with pytest.raises(lw.BadInput, match=REFUSED[spec]) as caught:
+        lw.export(make("llama"), spec, length=length, out=tmp_path / "out", tokenizer=tokenizer)
+    assert "\n" not in str(caught.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_t5_is_told_of_temperatures(tmp_path: Path, tokenizer: ByT5Tokenizer) -> None:
+    with pytest.raises(lw.BadInput, match="what can is a temperature"):
+        lw.export(make("t5"), "window", length=LONG, out=tmp_path / "out", tokenizer=tokenizer)
+
+
+def test_an_existing_folder_is_kept_unless_told(tmp_path: Path, tokenizer: ByT5Tokenizer) -> None:
+    out, model = tmp_path / "out", make("llama")
+    out.mkdir()
+    (out / "mine.txt").write_text("mine")
+    with pytest.raises(lw.BadInput, match=r"exists already; give a new directory, or --overwrite$"):
+        lw.export(model, "yarn:factor=4", out=out, tokenizer=tokenizer)
+    assert [path.name for path in out.iterdir()] == ["mine.txt"]
+    lw.export(model, "yarn:factor=4", out=out, tokenizer=tokenizer, overwrite=True)
+    assert not (out / "mine.txt").exists()
+    assert json.loads((out / "config.json").read_text())["rope_parameters"]["rope_type"] == "yarn"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_an_export_that_ends_half_way_leaves_nothing(
+    tmp_path: Path, tokenizer: ByT5Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tf.PreTrainedTokenizerBase, "save_pretrained", lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        lw.export(make("llama"), "yarn:factor=4", out=tmp_path / "out", tokenizer=tokenizer)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_target_that_there_is_not(tmp_path: Path, tokenizer: ByT5Tokenizer) -> None:
+    with pytest.raises(lw.BadInput, match=r"--to must be one of transformers.*did you mean 'transformers'"):
+        lw.export(make("llama"), "yarn:factor=4", to="transformer", out=tmp_path, tokenizer=tokenizer)
+
+
+def test_a_model_that_does_not_know_its_tokenizer(tmp_path: Path) -> None:
+    with pytest.raises(lw.BadInput, match="give tokenizer="):
+        lw.export(make("llama"), "yarn:factor=4", out=tmp_path / "out")
+
+
+def test_an_engine_that_differs_is_said_to() -> None:
+    wanted = Expected([[1, 2]], torch.tensor([[1.0, -1.0]]), torch.tensor([[2.0, -2.0]]), [[3, 4]])
+    lines = compare((torch.tensor([[1.1, -1.1]]), [[3, 5]]), wanted)
+    assert lines[0].startswith("0 of 1 prompts of 2 tokens got the same")
+    assert "relative error 1.0e-01 as written" in lines[1]
+    assert "4.5e-01 against the method itself" in lines[2]
+
+
+def test_what_transformers_cannot_run_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "SCRIPT", tmp_path / "none.py")
+    with pytest.raises(lw.BadInput, match="plain transformers cannot run the exported model: ") as caught:
+        checkpoint.next_logits(tmp_path, [[1, 2]], 2)
+    assert "\n" not in str(caught.value)
