@@ -95,7 +95,7 @@ def moved(visible: Visible, device: str) -> Visible:
         return visible
     hidden = None if visible.hidden is None else visible.hidden.to(device)
     there = Visible(*(t.to(device) for t in (visible.start, visible.stop, visible.position)), visible.keys, hidden)
-    if "full_from" in vars(visible):
+    if "full_from" in visible.facts:
         there.knowing(is_full=True, full_from=visible.full_from)
     return there
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
-from lengthwise.models.bias import learned_bias, no_dense_bias
-from tests.conftest import make, tokens
+from lengthwise.models.bias import learned_bias, table_instead_of_matrix
+from tests.conftest import make
 
 
 def test_the_table_holds_what_transformers_adds_at_every_distance() -> None:
@@ -17,8 +18,13 @@ def test_the_table_holds_what_transformers_adds_at_every_distance() -> None:
     assert torch.equal(table[:, distance.clamp(-radius, radius) + radius], dense)
 
 
-def test_the_dense_bias_of_an_extended_model_has_one_number() -> None:
-    owner = make("t5").encoder.block[0].layer[0].SelfAttention.to(torch.bfloat16)
-    bias = no_dense_bias(owner)(len(tokens(4)), 10**9)
-    assert bias.shape == (1, 1, 1, 1)
-    assert bias.dtype == torch.bfloat16
+@pytest.mark.parametrize("name", ["t5", "mt5", "umt5", "switch"])
+@pytest.mark.parametrize("stack", ["encoder", "decoder"])
+def test_instead_of_a_matrix_there_is_a_line_over_distances(name: str, stack: str) -> None:
+    owner = make(name).get_submodule(stack).block[0].layer[0].SelfAttention.to(torch.bfloat16)
+    line = table_instead_of_matrix(owner)(7, 10**9)
+    reach = (line.shape[-1] - 1) // 2
+    assert line.dtype == torch.float32
+    assert torch.equal(line, owner.compute_bias(1, 2 * reach + 1, past_seen_tokens=reach).float())
+    line.sum().backward()
+    assert owner.relative_attention_bias.weight.grad.abs().sum() > 0

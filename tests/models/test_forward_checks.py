@@ -71,7 +71,7 @@ def test_a_layer_that_is_skipped_withholds_the_result(monkeypatch: pytest.Monkey
     def sneaky(*args: Any, **kwargs: Any) -> Any:
         attention.config._attn_implementation_internal = "eager"
         try:
-            return own(*args, **{**kwargs, "mask": None})
+            return own(*args, **{**kwargs, "mask": None, "position_bias": None})
         finally:
             attention.config._attn_implementation_internal = "lengthwise"
 

@@ -6,7 +6,7 @@ everything about a bias that transformers stores as heads x queries x keys.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -20,6 +20,13 @@ class DistanceBias:
     """A number for each head and distance, key position - query position; beyond its ends the table goes on as it ends."""
 
     table: Tensor  # [heads, 2 * radius + 1]: distances -radius ... radius
+    wide: Tensor | None = field(default=None, repr=False)  # see `widened`, where the maker of the table made it too
+
+    @classmethod
+    def of_widened(cls, wide: Tensor, radius: int) -> DistanceBias:
+        """The bias whose table is the middle of one that is widened already."""
+        more = (wide.shape[-1] - 2 * radius - 1) // 2
+        return cls(wide[:, more : more + 2 * radius + 1], wide)
 
     @property
     def radius(self) -> int:
@@ -27,13 +34,21 @@ class DistanceBias:
 
     @property
     def widened(self) -> Tensor:  # [heads, 2 * (reach + MARGIN) + 1], reach = max(radius, 1)
-        """The table in float32, its ends repeated as far as GPU kernels read. Made once, unless the table changes in place."""
+        """The table in float32, its ends repeated as far as GPU kernels read, with its gradient."""
+        if self.wide is not None:
+            return self.wide
+        table, more = self.table.float(), widened_reach(self.radius) - self.radius
+        return torch.cat([table[:, :1].expand(-1, more), table, table[:, -1:].expand(-1, more)], -1)
+
+    @property
+    def widened_once(self) -> Tensor:
+        """The same without a gradient, made once, unless the table changes in place."""
+        if self.wide is not None:
+            return self.wide.detach().contiguous()
         version = None if self.table.is_inference() else self.table._version
         cached: tuple[int | None, Tensor] | None = self.__dict__.get("_widened")
         if cached is None or cached[0] != version:
-            table, more = self.table.detach().float(), MARGIN + max(self.radius, 1) - self.radius
-            ends = table[:, :1].expand(-1, more), table[:, -1:].expand(-1, more)
-            cached = version, torch.cat([ends[0], table, ends[1]], -1)
+            cached = version, self.widened.detach()
             self.__dict__["_widened"] = cached
         return cached[1]
 
@@ -45,6 +60,11 @@ class DistanceBias:
     def at(self, distance: Tensor) -> Tensor:
         """The bias at each entry of `distance`, heads first: [...] -> [heads, ...]."""
         return self.table[:, distance.clamp(-self.radius, self.radius) + self.radius]
+
+
+def widened_reach(radius: int) -> int:
+    """The largest distance that a widened table has."""
+    return MARGIN + max(radius, 1)
 
 
 def toeplitz(line: Tensor, queries: int, keys: int) -> Tensor:

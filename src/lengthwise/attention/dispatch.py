@@ -9,6 +9,7 @@ from torch import Tensor
 
 from lengthwise.attention import autocast, blocks, blocks_gradient, fused
 from lengthwise.attention.equation import Equation
+from lengthwise.attention.operators import attention_in_graph, scan_in_graph
 from lengthwise.attention.reference import reference
 from lengthwise.attention.statistics import RowStatistics, merge, merged
 from lengthwise.attention.triton import launch
@@ -34,22 +35,29 @@ def attention(
         return output, rows if statistics else None
     if _is_empty(equation):
         return _zeros(equation), _no_rows(equation) if statistics else None
-    chosen = _chosen(equation, statistics) if implementation == "auto" else implementation
-    if chosen == "triton":
-        _refuse("triton", launch.why_not_triton(equation, statistics))
+    if torch.compiler.is_compiling():
+        return attention_in_graph(equation, statistics, implementation)
+    implementation = chosen(equation, statistics, implementation)
+    if implementation == "triton":
         return launch.triton(equation, statistics)
-    if chosen == "fused":
-        _refuse("fused", "it returns no statistics" if statistics else fused.why_not_fused(equation))
+    if implementation == "fused":
         return fused.fused(equation), None
     with autocast.off(equation.query.device.type):
-        if chosen == "blockwise":
+        if implementation == "blockwise":
             differentiable = equation.needs_grad or equation.dropout > 0
             return (blocks_gradient.with_gradient if differentiable else blocks.blockwise)(equation, statistics)
         output, rows = reference(equation)
         return output, rows if statistics else None
 
 
-def _chosen(equation: Equation, statistics: bool) -> str:
+def chosen(equation: Equation, statistics: bool, implementation: str) -> str:
+    """The implementation that solves an equation: the one that is named, if it can, or for `auto` the best that can."""
+    if implementation == "triton":
+        _refuse("triton", launch.why_not_triton(equation, statistics))
+    elif implementation == "fused":
+        _refuse("fused", "it returns no statistics" if statistics else fused.why_not_fused(equation))
+    if implementation != "auto":
+        return implementation
     if equation.query.is_cuda and launch.why_not_triton(equation, statistics) is None and _worth_a_kernel(equation, statistics):
         return "triton"
     if not statistics and fused.why_not_fused(equation) is None:
@@ -72,7 +80,7 @@ def _refuse(implementation: str, reason: str | None) -> None:
 
 def scan(equation: Equation, inverse_temperatures: Tensor) -> RowStatistics:  # fields [temperatures, batch, heads, queries]
     """Statistics at several temperatures in one pass over the logits; see `blocks.scan`."""
-    if bool((inverse_temperatures < 0).any()):
+    if not torch.compiler.is_compiling() and bool((inverse_temperatures < 0).any()):
         raise BadInput(f"a scan needs inverse temperatures >= 0, not {float(inverse_temperatures.min()):g}")
     return reduce(merge, [_scan(part, inverse_temperatures) for part in equation.parts])
 
@@ -80,6 +88,8 @@ def scan(equation: Equation, inverse_temperatures: Tensor) -> RowStatistics:  # 
 def _scan(equation: Equation, inverse_temperatures: Tensor) -> RowStatistics:
     if _is_empty(equation):
         return _no_rows(equation, inverse_temperatures.shape[0]).map(Tensor.float)
+    if torch.compiler.is_compiling():
+        return scan_in_graph(equation, inverse_temperatures)
     if equation.query.is_cuda and launch.why_no_scan(equation) is None:
         return launch.scan(equation, inverse_temperatures)
     with autocast.off(equation.query.device.type):

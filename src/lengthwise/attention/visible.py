@@ -7,13 +7,13 @@ numbers a row replace a mask of queries x keys. The rare mask with holes inside 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from lengthwise.common.kept import kept
 from lengthwise.errors import BadInput
 
 
@@ -26,6 +26,7 @@ class Visible:
     position: Tensor  # [queries], the key index at which the query itself stands: distance = key - position
     keys: int
     hidden: Tensor | None = None  # [batch or 1, keys], True for keys inside a run that no row may see
+    facts: dict[Any, Any] = field(init=False, repr=False, compare=False, default_factory=dict)  # what was found out of these
 
     @classmethod
     def build(
@@ -72,8 +73,11 @@ class Visible:
         own = self.position.clamp(0, self.keys - 1)
         real = padding[:, own] & (self.position < self.keys)
         stop = torch.where(real, torch.maximum(stop, start), start)
-        hidden = ~padding if bool((last - first != count)[count > 0].any()) else None
-        return self.standing_as_here(Visible(start, stop, self.position, self.keys, hidden))
+        holes = (last - first != count) & (count > 0)
+        # While a graph is traced no number can be asked for: kernels then read which sequences have holes
+        hidden = ~padding if torch.compiler.is_compiling() or bool(holes.any()) else None
+        visible = self.standing_as_here(Visible(start, stop, self.position, self.keys, hidden))
+        return visible if hidden is None else visible.knowing(holes=holes)
 
     def within(self, first: Tensor, last: Tensor) -> Visible:
         """Cut each row's run to the keys `first` ... `last - 1`, both broadcastable to [batch, queries]."""
@@ -90,8 +94,7 @@ class Visible:
             seen = mask(rows)
             count = seen.sum(-1)
             first = seen.int().argmax(-1)
-            if bool((keys - seen.flip(-1).int().argmax(-1) - first != count)[count > 0].any()):
-                raise BadInput("this attention mask shows a row several separate runs of keys; lengthwise needs one run a row")
+            _require_one_run((keys - seen.flip(-1).int().argmax(-1) - first == count) | (count == 0))
             start.append(first)
             stop.append(first + count)
         return cls(torch.cat(start, -1), torch.cat(stop, -1), position, keys)
@@ -100,7 +103,7 @@ class Visible:
     def queries(self) -> int:
         return self.position.shape[-1]
 
-    @cached_property
+    @kept
     def cpu(self) -> Visible:
         """The same runs in the host's memory."""
         if self.position.device.type == "cpu":
@@ -109,21 +112,23 @@ class Visible:
         hidden = None if self.hidden is None else self.hidden.cpu()
         return self.standing_as_here(Visible(start, stop, position, self.keys, hidden))
 
-    @cached_property
+    @kept
     def in_line(self) -> bool:
         """Whether the queries stand one after the other."""
         return bool((self.position.diff() == 1).all())
 
     def standing_as_here(self, visible: Visible) -> Visible:
         """Pass on to `visible`, which has some or all of these queries, that they stand in line: no device is asked again."""
-        return visible.knowing(in_line=True) if self.__dict__.get("in_line") else visible
+        if "holes" in self.facts and visible.hidden is self.hidden:
+            visible.knowing(holes=self.holes)
+        return visible.knowing(in_line=True) if self.facts.get("in_line") else visible
 
     def knowing(self, **properties: object) -> Visible:
-        """Fill in cached properties that follow from how this was built, so that no device is asked for them."""
-        self.__dict__.update(properties)
+        """Fill in kept properties that follow from how this was built, so that no device is asked for them."""
+        self.facts.update(properties)
         return self
 
-    @cached_property
+    @kept
     def count(self) -> Tensor:
         """n, the number of keys each row sees: [batch or 1, queries]."""
         if self.hidden is None:
@@ -133,18 +138,18 @@ class Visible:
         start = torch.minimum(self.start, self.stop).expand_as(rows)
         return before.gather(-1, rows) - before.gather(-1, start)
 
-    @cached_property
+    @kept
     def n(self) -> Tensor:
         """The count as temperature laws take it, [batch or 1, 1, queries]; one number where all rows of a sequence agree."""
         shared = self.spans is not None
         return (self.count.amax(-1, keepdim=True) if shared else self.count)[:, None]
 
-    @cached_property
+    @kept
     def first(self) -> Tensor:  # [batch or 1, 1]
         """Index of the first token that any row sees; below 0 where a cache has dropped it and the maker of the mask knew."""
         return torch.where(self.count > 0, self.start, self.keys).amin(-1, keepdim=True)
 
-    @cached_property
+    @kept
     def places(self) -> tuple[Tensor, Tensor]:
         """Where queries and keys stand in their own sequences, counted from 0: [batch or 1, queries] and [batch or 1, keys].
 
@@ -156,40 +161,47 @@ class Visible:
         # Keys of a cache belong to one sequence
         return self.position - begun, key - (begun if self.queries == self.keys else self.first)
 
-    @cached_property
+    @kept
     def is_full(self) -> bool:
         return self.hidden is None and bool((self.start == 0).all()) and bool((self.stop == self.keys).all())
 
-    @cached_property
+    @kept
     def full_from(self) -> int | None:
         """Where the first query stands, when all rows see all keys and stand one after the other; else, or unknown, None."""
         if not self.is_full or self.queries == 0 or not self.in_line:
             return None
         return int(self.position[0])
 
-    @cached_property
+    @kept
     def packed(self) -> Tensor:  # [batch or 1, 3, queries], int32
         """start, stop and position, as GPU kernels read them."""
         return torch.stack([self.start, self.stop.expand_as(self.start), self.position.expand_as(self.start)], 1).int()
 
-    @cached_property
-    def kept(self) -> dict[Any, Any]:
-        """A place where an implementation keeps what it derives from the runs."""
-        return {}
+    @kept
+    def holes(self) -> Tensor:  # [batch or 1, 1]
+        """Which sequences may have hidden keys within the run of a row."""
+        assert self.hidden is not None
+        return self.hidden.any(-1, keepdim=True)
 
-    @cached_property
+    @kept
+    def flagged(self) -> Tensor:  # [batch or 1, keys + 1], int8
+        """The hidden keys as GPU kernels read them: behind each sequence's stands whether any is within a run."""
+        assert self.hidden is not None
+        return torch.cat([self.hidden, self.holes], -1).to(torch.int8)
+
+    @kept
     def spans(self) -> list[tuple[int, int]] | None:
         """One (start, stop) a batch entry when all its real rows stand in, and see, just that span; else None."""
         return self._spans(self.stop) if self._whole else None
 
-    @cached_property
+    @kept
     def causal_spans(self) -> list[tuple[int, int]] | None:
         """The same for rows that see their span up to themselves."""
         if not self._whole or not bool((self.stop == self.position + 1)[self.count > 0].all()):
             return None
         return self._spans(self.stop.amax(-1, keepdim=True).expand_as(self.stop))
 
-    @cached_property
+    @kept
     def _whole(self) -> bool:
         """Whether a query stands on every key, in the keys' order, and none is hidden inside a run."""
         if self.hidden is not None or self.queries != self.keys or not self.in_line:
@@ -209,7 +221,7 @@ class Visible:
     def rows(self, first: int, last: int) -> Visible:
         start, stop = self.start[:, first:last], self.stop[:, first:last]
         visible = self.standing_as_here(Visible(start, stop, self.position[first:last], self.keys, self.hidden))
-        if "full_from" not in self.__dict__:
+        if "full_from" not in self.facts:
             return visible
         # What is known of all rows; that a part of them sees everything is not worth asking a device
         return visible.knowing(full_from=None if self.full_from is None else self.full_from + first)
@@ -229,3 +241,11 @@ class Visible:
         if self.hidden is not None:
             seen = seen & ~self.hidden[:, None, first:last]
         return seen
+
+
+def _require_one_run(rows: Tensor) -> None:
+    several = "this attention mask shows a row several separate runs of keys; lengthwise needs one run a row"
+    if torch.compiler.is_compiling():
+        torch._assert_async(rows.all(), several)
+    elif not bool(rows.all()):
+        raise BadInput(several)

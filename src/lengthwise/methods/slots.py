@@ -10,13 +10,13 @@ all laws of n together.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from lengthwise.common.kept import kept
 from lengthwise.errors import BadInput, require
 from lengthwise.methods.base import (
     AdaptiveTemperature,
@@ -60,6 +60,12 @@ class Slots:
     rotation: Rotation | None = None
     bias: Bias | None = None
     visible: Visibility | None = None
+    facts: dict[str, Any] = field(init=False, repr=False, compare=False, default_factory=dict)  # what was found out of these
+
+    def __post_init__(self) -> None:
+        """Find out now what every layer asks at every token: a graph that is traced must not write it."""
+        for name in ("laws", "layers_agree", "adaptive", "frequencies", "parts", "narrowed", "segmented"):
+            getattr(self, name)
 
     @classmethod
     def of(cls, methods: Iterable[object]) -> Slots:
@@ -85,7 +91,9 @@ class Slots:
 
     def without(self, method: object) -> Slots:
         """The same slots but for those that one method fills."""
-        others = {slot: None for slot in ("similarity", "rotation", "bias", "visible") if getattr(self, slot) is method}
+        others: dict[str, Any] = {
+            slot: None for slot in ("similarity", "rotation", "bias", "visible") if getattr(self, slot) is method
+        }
         return replace(self, temperature=tuple(law for law in self.temperature if law is not method), **others)
 
     @property
@@ -103,38 +111,37 @@ class Slots:
         """The methods in slots other than the temperature."""
         return tuple(m for m in (self.similarity, self.rotation, self.bias, self.visible) if m is not None)
 
-    # Cached, as every layer asks at every token
-    @cached_property
+    @kept
     def laws(self) -> tuple[Temperature, ...]:
         """The temperatures that are laws of n."""
         return tuple(method for method in self.temperature if isinstance(method, Temperature))
 
-    @cached_property
+    @kept
     def layers_agree(self) -> bool:
         """Whether all laws of n are the same in all layers."""
         return all(layers_agree(law) for law in self.laws)
 
-    @cached_property
+    @kept
     def adaptive(self) -> tuple[AdaptiveTemperature, ...]:
         """The temperatures that follow a row's entropy."""
         return tuple(method for method in self.temperature if isinstance(method, AdaptiveTemperature))
 
-    @cached_property
+    @kept
     def frequencies(self) -> FrequencyRotation | None:
         """The rotation, where it changes frequencies."""
         return self.rotation if isinstance(self.rotation, FrequencyRotation) else None
 
-    @cached_property
+    @kept
     def parts(self) -> PartsRotation | None:
         """The rotation, where it places the keys of a row in parts."""
         return self.rotation if isinstance(self.rotation, PartsRotation) else None
 
-    @cached_property
+    @kept
     def narrowed(self) -> NarrowedVisibility | None:
         """The method that hides keys from rows, if there is one."""
         return self.visible if isinstance(self.visible, NarrowedVisibility) else None
 
-    @cached_property
+    @kept
     def segmented(self) -> SegmentedVisibility | None:
         """The method that cuts sequences into segments, if there is one."""
         return self.visible if isinstance(self.visible, SegmentedVisibility) else None

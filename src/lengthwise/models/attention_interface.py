@@ -48,7 +48,8 @@ def attention_forward(
     layer = LAYER.on(module)
     if layer is None:
         raise BadInput(f"{type(module).__name__} shares a config with an extended stack but is not part of it")
-    layer.visits += 1
+    if not torch.compiler.is_compiling():
+        layer.visits += 1
     causal = kwargs.get("is_causal")
     causal = getattr(module, "is_causal", False) if causal is None else causal
     mask = decode(attention_mask, query.shape[2], key.shape[2], causal, query.device, layer.read)
@@ -72,7 +73,7 @@ def attention_forward(
         value,
         first[2],
         float(scale),
-        layer_bias(layer, mask, query.shape[1]),
+        layer_bias(layer, mask, query.shape[1], position_bias),
         dropout=dropout if module.training else 0.0,
         more=tuple(Rest(q, k, value, visible) for q, k, visible in more),
     )

@@ -9,19 +9,23 @@ import torch
 from torch import Tensor, nn
 
 from lengthwise.attention import DistanceBias
+from lengthwise.attention.bias import widened_reach
 from lengthwise.methods.base import bias_radius
 from lengthwise.models.layer import Layer
 from lengthwise.models.masks import ForwardMask
 
 
-def layer_bias(layer: Layer, mask: ForwardMask, heads: int) -> DistanceBias | None:
-    """The bias that the layer's equation adds to its logits, made once a forward."""
+def layer_bias(layer: Layer, mask: ForwardMask, heads: int, position_bias: Tensor | None) -> DistanceBias | None:
+    """The bias that the layer's equation adds to its logits; `position_bias` is what a bias owner's `compute_bias` gave."""
     method, owner = layer.slots.bias, layer.bias_owner
     bias: DistanceBias | None = None
     if method is not None:
         # A bias that is constant from some distance on needs no longer table
         radius, device = bias_radius(method, mask.visible.keys), mask.visible.start.device
         bias = mask.once(("bias", id(method), heads), lambda: DistanceBias(method.distance_bias(heads, radius).to(device)))
+    elif owner is not None and isinstance(owner.relative_attention_bias, nn.Embedding):
+        assert position_bias is not None
+        bias = DistanceBias.of_widened(position_bias[0, :, 0], _radius(owner))
     elif owner is not None:
         bias = mask.once(("bias", owner), lambda: learned_bias(owner))
     return bias
@@ -29,17 +33,50 @@ def layer_bias(layer: Layer, mask: ForwardMask, heads: int) -> DistanceBias | No
 
 def learned_bias(owner: nn.Module) -> DistanceBias:
     """T5's bias as a table over distances, with the bucket edges that transformers itself computes."""
-    radius = int(owner.relative_attention_max_distance)  # type: ignore[arg-type]
-    # The class's function: the instance's is replaced while the model is extended
-    dense = type(owner).compute_bias(owner, 1, 2 * radius + 1, past_seen_tokens=radius)  # type: ignore[attr-defined]
-    return DistanceBias(dense[0, :, 0])
+    return DistanceBias(_line(owner, owner, _radius(owner))[0, :, 0])
 
 
-def no_dense_bias(owner: nn.Module) -> Callable[..., Tensor]:
-    """Takes the place of `compute_bias`, whose (1, heads, L, L) tensor nobody reads any more."""
+def table_instead_of_matrix(owner: nn.Module) -> Callable[..., Tensor]:
+    """Takes the place of `compute_bias`: instead of (1, heads, L, L), T5's bias at every distance that a kernel reads.
 
-    def compute_bias(*_: Any, **__: Any) -> Tensor:
-        weight: Tensor = owner.relative_attention_bias.weight  # type: ignore[assignment, union-attr]
-        return torch.zeros((1, 1, 1, 1), dtype=weight.dtype, device=weight.device)
+    T5 hands it from layer to layer as it handed the matrix, so it is made once a forward, with its gradient. Of another bias,
+    whose table is read by itself, nothing.
+    """
+    embedding: Any = owner.relative_attention_bias
+    if not isinstance(embedding, nn.Embedding):
+        return lambda *_, **__: torch.zeros((1, 1, 1, 1), dtype=embedding.weight.dtype, device=embedding.weight.device)
+    reach = widened_reach(_radius(owner))
+    buckets = _line(owner, _without_embedding(owner), reach)[0, 0, 0]
+
+    def compute_bias(*_: Any, **__: Any) -> Tensor:  # [1, heads, 1, 2 reach + 1]
+        if torch.compiler.is_compiling():
+            # All of it in the graph: a tensor that comes from outside would be copied into a CUDA graph at every call
+            return _line(owner, owner, reach).float().contiguous()
+        values: Tensor = owner.relative_attention_bias(buckets.to(embedding.weight.device))  # type: ignore[operator]
+        return values.float().T.contiguous()[None, :, None]
 
     return compute_bias
+
+
+def _line(owner: Any, as_if: nn.Module, reach: int) -> Tensor:  # [1, heads, 1, 2 reach + 1]
+    """The bias of one query at every distance, by the class's own function: the instance's may be replaced."""
+    device = owner.relative_attention_bias.weight.device
+    line: Tensor = type(owner).compute_bias(as_if, 1, 2 * reach + 1, device=device, past_seen_tokens=reach)
+    return line
+
+
+def _without_embedding(owner: nn.Module) -> nn.Module:
+    """As `owner`, but what it says of a distance is the row of its embedding, not what stands there."""
+
+    class WithoutEmbedding(type(owner)):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.__dict__.update(vars(owner))
+
+        def relative_attention_bias(self, buckets: Tensor) -> Tensor:
+            return buckets[..., None]
+
+    return WithoutEmbedding()
+
+
+def _radius(owner: Any) -> int:
+    return int(owner.relative_attention_max_distance)

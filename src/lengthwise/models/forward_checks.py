@@ -6,6 +6,7 @@ import sys
 import threading
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from lengthwise.errors import BadInput, require
@@ -22,10 +23,15 @@ from lengthwise.models.suitability import refuse_past_the_table
 
 
 def prove_reached(patches: Patches, anatomy: Anatomy) -> None:
-    """Every forward of the stack must have gone through our function in every layer, or its result is withheld."""
+    """Every forward of the stack must have gone through our function in every layer, or its result is withheld.
+
+    A compiled graph is not asked: it would be compiled anew whenever a count changes.
+    """
     running: set[int] = set()
 
     def start(stack: nn.Module, *_: Any) -> None:
+        if torch.compiler.is_compiling():
+            return
         replica = getattr(stack, "_is_replica", False)
         require(not patches.ended_early, LEFT_FIRST)
         if not patches.active:
@@ -41,7 +47,7 @@ def prove_reached(patches: Patches, anatomy: Anatomy) -> None:
             layer.visits = 0
 
     def finish(*_: Any) -> None:
-        if not patches.active:
+        if torch.compiler.is_compiling() or not patches.active:
             return
         _layers(anatomy)[0].read.clear()
         missed = [layer.index for layer in _layers(anatomy) if layer.visits == 0]
@@ -54,7 +60,8 @@ def prove_reached(patches: Patches, anatomy: Anatomy) -> None:
             )
 
     def release(*_: Any) -> None:
-        running.discard(threading.get_ident())
+        if not torch.compiler.is_compiling():
+            running.discard(threading.get_ident())
 
     patches.add_hook(anatomy.stack.register_forward_pre_hook, start)
     patches.add_hook(anatomy.stack.register_forward_hook, finish)

@@ -13,7 +13,7 @@ from lengthwise.methods.base import FrequencyRotation, acts_on, follows_length, 
 from lengthwise.methods.slots import Slots
 from lengthwise.models.anatomy import Anatomy
 from lengthwise.models.attention_interface import NAME
-from lengthwise.models.bias import no_dense_bias
+from lengthwise.models.bias import table_instead_of_matrix
 from lengthwise.models.layer import Layer, Observer, active_slots
 from lengthwise.models.patches import IMPLEMENTATION, Patches, suspended, value_before_patches
 from lengthwise.models.rotary import (
@@ -66,7 +66,7 @@ def install(
         )
         patches.set(module.__dict__, LAYER.key, layer)
         if owner is module and "compute_bias" not in module.__dict__:
-            patches.set(module.__dict__, "compute_bias", no_dense_bias(module))
+            patches.set(module.__dict__, "compute_bias", table_instead_of_matrix(module))
     for config in anatomy.configs:
         patches.set_shared(config.__dict__, IMPLEMENTATION, NAME)
     return rotating

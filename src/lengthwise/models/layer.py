@@ -61,7 +61,7 @@ class Layer:
         """Whether queries and keys come, and are cached, rotated where they stand: some are then turned on from there."""
         return self.rotary is not None and self.rotary.lap is not None
 
-    @cached_property
+    @property
     def only_sharpens(self) -> bool:
         """Whether nothing is added to logits that laws of n multiply, and nobody looks at them."""
         slots = self.slots

@@ -2,7 +2,8 @@
 
 Registered beside the attention function, this builds, once a forward, what every layer then reads: start, stop and position of
 each row as one small integer tensor, [batch, 1, queries, 3]. Four axes, because transformers passes four-dimensional masks
-through untouched, and a tensor, because caches, hooks and batch-splitting know how to carry one.
+through untouched, and a tensor, because caches, hooks and batch-splitting know how to carry one. In a graph that is traced
+tensors are all that layers share: there it holds, in one line, what the kernels read.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def build_mask(
     if attention_mask is not None:
         shown = torch.nn.functional.pad(attention_mask.bool(), (0, max(0, kv_offset + kv_length - attention_mask.shape[1])))
         shown = shown[:, kv_offset : kv_offset + kv_length]
-        if not bool(shown.all()):
+        if torch.compiler.is_compiling() or not bool(shown.all()):
             visible = visible.without(shown)
     if mask_function is not causal_mask_function:
         # The rows of a window do not show where their sequence began
@@ -100,6 +101,8 @@ def _padding_before(attention_mask: Tensor) -> Tensor:  # [batch, tokens] -> [ba
 
 def encode(mask: ForwardMask, batch_size: int) -> Tensor:  # [batch, 1, queries, 3]
     visible = mask.visible
+    if torch.compiler.is_compiling():
+        return _in_one_line(visible, batch_size)
     rows = torch.stack([visible.start, visible.stop, visible.position.expand_as(visible.start)], -1)
     tensor = rows[:, None].expand(batch_size, -1, -1, -1)
     if visible.hidden is not None:
@@ -107,6 +110,24 @@ def encode(mask: ForwardMask, batch_size: int) -> Tensor:  # [batch, 1, queries,
         tensor = visible.mask()[:, None].expand(batch_size, -1, -1, -1)
     MASK.put(tensor, mask)
     return tensor
+
+
+def _in_one_line(visible: Visible, batch_size: int) -> Tensor:  # [batch, 1, 1, 3 queries (+ keys + 1)]
+    """Starts, stops, positions and, where keys may be hidden within runs, `Visible.flagged`."""
+    line = visible.packed.flatten(1)
+    if visible.hidden is not None:
+        line = torch.cat([line, visible.flagged.int()], -1)
+    return line[:, None, None].expand(batch_size, -1, -1, -1)
+
+
+def _read_line(tensor: Tensor, queries: int, keys: int) -> Visible:
+    line = tensor[:, 0, 0]
+    packed = line[:, : 3 * queries].unflatten(-1, (3, queries))  # type: ignore[no-untyped-call]
+    start, stop, position = packed.unbind(1)
+    flagged = line[:, 3 * queries :] if line.shape[-1] > 3 * queries else None
+    hidden = None if flagged is None else flagged[:, :keys] != 0
+    visible = Visible(start, stop, position[0], keys, hidden).knowing(packed=packed)
+    return visible if flagged is None else visible.knowing(flagged=flagged)
 
 
 def real_tokens(mask: Any, queries: int) -> Tensor | None:  # [batch or 1, queries]
@@ -137,6 +158,8 @@ def decode(
     known = MASK.on(tensor)
     if known is not None and known.visible.keys == keys and known.visible.start.device == device:
         return known
+    if tensor.dtype == torch.int32:
+        return ForwardMask(_read_line(tensor, queries, keys))
     if tensor.dtype == torch.int64 and tensor.shape[-1] == 3:
         start, stop, position = tensor[:, 0].unbind(-1)
         return ForwardMask(Visible(start, stop, position[0], keys))

@@ -11,7 +11,7 @@ from tests.helpers.kernels import FP16, Case, assert_gradients, leaves_of
 
 pytest.importorskip("triton")
 from lengthwise.attention.triton import backward, key_bounds
-from lengthwise.attention.triton.launch import _operands
+from lengthwise.attention.triton.launch import operands_of
 from lengthwise.attention.triton.tiles import Tile
 
 
@@ -52,7 +52,7 @@ def test_blocks_of_keys_looked_at_one_by_one_are_seen_by_the_same_queries(monkey
     case, tile = Case(330, batch=2, mask=mask), Tile(32, 64, 4, 2)
 
     def bounds() -> Tensor:
-        return key_bounds.query_bounds(_operands(case.equation(), None), tile)
+        return key_bounds.query_bounds(operands_of(case.equation(), None), tile)
 
     together = bounds()
     assert together.shape == (len(case.visible().start), 6, 6)

@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 import torch
-import transformers as tf
 
 import lengthwise
 from lengthwise.attention import DistanceBias, Equation, Rest, Visible, attention
 from lengthwise.attention.triton import launch
 from lengthwise.attention.triton.launch import why_no_scan, why_not_triton
 from lengthwise.errors import BadInput
-from tests.conftest import DECODER_SIZES, logits, shared, tokens
+from tests.conftest import logits, shared, tokens
 from tests.helpers.kernels import Case
 
 pytest.importorskip("triton")
@@ -114,18 +113,6 @@ def test_an_extended_model_says_the_same_through_the_kernel(name: str) -> None:
         with lengthwise.extend(model, METHODS[name], implementation=implementation):
             said.append(logits(model, ids, mask))
     torch.testing.assert_close(said[1], said[0], atol=1e-4, rtol=1e-4)
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.sweep
-def test_torch_compile_goes_around_the_kernel() -> None:
-    config = tf.LlamaConfig(**{**DECODER_SIZES, "num_hidden_layers": 1})
-    model, ids = tf.LlamaForCausalLM(config).eval(), tokens(40)
-    with lengthwise.extend(model, "log:train_length=32", implementation="triton"):
-        expected = logits(model, ids)
-        torch._dynamo.reset()
-        compiled = torch.compile(model, backend="eager")
-        torch.testing.assert_close(logits(compiled, ids), expected, atol=1e-5, rtol=1e-5)
 
 
 class Kernel:

@@ -121,7 +121,8 @@ def _strides(operands: Operands, grad: Tensor) -> tuple[int | float, ...]:
 def _of_keys(operands: Operands, grad: Tensor, rows: Sequence[Tensor], tile: Tile) -> tuple[Tensor, Tensor]:
     query, key, value = operands.query, operands.key, operands.value
     batch, kv_heads, keys, size = key.shape
-    dk, dv = torch.empty((2, batch, keys, kv_heads, size), dtype=key.dtype, device=key.device).unbind(0)
+    # Each in memory of its own, as graphs want it
+    dk, dv = (torch.empty((batch, keys, kv_heads, size), dtype=key.dtype, device=key.device) for _ in range(2))
     launch(
         by_key,
         -(-keys // tile.keys) * batch * kv_heads,

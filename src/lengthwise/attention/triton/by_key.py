@@ -15,6 +15,7 @@ from lengthwise.attention.triton.tiles import (
     centre,
     edge_tile,
     edge_tiles,
+    has_holes,
     look_up,
     one_variant,
     rows_at,
@@ -110,7 +111,7 @@ def _key_far(
 
 @triton.jit
 def _tiles(
-    at, block, radius, queries, offset,
+    at, block, hidden, radius, queries, keys, offset,
     FULL: tl.constexpr, BIAS: tl.constexpr, HIDES: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """Which queries meet a block of keys, as `bounds` tells which keys meet a block of queries."""
@@ -126,8 +127,10 @@ def _tiles(
         lo, inner_lo, inner_hi, hi = tl.load(at), tl.load(at + 1), tl.load(at + 2), tl.load(at + 3)
         near_lo, near_hi = tl.load(at + 4), tl.load(at + 5)
     if HIDES:
-        inner_lo = (hi + BM - 1) // BM * BM
-        inner_hi = inner_lo
+        end = (hi + BM - 1) // BM * BM
+        masked = has_holes(hidden, keys)
+        inner_lo = tl.where(masked, end, inner_lo)
+        inner_hi = tl.where(masked, end, inner_hi)
     if not BIAS:
         near_hi = near_lo
     near_lo = tl.minimum(tl.maximum(near_lo, inner_lo), inner_hi)
@@ -158,8 +161,9 @@ def by_key(
     if HIDES:
         shown = shown & (tl.load(HIDDEN + b * h_b + cols, mask=shown, other=1) == 0)
     lo, inner_lo, near_lo, near_hi, inner_hi, hi = _tiles(
-        BOUNDS + (tl.where(s_b > 0, b, 0) * blocks + block) * 6, block, radius, queries, offset, FULL, BIAS, HIDES, BM, BN
-    )
+        BOUNDS + (tl.where(s_b > 0, b, 0) * blocks + block) * 6, block, HIDDEN + b * h_b, radius, queries, keys, offset,
+        FULL, BIAS, HIDES, BM, BN,
+    )  # fmt: skip
     dk = tl.zeros([BN, DP], dtype=tl.float32)
     dv = tl.zeros([BN, DP], dtype=tl.float32)
     for i in range(group):
@@ -172,12 +176,11 @@ def by_key(
         g_from = G + b * g_b + h * g_h
         lse_from = LSE2 + (b * heads + h) * stored_rows(queries)
         delta_from = DELTA + (b * heads + h) * stored_rows(queries)
-        if not HIDES:
-            dk, dv = _key_far(
-                dk, dv, k, v, q_from, do_from, q_m, do_m, lse_from, delta_from, g_from, g_m, b_right, b_left, scale,
-                inner_lo, near_lo, near_hi, inner_hi, queries, cols, SEED, b * heads + h, limit, spared,
-                D, DP, BM, TEMPERED, PRECISION, DROPS,
-            )  # fmt: skip
+        dk, dv = _key_far(
+            dk, dv, k, v, q_from, do_from, q_m, do_m, lse_from, delta_from, g_from, g_m, b_right, b_left, scale,
+            inner_lo, near_lo, near_hi, inner_hi, queries, cols, SEED, b * heads + h, limit, spared,
+            D, DP, BM, TEMPERED, PRECISION, DROPS,
+        )  # fmt: skip
         dk, dv = _key_edges(
             dk, dv, k, v, q_from, do_from, q_m, do_m, lse_from, delta_from, g_from, g_m, RUNS + b * s_b, zero, radius, scale,
             offset, cols, shown, lo, inner_lo, near_lo, near_hi, inner_hi, hi, queries, SEED, b * heads + h, limit, spared,

@@ -139,7 +139,7 @@ def by_query(
     delta = tl.load(DELTA + at)
     g = sharpness(G + b * g_b + h * g_h, rows, real, g_m, BM, TEMPERED)
     start, stop, own, _, lo, inner_lo, left_end, near_end, inner_hi, hi = bounds(
-        block, RUNS + b * s_b, rows, real, offset, radius, queries, keys, BM, BN, FULL, BIAS, HIDES
+        block, RUNS + b * s_b, HIDDEN + b * h_b, rows, real, offset, radius, queries, keys, BM, BN, FULL, BIAS, HIDES, False
     )
     word, other = row_words(SEED, bh, rows, DROPS)
     zero = centre(TABLE, h, radius)
@@ -155,12 +155,11 @@ def by_query(
     wr = tl.zeros([BM, 8], dtype=tl.float32)
     far_left = tl.zeros([BM, 8], dtype=tl.float32)
     far_right = tl.zeros([BM, 8], dtype=tl.float32)
-    if not HIDES:
-        dq, wr, far_left, far_right = _query_far(
-            dq, wr, far_left, far_right, q, do, lse, delta, k_from, v_from, k_n, v_n,
-            b_left * g * LOG2E, b_right * g * LOG2E, g * (scale * LOG2E), g, inner_lo, left_end, near_end, inner_hi, keys,
-            word, other, limit, spared, D, DP, BM, BN, TEMPERED, SIDES, G_GRAD, PRECISION, DROPS,
-        )  # fmt: skip
+    dq, wr, far_left, far_right = _query_far(
+        dq, wr, far_left, far_right, q, do, lse, delta, k_from, v_from, k_n, v_n,
+        b_left * g * LOG2E, b_right * g * LOG2E, g * (scale * LOG2E), g, inner_lo, left_end, near_end, inner_hi, keys,
+        word, other, limit, spared, D, DP, BM, BN, TEMPERED, SIDES, G_GRAD, PRECISION, DROPS,
+    )  # fmt: skip
     left = tl.sum(far_left, 1)
     right = tl.sum(far_right, 1)
     if G_GRAD:

@@ -178,7 +178,7 @@ def _attend(
         c = tl.abs(gb * scale)
         q = tl.where((gb * scale < 0)[:, None], -q, q)
     start, stop, own, own_first, lo, inner_lo, left_end, near_end, inner_hi, hi = bounds(
-        block, RUNS + b * s_b, rows, real, offset, radius, queries, keys, BM, BN, FULL, BIAS, HIDES or SAFE
+        block, RUNS + b * s_b, HIDDEN + b * h_b, rows, real, offset, radius, queries, keys, BM, BN, FULL, BIAS, HIDES, SAFE
     )
     word, other = row_words(SEED, bh, rows, DROPS)
     seed, nears = seeded(own, own_first, real, left_end, near_end, BM, BN, FULL, BIAS)
@@ -198,7 +198,7 @@ def _attend(
         lo, inner_lo, seed, nears, inner_hi, hi, keys, word, other, limit,
         D, DP, BM, BN, BIAS, HIDES, ENTROPY, PRECISION, DROPS,
     )  # fmt: skip
-    if not (HIDES or SAFE):
+    if not SAFE:
         # Said this way, a thread reads all its entries at constant offsets from one pointer
         look = tl.arange(0, BN)[None, :] - tl.arange(0, BM)[:, None]
         if BIAS:

@@ -13,14 +13,26 @@ FLAGS = 2**24
 
 
 def query_bounds(operands: Operands, tile: Tile) -> Tensor:
-    """[batch or 1, key blocks, 6], made once a mask: rows of which any sees the block, of which all do, and that are near."""
+    """`bounds_of` an equation's runs, made once a mask."""
     if operands.runs is None:
         return operands.query  # never read
+    # A graph has made them
+    found: Tensor | None = operands.kept.get("bounds")
+    if found is not None:
+        return found
     key = ("query bounds", operands.radius, tile)
     if key not in operands.kept:
-        operands.kept[key] = _turned(_key_bounds(operands.runs, operands.radius, tile, operands.keys), operands, tile)
-    found: Tensor = operands.kept[key]
-    return found
+        operands.kept[key] = bounds_of(operands.runs, operands.keys, operands.radius, tile)
+    made: Tensor = operands.kept[key]
+    return made
+
+
+def bounds_of(runs: Tensor, keys: int, radius: int, tile: Tile) -> Tensor:
+    """[batch or 1, key blocks, 6]: rows of which any sees the block, of which all do, and that are near."""
+    bounds = _key_bounds(runs, radius, tile, keys)
+    n = torch.arange(0, keys, tile.keys, device=runs.device)[:, None]  # [key blocks, 1]
+    parts = torch.split(n, max(1, FLAGS // bounds[0].numel()))
+    return torch.cat([_turned_at(part, bounds, runs.shape[-1], tile) for part in parts], 1)
 
 
 def _key_bounds(runs: Tensor, radius: int, tile: Tile, keys: int) -> tuple[Tensor, ...]:
@@ -45,20 +57,14 @@ def _key_bounds(runs: Tensor, radius: int, tile: Tile, keys: int) -> tuple[Tenso
     return lo, inner_lo, inner_hi, torch.where(last == 0, lo, last), near_lo, near_hi
 
 
-def _turned(bounds: tuple[Tensor, ...], operands: Operands, tile: Tile) -> Tensor:
-    n = torch.arange(0, operands.keys, tile.keys, device=bounds[0].device)[:, None]  # [key blocks, 1]
-    parts = torch.split(n, max(1, FLAGS // bounds[0].numel()))
-    return torch.cat([_turned_at(part, bounds, operands, tile) for part in parts], 1)
-
-
-def _turned_at(n: Tensor, bounds: tuple[Tensor, ...], operands: Operands, tile: Tile) -> Tensor:
+def _turned_at(n: Tensor, bounds: tuple[Tensor, ...], queries: int, tile: Tile) -> Tensor:
     """The bounds of rows for the key blocks that begin at `n`."""
     lo, inner_lo, inner_hi, hi, near_lo, near_hi = (bound[:, None] for bound in bounds)
     end, blocks = n + tile.keys, lo.shape[-1]
     index = torch.arange(blocks, device=lo.device)
     seen = (end > lo) & (n < hi)  # [batch or 1, key blocks, query blocks]
     full = seen & (inner_lo <= n) & (end <= inner_hi)
-    if operands.query.shape[2] % tile.queries:
+    if queries % tile.queries:
         full[..., -1] = False
 
     def first(where: Tensor) -> Tensor:

@@ -67,7 +67,7 @@ def _why_no_logits(equation: Equation) -> str | None:
             return reason
     elif not interpreted():
         return f"the tensors are on {query.device.type} and the kernels need a CUDA device"
-    if not _installed():
+    if not installed():
         return "triton is not installed; pip install triton"
     if equation.more:
         return "its rows have several runs"
@@ -84,21 +84,21 @@ def _why_no_logits(equation: Equation) -> str | None:
 
 def triton(equation: Equation, statistics: bool = False) -> tuple[Tensor, RowStatistics | None]:
     """Output [batch, heads, queries, size] and, when asked for, the statistics of every row. Check `why_not_triton` first."""
-    return _outside_graphs(_solve)(equation, statistics)  # type: ignore[no-any-return]
+    return _solve(equation, statistics)
 
 
 def scan(equation: Equation, inverse_temperatures: Tensor) -> RowStatistics:  # fields [temperatures, batch, heads, queries]
     """Statistics at several temperatures >= 0, values untouched; as `blocks.scan`. Check `why_no_scan` first."""
-    return _outside_graphs(_scan)(equation, inverse_temperatures)  # type: ignore[no-any-return]
+    return _scan(equation, inverse_temperatures)
 
 
 def interpreted() -> bool:
     """Whether Triton runs kernels on the CPU."""
-    return _installed() and os.environ.get("TRITON_INTERPRET", "0").lower() in ("1", "true", "on", "yes", "y")
+    return installed() and os.environ.get("TRITON_INTERPRET", "0").lower() in ("1", "true", "on", "yes", "y")
 
 
 @lru_cache
-def _installed() -> bool:
+def installed() -> bool:
     return find_spec("triton") is not None
 
 
@@ -110,12 +110,6 @@ def _why_not_on(device: torch.device) -> str | None:
     return None if generation >= (8, 0) else f"{torch.cuda.get_device_name(device)} is older than Ampere"
 
 
-@lru_cache
-def _outside_graphs(function: Any) -> Any:
-    """torch.compile breaks its graph around a launch instead of tracing into it."""
-    return torch.compiler.disable(function)  # type: ignore[no-untyped-call]
-
-
 def _plain(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
@@ -125,7 +119,7 @@ def _solve(equation: Equation, statistics: bool) -> tuple[Tensor, RowStatistics 
     from lengthwise.attention.triton.forward import ALL_ROWS, NO_ROWS, forward
 
     seed = drawn(equation.query.device) if equation.dropout > 0 else None
-    operands = _operands(equation, equation.inverse_temperature, seed)
+    operands = operands_of(equation, equation.inverse_temperature, seed)
     if equation.needs_grad:
         table = None if equation.bias is None else equation.bias.table
         output: Tensor = _Attention.apply(
@@ -139,7 +133,7 @@ def _solve(equation: Equation, statistics: bool) -> tuple[Tensor, RowStatistics 
 def _scan(equation: Equation, inverse_temperatures: Tensor) -> RowStatistics:
     from lengthwise.attention.triton.scan import scan
 
-    operands, rows = _operands(equation, None), math.prod(equation.query.shape[:3])
+    operands, rows = operands_of(equation, None), math.prod(equation.query.shape[:3])
     found = []
     for g in torch.split(inverse_temperatures.float(), max(1, (MOST_ROWS - 1) // rows)):
         # A slice of more rows may lie as far apart as they do
@@ -148,7 +142,7 @@ def _scan(equation: Equation, inverse_temperatures: Tensor) -> RowStatistics:
     return found[0] if len(found) == 1 else join(found, 0)
 
 
-def _operands(equation: Equation, g: Tensor | None, seed: Tensor | None = None) -> Operands:
+def operands_of(equation: Equation, g: Tensor | None, seed: Tensor | None = None) -> Operands:
     from lengthwise.attention.triton.tiles import Operands
 
     visible, bias = equation.visible, equation.bias
@@ -161,11 +155,11 @@ def _operands(equation: Equation, g: Tensor | None, seed: Tensor | None = None) 
         scale=float(equation.scale),
         runs=visible.packed if first is None else None,
         offset=first or 0,
-        hidden=None if visible.hidden is None else visible.hidden.contiguous().view(torch.int8),
-        table=None if bias is None else bias.widened,
+        hidden=None if visible.hidden is None else visible.flagged,
+        table=None if bias is None else bias.widened_once,
         radius=0 if bias is None else max(bias.radius, 1),
         g=_in_float32(g),
-        kept=visible.kept,
+        kept=visible.facts,
         seed=seed,
         dropout=equation.dropout,
     )

@@ -143,7 +143,7 @@ def _measure(
     g2 = _sharpness(G, 2, g_t, of_row, real) if T > 2 else g0
     g3 = _sharpness(G, 3, g_t, of_row, real) if T > 3 else g0
     start, stop, own, own_first, lo, inner_lo, left_end, near_end, inner_hi, hi = bounds(
-        block, RUNS + b * s_b, rows, real, offset, radius, queries, keys, BM, BN, FULL, BIAS, HIDES or SAFE
+        block, RUNS + b * s_b, HIDDEN + b * h_b, rows, real, offset, radius, queries, keys, BM, BN, FULL, BIAS, HIDES, SAFE
     )
     seed, nears = seeded(own, own_first, real, left_end, near_end, BM, BN, FULL, BIAS)
     zero = centre(TABLE, h, radius)
@@ -158,7 +158,7 @@ def _measure(
         m, l0, l1, l2, l3, e0, e1, e2, e3, g0, g1, g2, g3, q, k_from, k_n, zero, radius, scale, start, stop, own,
         HIDDEN + b * h_b, lo, inner_lo, seed, nears, inner_hi, hi, keys, T, D, DP, BM, BN, BIAS, HIDES, PRECISION,
     )  # fmt: skip
-    if not (HIDES or SAFE):
+    if not SAFE:
         look = tl.arange(0, BN)[None, :] - tl.arange(0, BM)[:, None]
         if BIAS:
             top, l0, l1, l2, l3, e0, e1, e2, e3 = _inner(

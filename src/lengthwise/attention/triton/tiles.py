@@ -156,13 +156,20 @@ def seen_of(cols, start, stop, hidden, keys, HIDES: tl.constexpr):
 
 
 @triton.jit
+def has_holes(hidden, keys):
+    """Whether some of a sequence's hidden keys are within a run: the number behind them all tells."""
+    return tl.load(hidden + keys) != 0
+
+
+@triton.jit
 def bounds(
-    block, runs, rows, real, offset, radius, queries, keys,
-    BM: tl.constexpr, BN: tl.constexpr, FULL: tl.constexpr, BIAS: tl.constexpr, MASKED: tl.constexpr,
+    block, runs, hidden, rows, real, offset, radius, queries, keys,
+    BM: tl.constexpr, BN: tl.constexpr, FULL: tl.constexpr, BIAS: tl.constexpr, HIDES: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
     """Each row's run and place, then the block's tiles.
 
-    Any row sees lo ... hi, all rows inner_lo ... inner_hi, and of those left_end ... near_end are near. MASKED: no inner ones.
+    Any row sees lo ... hi, all rows inner_lo ... inner_hi, and of those left_end ... near_end are near. MASKED, or with keys
+    hidden within runs: no inner ones.
     """
     if FULL:
         start = tl.zeros_like(rows)
@@ -192,9 +199,14 @@ def bounds(
         own_last = tl.max(tl.where(real, own, -big), 0)
         # Rows beyond the last one see everything, so that they hold no infinities
         stop = tl.where(real, stop, keys)
+    end = (hi + BN - 1) // BN * BN
     if MASKED:
-        inner_lo = (hi + BN - 1) // BN * BN
-        inner_hi = inner_lo
+        inner_lo = end
+        inner_hi = end
+    elif HIDES:
+        masked = has_holes(hidden, keys)
+        inner_lo = tl.where(masked, end, inner_lo)
+        inner_hi = tl.where(masked, end, inner_hi)
     if BIAS:
         near_lo = tl.maximum(own_first - radius + 1, 0) // BN * BN
         near_hi = (tl.maximum(own_last + radius, 0) + BN - 1) // BN * BN
@@ -260,7 +272,7 @@ class Operands(NamedTuple):
     scale: float
     runs: Tensor | None  # [batch or 1, 3, queries], int32: see `Visible.packed`; None where every row sees every key
     offset: int  # there, where the first query stands
-    hidden: Tensor | None  # [batch or 1, keys]
+    hidden: Tensor | None  # [batch or 1, keys + 1]: see `Visible.flagged`
     table: Tensor | None  # [heads, 2 * (radius + MARGIN) + 1], float32
     radius: int
     g: Tensor | None  # [batch or 1, heads or 1, queries or 1], float32

@@ -1,0 +1,171 @@
+"""What the operators compute: the equation is made again of the tensors and numbers that a graph handed over, and solved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from lengthwise.attention.bias import DistanceBias
+from lengthwise.attention.equation import Equation
+from lengthwise.attention.triton import launch
+from lengthwise.attention.visible import Visible
+
+if TYPE_CHECKING:
+    from lengthwise.attention.triton.tiles import Tile
+
+# What comes beside the output, as the forward kernel counts it, and how many numbers a row each takes
+NO_ROWS, ONLY_LSE, ALL_ROWS = range(3)
+FIELDS = (0, 1, 3)
+
+
+class Given(NamedTuple):
+    """An equation as operators take it."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    table: Tensor | None  # widened
+    g: Tensor | None
+    runs: Tensor | None  # `Visible.packed`; None where every row sees every key
+    hidden: Tensor | None  # `Visible.flagged`
+    seed: Tensor | None
+    bounds: Tensor | None
+    offset: int
+    radius: int
+    scale: float
+    dropout: float
+    implementation: str
+
+    @property
+    def leaves(self) -> tuple[Tensor | None, ...]:
+        """All that a gradient may reach."""
+        return self[:5]
+
+    @property
+    def visible(self) -> Visible:
+        queries, keys = self.query.shape[2], self.key.shape[2]
+        if self.runs is None:
+            visible = Visible.build(queries, keys, offset=self.offset, device=self.query.device)
+            return visible.knowing(spans=[(0, keys)] if queries == keys and self.offset == 0 else None, causal_spans=None)
+        hidden = None if self.hidden is None else self.hidden[:, :keys].bool()
+        visible = Visible(self.runs[:, 0], self.runs[:, 1], self.runs[0, 2], keys, hidden)
+        visible.knowing(packed=self.runs, flagged=self.hidden, bounds=self.bounds)
+        if self.query.is_cuda:
+            # No device is asked, which a CUDA graph forbids
+            visible.knowing(full_from=None, is_full=False, spans=None, causal_spans=None, in_line=False)
+        return visible
+
+    @property
+    def equation(self) -> Equation:
+        bias = None if self.table is None else DistanceBias.of_widened(self.table, self.radius)
+        return Equation(self.query, self.key, self.value, self.visible, self.scale, bias, self.g, self.dropout)
+
+
+def solve(*given: Any) -> tuple[Tensor, Tensor]:
+    """Output, and as many numbers of every row as are wanted: [fields, batch, heads, queries]."""
+    from lengthwise.attention import dispatch
+
+    operands, want = Given(*given[:-1]), given[-1]
+    equation, statistics = operands.equation, want == ALL_ROWS
+    if dispatch.chosen(equation, statistics, operands.implementation) == "triton":
+        from lengthwise.attention.triton.forward import forward
+
+        output, rows = forward(launch.operands_of(equation, operands.g, operands.seed), want)
+    else:
+        with _random_numbers(operands.seed):
+            found, statistic = dispatch.attention(equation, statistics=statistics, implementation=operands.implementation)
+        output = _by_rows(found)
+        rows = None if statistic is None else torch.stack([statistic.p_max, statistic.lse, statistic.entropy]).float()
+    # Only the kernels' own way back reads lse
+    shape = (FIELDS[want], *operands.query.shape[:3])
+    return output, operands.query.new_zeros(shape, dtype=torch.float32) if rows is None else rows
+
+
+def gradients(*given: Any) -> tuple[Tensor, ...]:
+    """Gradients of queries, keys, values, table and g; an empty tensor where none is needed."""
+    from lengthwise.attention import dispatch
+
+    operands, (grad, output, rows, needs) = Given(*given[:-4]), given[-4:]
+    equation, table = operands.equation, operands.table
+    found: Sequence[Tensor | None]
+    if dispatch.chosen(equation, False, operands.implementation) == "triton":
+        from lengthwise.attention.triton.backward import Needs, backward
+
+        found = backward(launch.operands_of(equation, operands.g, operands.seed), grad, output, rows, Needs(*needs))
+        if table is not None and found[3] is not None:
+            # What a widened table repeats beyond its ends has its gradient there
+            more = (table.shape[-1] - found[3].shape[-1]) // 2
+            found = (*found[:3], pad(found[3], (more, more)), found[4])
+    else:
+        found = _gradients_by_blocks(operands, grad, needs)
+    fitted = [
+        operands.query.new_empty(0) if d is None or leaf is None or not needed else d.sum_to_size(leaf.shape).to(leaf.dtype)
+        for leaf, d, needed in zip(operands.leaves, found, needs, strict=True)
+    ]
+    return tuple(_by_rows(d) if d.dim() == 4 else d.contiguous() for d in fitted)
+
+
+def _gradients_by_blocks(operands: Given, grad: Tensor, needs: Sequence[bool]) -> tuple[Tensor | None, ...]:
+    """Solve once more, with a gradient."""
+    from lengthwise.attention import dispatch
+
+    leaves = [None if leaf is None else leaf.detach() for leaf in operands.leaves]
+    wanted = [leaf.requires_grad_() for leaf, needed in zip(leaves, needs, strict=True) if leaf is not None and needed]
+    with torch.enable_grad(), _random_numbers(operands.seed):
+        equation = Given._make((*leaves, *operands[5:])).equation
+        output, _ = dispatch.attention(equation, implementation=operands.implementation)
+    found = iter(torch.autograd.grad(output, wanted, grad, allow_unused=True))
+    return tuple(next(found) if leaf is not None and needed else None for leaf, needed in zip(leaves, needs, strict=True))
+
+
+def gradient_tile(runs: Tensor, size: int, dtype: torch.dtype, drops: bool) -> Tile | None:
+    """The tile of the kernels for gradients; None where they do not run."""
+    if not launch.installed() or not (runs.is_cuda or launch.interpreted()):
+        return None
+    from lengthwise.attention.triton.backward import tile_for
+
+    return tile_for(size, dtype, drops)
+
+
+def query_bounds(runs: Tensor, keys: int, radius: int, size: int, dtype: torch.dtype, drops: bool) -> Tensor:
+    """[batch or 1, key blocks, 6]: which queries meet each block of keys, for the kernel that goes over keys."""
+    tile = gradient_tile(runs, size, dtype, drops)
+    if tile is None:
+        return runs.new_empty(0)
+    from lengthwise.attention.triton.key_bounds import bounds_of
+
+    return bounds_of(runs, keys, max(radius, 1) if radius else 0, tile)
+
+
+def scan(
+    query: Tensor, key: Tensor, table: Tensor | None, temperatures: Tensor, runs: Tensor | None, hidden: Tensor | None,
+    offset: int, radius: int, scale: float,
+) -> Tensor:  # fmt: skip
+    """P_max, lse and entropy at several temperatures: [3, temperatures, batch, heads, queries]."""
+    from lengthwise.attention import dispatch
+
+    given = Given(query, key, key, table, None, runs, hidden, None, None, offset, radius, scale, 0.0, "auto")
+    rows = dispatch.scan(given.equation, temperatures)
+    return torch.stack([rows.p_max, rows.lse, rows.entropy]).float()
+
+
+def _by_rows(tensor: Tensor) -> Tensor:
+    """[batch, heads, rows, size] in memory of the order [batch, rows, heads, size], as fakes promise."""
+    return tensor.transpose(1, 2).contiguous().transpose(1, 2)
+
+
+@contextmanager
+def _random_numbers(seed: Tensor | None) -> Iterator[None]:
+    """Random numbers that follow from a seed, if there is one: a gradient drops the weights that its forward dropped."""
+    if seed is None:
+        yield
+        return
+    with torch.random.fork_rng(devices=[seed.device] if seed.is_cuda else []):
+        first, second = seed.tolist()
+        torch.manual_seed((first << 32) ^ (second & 0xFFFFFFFF))
+        yield

@@ -1,0 +1,93 @@
+"""Extended models under torch.compile as one graph, without a break."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import lengthwise as lw
+from tests.conftest import make, tokens
+from tests.extended import LONG
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> None:
+    torch._dynamo.reset()
+
+
+def batch(name: str, length: int = LONG // 2) -> dict[str, Tensor]:
+    ids = tokens(length, batch=2)
+    mask = torch.ones_like(ids)
+    mask[0, -5:] = 0
+    decoder = {"decoder_input_ids": tokens(5, batch=2)} if name in ("t5", "umt5") else {}
+    return {"input_ids": ids, "attention_mask": mask, **decoder}
+
+
+def graph(model: Any, backend: str = "eager") -> Any:
+    return torch.compile(model, fullgraph=True, backend=backend)
+
+
+METHODS = {
+    "t5 encoder": ["log"],
+    "t5": ["constant:tau=0.7"],
+    "umt5": ["infoscale"],
+    "llama": ["log", "window:size=24"],
+    "gemma3": ["log"],
+}
+CROSSED = [
+    pytest.param(
+        name, method, marks=pytest.mark.sweep if (name, method) not in {("t5 encoder", "log"), ("llama", "log")} else []
+    )
+    for name, methods in METHODS.items()
+    for method in methods
+]
+
+
+@pytest.mark.parametrize(("name", "method"), CROSSED)
+@torch.no_grad()
+def test_a_forward_is_one_graph_and_is_compiled_once(name: str, method: str) -> None:
+    model = make(name)
+    with lw.extend(model, method):
+        expected, compiled = model(**batch(name))[0], graph(model)
+        torch.testing.assert_close(compiled(**batch(name))[0], expected, atol=1e-4, rtol=1e-4)
+        with torch.compiler.set_stance("fail_on_recompile"):
+            again = compiled(**batch(name))[0]
+        torch.testing.assert_close(again, expected, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("way", ["auto", pytest.param("triton", marks=pytest.mark.sweep)])
+def test_a_training_step_is_one_graph(way: str) -> None:
+    pytest.importorskip("triton")
+    model, found = make("t5 encoder"), []
+    with lw.extend(model, "log", implementation=way):
+        for run in (model, graph(model, "aot_eager")):
+            model.zero_grad()
+            run(**batch(""))[0].square().mean().backward()
+            found.append({key: weight.grad.clone() for key, weight in model.named_parameters() if weight.grad is not None})
+    assert found[0].keys() == found[1].keys()
+    assert any("relative_attention_bias" in key for key in found[0])
+    for key, expected in found[0].items():
+        torch.testing.assert_close(found[1][key], expected, atol=1e-4, rtol=1e-3)
+
+
+@torch.no_grad()
+def test_holes_between_tokens_are_hidden_in_a_graph() -> None:
+    model, inputs = make("t5 encoder"), batch("")
+    inputs["attention_mask"][1, 20:24] = 0
+    with lw.extend(model, "log"):
+        expected = model(**inputs)[0]
+        torch.testing.assert_close(graph(model)(**inputs)[0], expected, atol=1e-4, rtol=1e-4)
+
+
+@torch.no_grad()
+def test_an_extended_model_is_exported() -> None:
+    model, inputs = make("t5 encoder"), batch("")
+    with lw.extend(model, "log"):
+        expected = model(**inputs)[0]
+        exported = torch.export.export(model, (), inputs, strict=False)
+    torch.testing.assert_close(exported.module()(**inputs)[0], expected, atol=1e-4, rtol=1e-4)
