@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from lengthwise.evaluation.recommendation.recommend import recommend as recommend
     from lengthwise.methods.recipe import Recipe as Recipe
     from lengthwise.methods.temperature.aligned import Alignment as Alignment
+    from lengthwise.models.accelerate import accelerate as accelerate
+    from lengthwise.models.accelerate import restore as restore
     from lengthwise.models.extend import extend as extend
     from lengthwise.records import Record as Record
     from lengthwise.training.output_alignment.loss import misalignment_loss as misalignment_loss
@@ -49,6 +51,7 @@ _HOMES = {
     "Recipe": "methods.recipe",
     "Record": "records",
     "Trained": "training.train",
+    "accelerate": "models.accelerate",
     "analyse": "analysis.analyse",
     "bake": "calibration.bake",
     "calibrate": "calibration.calibrate",
@@ -60,6 +63,7 @@ _HOMES = {
     "misalignment_loss": "training.output_alignment.loss",
     "reach": "evaluation.reach",
     "recommend": "evaluation.recommendation.recommend",
+    "restore": "models.accelerate",
     "row_statistics": "calibration.measure",
     "token_nll": "evaluation.likelihood",
     "train": "training.train",

@@ -62,17 +62,18 @@ class Visible:
                 visible.knowing(is_full=True, full_from=first)
         return visible if padding is None else visible.without(padding)
 
-    def without(self, padding: Tensor) -> Visible:
-        """Hide the keys that are False in `padding`, [batch, keys]; queries standing on them see nothing."""
+    def without(self, padding: Tensor, rows: bool = True) -> Visible:
+        """Hide the keys that are False in `padding`, [batch, keys]; queries standing on them, as `rows` do, see nothing."""
         padding = padding.bool() if self.hidden is None else padding.bool() & ~self.hidden
         count = padding.sum(-1, keepdim=True)
         first = padding.int().argmax(-1, keepdim=True)
         last = self.keys - padding.flip(-1).int().argmax(-1, keepdim=True)
         stop = torch.minimum(self.stop, last)
         start = torch.minimum(torch.maximum(self.start, first), stop.clamp_min(0))
-        own = self.position.clamp(0, self.keys - 1)
-        real = padding[:, own] & (self.position < self.keys)
-        stop = torch.where(real, torch.maximum(stop, start), start)
+        stop = torch.where(count > 0, torch.maximum(stop, start), start)
+        if rows:
+            own = self.position.clamp(0, self.keys - 1)
+            stop = torch.where(padding[:, own] & (self.position < self.keys), stop, start)
         holes = (last - first != count) & (count > 0)
         # While a graph is traced no number can be asked for: kernels then read which sequences have holes
         hidden = ~padding if torch.compiler.is_compiling() or bool(holes.any()) else None
@@ -141,7 +142,8 @@ class Visible:
     @kept
     def n(self) -> Tensor:
         """The count as temperature laws take it, [batch or 1, 1, queries]; one number where all rows of a sequence agree."""
-        shared = self.spans is not None
+        # A graph that is traced cannot ask whether they do
+        shared = (self.facts.get("spans") if torch.compiler.is_compiling() else self.spans) is not None
         return (self.count.amax(-1, keepdim=True) if shared else self.count)[:, None]
 
     @kept

@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 import sys
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any
 
 from torch import nn
@@ -35,6 +34,7 @@ class Anatomy:
     key_size: int
     trained: TrainLength
     causal: bool
+    cross: tuple[nn.Module, ...] = ()  # those of the layers that read another stack
 
     @property
     def train_length(self) -> int:
@@ -115,10 +115,13 @@ def stack_of(model: nn.Module) -> Any:
 def anatomy_of(model: nn.Module, train_length: int | None = None) -> Anatomy:
     """Find the stack to extend and its attention layers, or say why this model cannot be extended."""
     inner, stack = unwrapped(model), stack_of(model)
-    config = stack.config
-    layers = attention_layers(stack)
-    require(bool(layers), f"{type(inner).__name__} has no attention layer that lengthwise can find")
-    family = str(inner.config.model_type)
+    require(bool(attention_layers(stack)), f"{type(inner).__name__} has no attention layer that lengthwise can find")
+    return stack_anatomy(stack, str(inner.config.model_type), train_length)
+
+
+def stack_anatomy(stack: Any, family: str, train_length: int | None = None) -> Anatomy:
+    """The anatomy of one stack of layers."""
+    config, layers, cross = stack.config, attention_layers(stack), _cross_layers(stack)
     heads = int(getattr(config, "num_attention_heads", 0) or config.num_heads)
     trained = train_length_of(config, family) if train_length is None else TrainLength(train_length, GIVEN)
     right = f"{trained.tokens}; give the right one (--train-length)"
@@ -128,11 +131,12 @@ def anatomy_of(model: nn.Module, train_length: int | None = None) -> Anatomy:
         family=family,
         stack=stack,
         layers=layers,
-        bias_owners=_bias_owners(layers),
+        bias_owners=_bias_owners(layers, cross),
         heads=heads,
         key_size=_key_size(config, heads),
         trained=trained,
         causal=bool(getattr(layers[0], "is_causal", False)),
+        cross=cross,
     )
 
 
@@ -166,10 +170,19 @@ def attention_layers(stack: nn.Module, cross: bool = False) -> tuple[nn.Module, 
     return tuple(m for m in inner if cross or "Cross" not in type(m).__name__)
 
 
-def _bias_owners(layers: tuple[nn.Module, ...]) -> tuple[nn.Module | None, ...]:
-    """For each layer itself, where it has a bias, or the last before it that has one."""
-    holders = (layer if getattr(layer, "has_relative_attention_bias", False) else None for layer in layers)
-    return tuple(accumulate(holders, lambda owner, holder: owner if holder is None else holder))
+def _cross_layers(stack: nn.Module) -> tuple[nn.Module, ...]:
+    """T5's attention to an encoder is of the class of its self-attention; only what it stands in tells."""
+    around = [module for module in stack.modules() if type(module).__name__.endswith("CrossAttention")]
+    return tuple(layer for module in around for layer in attention_layers(module))
+
+
+def _bias_owners(layers: tuple[nn.Module, ...], cross: tuple[nn.Module, ...]) -> tuple[nn.Module | None, ...]:
+    """For each layer itself, where it has a bias, or the last before it that has one; none where it reads another stack."""
+    owners: list[nn.Module | None] = []
+    for layer in layers:
+        holds = getattr(layer, "has_relative_attention_bias", False) and layer not in cross
+        owners.append(layer if holds else owners[-1] if owners else None)
+    return tuple(None if layer in cross else owner for layer, owner in zip(layers, owners, strict=True))
 
 
 def _window(layer: Any, config: Any) -> int | None:

@@ -113,6 +113,8 @@ def _stock_attention(
 
 def _with_temperature(layer: Layer, equation: Equation, heads: slice = slice(None)) -> Equation:
     """The equation with g of every row; the entropy that adaptive temperatures ask for is read without a gradient."""
+    if not layer.slots.temperature:
+        return equation
 
     @torch.no_grad()
     def entropy(g: Tensor | None) -> Tensor:  # [batch, heads, queries]

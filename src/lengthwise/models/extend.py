@@ -20,7 +20,7 @@ from lengthwise.errors import require
 from lengthwise.models.anatomy import anatomy_of, stack_of
 from lengthwise.models.attention_interface import register
 from lengthwise.models.forward_checks import check_caches, check_lengths, prove_reached
-from lengthwise.models.install import install
+from lengthwise.models.install import install, refuse_copies
 from lengthwise.models.layer import Observer
 from lengthwise.models.patches import LEFT_FIRST, Patches
 from lengthwise.models.suitability import Method as Method
@@ -76,8 +76,12 @@ def extend(
     implementation: str = "auto",
     observer: Observer | None = None,
     force: bool = False,
+    exact: bool = True,
 ) -> Extension:
     """`method` is a spec, a method object, or several. `force` accepts what was not made for this model.
+
+    Inputs up to the training length that the method leaves alone run bit for bit as before; without `exact` they take the
+    kernels too, which are faster and differ by roundings.
 
     All threads and tasks that run the model inside the `with` run the method, in turn; two that extend one model at once are
     refused. A backward that computes layers again (gradient checkpointing) belongs inside the `with`. `save_pretrained` writes
@@ -90,7 +94,8 @@ def extend(
         refuse_unreachable(model, anatomy)
         patches.put_on()
         register(patches)
-        rotating = install(patches, model, anatomy, slots, implementation, observer)
+        refuse_copies(patches, anatomy)
+        rotating = install(patches, model, anatomy, slots, implementation, observer, exact)
         prove_reached(patches, anatomy)
         check_caches(patches, anatomy, rotating)
         check_lengths(patches, anatomy, slots)

@@ -13,7 +13,7 @@ from lengthwise.methods.base import FrequencyRotation, acts_on, follows_length, 
 from lengthwise.methods.slots import Slots
 from lengthwise.models.anatomy import Anatomy
 from lengthwise.models.attention_interface import NAME
-from lengthwise.models.bias import table_instead_of_matrix
+from lengthwise.models.bias import no_bias, table_instead_of_matrix
 from lengthwise.models.layer import Layer, Observer, active_slots
 from lengthwise.models.patches import IMPLEMENTATION, Patches, suspended, value_before_patches
 from lengthwise.models.rotary import (
@@ -34,13 +34,18 @@ LAP = 4096
 
 
 def install(
-    patches: Patches, model: nn.Module, anatomy: Anatomy, slots: Slots, implementation: str, observer: Observer | None
+    patches: Patches,
+    model: nn.Module,
+    anatomy: Anatomy,
+    slots: Slots,
+    implementation: str = "auto",
+    observer: Observer | None = None,
+    exact: bool = True,
 ) -> bool:
     """Patch the model so that its attention solves the equation with these slots.
 
     True where the attention function then rotates queries and keys.
     """
-    _refuse_copies(patches, anatomy)
     rotary = _rotary_to_take_over(anatomy, slots)
     parts = _take_over(patches, model, anatomy, slots, rotary)
     rotating = parts is not None
@@ -59,6 +64,7 @@ def install(
             stock=outer.stock if outer is not None else value_before_patches(config.__dict__, IMPLEMENTATION) or "eager",
             bias_owner=owner,
             observer=observer if observer is not None or outer is None else outer.observer,
+            exact=exact and (outer is None or outer.exact),
             rotary=rotary if rotating and rotates else None if outer is None else outer.rotary,
             rotated_part=(parts or {}).get(module, outer.rotated_part if outer is not None else "all of it"),
             turns_halves=turns_halves(formula_of(module)) if rotating else outer is not None and outer.turns_halves,
@@ -67,6 +73,10 @@ def install(
         patches.set(module.__dict__, LAYER.key, layer)
         if owner is module and "compute_bias" not in module.__dict__:
             patches.set(module.__dict__, "compute_bias", table_instead_of_matrix(module))
+        if module in anatomy.cross:
+            # A layer without a bias fills a matrix with zeros; one with a bias asks for it
+            patches.set(module.__dict__, "has_relative_attention_bias", True)
+            patches.set(module.__dict__, "compute_bias", no_bias)
     for config in anatomy.configs:
         patches.set_shared(config.__dict__, IMPLEMENTATION, NAME)
     return rotating
@@ -98,7 +108,7 @@ def _take_over(
     return None
 
 
-def _refuse_copies(patches: Patches, anatomy: Anatomy) -> None:
+def refuse_copies(patches: Patches, anatomy: Anatomy) -> None:
     """A copy or a pickle would carry patches that nothing undoes."""
 
     def refuse(_: Any) -> Any:

@@ -38,6 +38,7 @@ class Layer:
     train_length: int
     bias_owner: nn.Module | None
     implementation: str = "auto"
+    exact: bool = True  # whether inputs that the method leaves alone run as they ran before, bit for bit
     observer: Observer | None = None
     rotary: Rotary | None = None  # set where we rotate queries and keys
     rotated_part: str = "all of it"  # of a query or key: one of `rotary.PARTS`
@@ -48,7 +49,7 @@ class Layer:
 
     def is_stock(self, keys: int) -> bool:
         """Whether inputs of this many keys run on the model's own implementation, bit for bit as before."""
-        if self.observer is not None or self.implementation != "auto" or keys > self.train_length:
+        if not self.exact or self.observer is not None or self.implementation != "auto" or keys > self.train_length:
             return False
         if self._spares_all_short:
             return True

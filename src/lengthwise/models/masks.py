@@ -78,8 +78,10 @@ def build_mask(
     if attention_mask is not None:
         shown = torch.nn.functional.pad(attention_mask.bool(), (0, max(0, kv_offset + kv_length - attention_mask.shape[1])))
         shown = shown[:, kv_offset : kv_offset + kv_length]
+        # What a decoder reads of an encoder: its own tokens stand on none of these keys
+        across = mask_function is bidirectional_mask_function and getattr(kwargs.get("config"), "is_decoder", False)
         if torch.compiler.is_compiling() or not bool(shown.all()):
-            visible = visible.without(shown)
+            visible = visible.without(shown, rows=not across)
     if mask_function is not causal_mask_function:
         # The rows of a window do not show where their sequence began
         before = torch.zeros((1, 1), device=device).long() if attention_mask is None else _padding_before(attention_mask)
@@ -166,11 +168,11 @@ def decode(
     # Switch makes a dense mask whatever the implementation, and so may a caller: its own implementation takes it as it is
     read, key = {} if read is None else read, (id(tensor), queries, keys)
     if key not in read:
-        read[key] = ForwardMask(_runs_of_dense(tensor, queries, keys), lambda _: tensor)
+        read[key] = ForwardMask(_runs_of_dense(tensor, queries, keys, causal), lambda _: tensor)
     return read[key]
 
 
-def _runs_of_dense(mask: Tensor, queries: int, keys: int) -> Visible:
+def _runs_of_dense(mask: Tensor, queries: int, keys: int, causal: bool) -> Visible:
     if mask.dim() != 4 or mask.shape[1] != 1 or mask.shape[-1] < keys:
         raise BadInput(f"an attention mask of shape {tuple(mask.shape)} cannot be read; give one of shape [batch, tokens]")
     seen = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
@@ -178,6 +180,10 @@ def _runs_of_dense(mask: Tensor, queries: int, keys: int) -> Visible:
         raise BadInput("this attention mask adds numbers to the logits; lengthwise reads masks that only hide keys")
     seen = seen[:, 0, :, :keys].expand(-1, queries, -1)
     position = torch.arange(queries, device=mask.device) + keys - queries
+    if causal and queries < keys:
+        # A static cache has room behind the queries: each stands on the last key that it sees
+        last = keys - 1 - seen.flip(-1).int().argmax(-1)
+        position = torch.where(seen.any(-1), last, 0).amax(0)
     common = seen.any(1)
     if queries == keys and bool((seen == common[:, None]).all()):
         return Visible.build(queries, keys, padding=common)

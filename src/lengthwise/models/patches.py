@@ -55,6 +55,7 @@ class Patches:
     hooks: list[tuple[nn.Module, Any]] = field(default_factory=list)
     status: ActivePatches = field(default_factory=ActivePatches)
     ended_early: bool = False  # an outer `extend` was left first
+    accelerates: bool = False  # no method is in force: other tasks and threads may extend the model, verbs may measure it
     thread: threading.Thread = field(default_factory=threading.current_thread)
     task: asyncio.Task[Any] | None = field(default_factory=lambda: _current_task())
 
@@ -77,6 +78,8 @@ class Patches:
 
     def _runs_beside(self, other: Patches) -> bool:
         """Whether these were put on in another thread or asyncio task than the other ones, which has not ended yet."""
+        if self.accelerates:
+            return False
         other_task = self.task is not None and self.task is not other.task and not self.task.done()
         return other_task or (self.thread is not other.thread and self.thread.is_alive())
 
@@ -98,6 +101,15 @@ class Patches:
         """`register` is a method of a module, as `stack.register_forward_hook`."""
         self.hooks.append((register.__self__, hook))  # type: ignore[attr-defined]
         register(hook, **options)
+
+    def before(self, owner: dict[str, Any]) -> dict[str, Any]:
+        """A copy of a patched dictionary as it was before these patches."""
+        plain = {key: value for key, value in owner.items() if key != PATCHES.key}
+        for _, key, value in reversed([entry for entry in self.former if entry[0] is owner]):
+            _write(plain, key, value)
+        for key in [key for shared, key in self.shared if shared is owner]:
+            _write(plain, key, value_before_patches(owner, key))
+        return plain
 
     @contextmanager
     def meanwhile(self) -> Iterator[None]:
@@ -152,7 +164,7 @@ def value_before_patches(owner: dict[str, Any], key: str) -> Any:
 
 def refuse_extended(model: nn.Module, verb: str) -> None:
     """Raise for a model that is extended already: `verb` names the methods of its results, and this one would be left out."""
-    free = PATCHES.on(stack_of(model)) is None
+    free = all(patches.accelerates for patches in PATCHES.on(stack_of(model)) or [])
     require(free, f"this model is extended already, and {verb} extends it itself; leave `extend` first")
 
 
