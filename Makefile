@@ -6,13 +6,13 @@ OLDEST := 5.15.0
 # Dozens of interpreters start here: without bytecode each would compile torch and transformers again, which takes 15 seconds
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test notebooks test-all test-gpu pages docs check browser bench bench-gpu fuzz test-oldest oldest format
+.PHONY: demo test notebooks test-all test-gpu test-engines pages docs check browser bench bench-gpu fuzz test-oldest oldest format
 
 demo: $(VENV)/installed
 	$(BIN)/lengthwise demo
 
 # One thread a worker: the tests are many small ones, and none looks at what was logged, which takes a millisecond a test
-PYTEST := -m pytest -n 2 --dist worksteal -p no:logging --ignore=tests/gpu
+PYTEST := -m pytest -n 2 --dist worksteal -p no:logging --ignore=tests/gpu --ignore=tests/engines
 test: $(VENV)/installed
 	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) -m 'not sweep and not notebook'
 
@@ -27,6 +27,10 @@ test-all: $(VENV)/installed
 # The kernels on a GPU; most of the time goes into compiling them, hence the workers
 test-gpu: $(VENV)/installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 12 tests/gpu
+
+# Exports, run in llama.cpp, CTranslate2, ONNX Runtime and plain transformers
+test-engines: $(VENV)-engines/installed
+	OMP_NUM_THREADS=1 $(VENV)-engines/bin/python -m pytest tests/engines
 
 # Every page and figure of the experiments, from their committed results
 pages: $(VENV)/installed
@@ -105,4 +109,13 @@ $(VENV)-$(OLDEST)/installed: $(VENV)/installed
 		> $$($(VENV)-$(OLDEST)/bin/python -c 'import site; print(site.getsitepackages()[0])')/newest.pth
 	grep -Ev '^(transformers|tokenizers|huggingface_hub|hf-xet)==' constraints.txt > $(VENV)-$(OLDEST)/constraints.txt
 	$(BIN)/pip --python $(VENV)-$(OLDEST)/bin/python $(INSTALL) $(VENV)-$(OLDEST)/constraints.txt transformers==$(OLDEST) --editable .
+	touch $@
+
+# The first environment seen through a second one that has the engines; llama.cpp is compiled, which takes minutes
+$(VENV)-engines/installed: $(VENV)/installed tests/engines/requirements.txt
+	$(PYTHON) -m venv --without-pip $(VENV)-engines
+	echo "import site; site.addsitedir('$$($(BIN)/python -c 'import site; print(site.getsitepackages()[0])')')" \
+		> $$($(VENV)-engines/bin/python -c 'import site; print(site.getsitepackages()[0])')/first.pth
+	CMAKE_ARGS=-DLLAVA_BUILD=OFF $(BIN)/pip --python $(VENV)-engines/bin/python install --quiet --no-deps \
+		--requirement tests/engines/requirements.txt
 	touch $@

@@ -38,7 +38,7 @@ class Card:
         return [*changes(self.plan), *self.said, *notes(self.plan)]
 
     def to_markdown(self) -> str:
-        front = ["---", "library_name: transformers", f"base_model: {json.dumps(self.name)}", "tags: [lengthwise]", "---", ""]
+        front = ["---", f"library_name: {self.to}", f"base_model: {json.dumps(self.name)}", "tags: [lengthwise]", "---", ""]
         trained = self.plan.anatomy.train_length
         text = [
             f"# {self.name}, for inputs of {self.plan.length:,} tokens",

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file
+from safetensors import safe_open
 from torch import Tensor
 
 from lengthwise.calibration.export.plan import Plan
@@ -31,15 +31,15 @@ def write(stock: Any, tokenizer: Any, plan: Plan, folder: Path) -> list[str]:
     return []
 
 
-def next_logits(folder: Path, prompts: Sequence[list[int]], answer: int) -> tuple[Tensor, list[list[int]]]:
+def ask(folder: Path, prompts: Sequence[list[int]], greedy: dict[str, Any]) -> tuple[Tensor, list[list[int]]]:
     """What a fresh process without lengthwise says: logits of the next token [prompts, words], and greedy answers."""
     with tempfile.TemporaryDirectory() as name:
         asked, told = Path(name, "asked.json"), Path(name, "told.safetensors")
-        asked.write_text(json.dumps({"prompts": [*prompts], "answer": answer, "threads": torch.get_num_threads()}))
+        asked.write_text(json.dumps({"prompts": [*prompts], "greedy": greedy, "threads": torch.get_num_threads()}))
         # -P keeps this folder, whose files have names of packages, out of the way of imports
         command = [sys.executable, "-P", str(SCRIPT), str(folder), str(asked), str(told)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise BadInput(f"plain transformers cannot run the exported model: {(done.stderr.strip() or '?').splitlines()[-1]}")
-        tensors = load_file(told)
-    return tensors["logits"], tensors["answers"].tolist()
+        with safe_open(told, "pt") as file:
+            return file.get_tensor("logits"), json.loads(file.metadata()["answers"])

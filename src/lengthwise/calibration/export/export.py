@@ -11,7 +11,7 @@ from torch import nn
 
 from lengthwise.calibration.export.card import Card
 from lengthwise.calibration.export.plan import Plan, carry_out, make_plan
-from lengthwise.calibration.export.verify import ANSWER, Expected, compare, expected
+from lengthwise.calibration.export.verify import Expected, compare, expected
 from lengthwise.common.files import check_writable, save_whole
 from lengthwise.errors import BadInput, require, require_one_of
 from lengthwise.methods.recipe import Recipe
@@ -22,6 +22,9 @@ from lengthwise.models.suitability import Method
 # Where each target is written; imported when it is asked for, as each needs a package of its own
 TARGETS = {
     "transformers": "lengthwise.calibration.export.checkpoint",
+    "gguf": "lengthwise.calibration.export.gguf_file",
+    "ctranslate2": "lengthwise.calibration.export.ctranslate2_model",
+    "onnx": "lengthwise.calibration.export.onnx_graphs",
 }
 
 
@@ -99,7 +102,7 @@ class _Export:
         said = tuple(self.target.write(self.stock, self.tokenizer, self.card.plan, folder))
         compared: tuple[str, ...] = ()
         if self.wanted is not None:
-            compared = tuple(compare(self.target.next_logits(folder, self.wanted.prompts, ANSWER), self.wanted))
+            compared = tuple(compare(self.target.ask(folder, self.wanted.prompts, self.wanted.greedy), self.wanted))
         self.card = replace(self.card, said=said, compared=compared)
         (folder / "README.md").write_text(self.card.to_markdown(), encoding="utf-8")
 

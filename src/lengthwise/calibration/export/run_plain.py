@@ -20,6 +20,8 @@ def main(folder: str, asked: str, told: str) -> None:
     torch.set_num_threads(question["threads"])
     config = transformers.AutoConfig.from_pretrained(folder)
     model = getattr(transformers, config.architectures[0]).from_pretrained(folder, dtype=torch.float32).eval()
+    # Without what a checkpoint's own settings add, as a penalty for repetitions
+    greedy = transformers.GenerationConfig(**question["greedy"])
     logits, answers = [], []
     for prompt in question["prompts"]:
         ids = torch.tensor([prompt])
@@ -29,12 +31,10 @@ def main(folder: str, asked: str, told: str) -> None:
                 logits.append(model(input_ids=ids, decoder_input_ids=start).logits[0, -1])
             else:
                 logits.append(model(input_ids=ids).logits[0, -1])
-            # As many tokens whatever they are, so that all rows have one length
-            options = {"do_sample": False, "min_new_tokens": question["answer"], "max_new_tokens": question["answer"]}
-            made = model.generate(input_ids=ids, **options)[0]
-        answers.append(made[-question["answer"] :])
+            made = model.generate(input_ids=ids, generation_config=greedy)[0].tolist()
+        answers.append(made[1 if config.is_encoder_decoder else len(prompt) :])
     assert "lengthwise" not in sys.modules
-    save_file({"logits": torch.stack(logits).contiguous(), "answers": torch.stack(answers).contiguous()}, told)
+    save_file({"logits": torch.stack(logits).contiguous()}, told, {"answers": json.dumps(answers)})
 
 
 if __name__ == "__main__":

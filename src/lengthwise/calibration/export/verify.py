@@ -7,12 +7,14 @@ differs by rounding alone. "As extended": the method itself, under which each ro
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+import itertools
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers import GenerationConfig
 
 from lengthwise.calibration.bake import FixedSharpness
 from lengthwise.calibration.export.plan import Plan
@@ -52,6 +54,7 @@ class Expected:
     """What the extended model says to a few prompts, once as the export is written and once as the method has it."""
 
     prompts: list[list[int]]
+    greedy: dict[str, Any]  # what a generation needs to know
     written: Tensor  # logits of the next token [prompts, words]
     extended: Tensor
     answers: list[list[int]]  # greedy, as written
@@ -65,12 +68,23 @@ def expected(model: nn.Module, tokenizer: Any, method: Method, plan: Plan, force
     _, text = text_or_prose(None, ())
     length = min(plan.length, LONGEST)
     prompts = long_sequences(tokenizer, text, length, PROMPTS, seed=0).tolist()
-    trained = plan.anatomy.train_length
+    trained, greedy = plan.anatomy.train_length, greedy_settings(wide)
     with extend(wide, _as_written(plan), train_length=trained):
-        written, answers = ask(wide, prompts)
+        written, answers = _ask(wide, prompts, greedy)
     with extend(wide, method, train_length=trained, force=force):
-        extended, _ = ask(wide, prompts, answer=0)
-    return Expected(prompts, written, extended, answers)
+        extended, _ = _ask(wide, prompts, None)
+    return Expected(prompts, greedy, written, extended, answers)
+
+
+def greedy_settings(model: Any, answer: int = ANSWER) -> dict[str, Any]:
+    """A generation of the likeliest tokens, up to the end of an answer, without whatever else a checkpoint asks for."""
+    own = model.generation_config
+    names = ("eos_token_id", "pad_token_id", "decoder_start_token_id", "bos_token_id")
+    ids = {name: getattr(own, name, None) or getattr(model.config, name, None) for name in names}
+    known = {name: value for name, value in ids.items() if value is not None}
+    if model.config.is_encoder_decoder:
+        known["decoder_start_token_id"] = model.config.decoder_start_token_id
+    return {"do_sample": False, "max_new_tokens": answer, "pad_token_id": 0, **known}
 
 
 def _as_written(plan: Plan) -> list[Any]:
@@ -82,20 +96,20 @@ def _as_written(plan: Plan) -> list[Any]:
     return [*rotation, FixedSharpness(plan.total)]
 
 
-def ask(model: Any, prompts: Sequence[list[int]], answer: int = ANSWER) -> tuple[Tensor, list[list[int]]]:
-    """Logits of the next token, and greedy answers of `answer` tokens."""
+def _ask(model: Any, prompts: Sequence[list[int]], greedy: dict[str, Any] | None) -> tuple[Tensor, list[list[int]]]:
+    """Logits of the next token, and greedy answers where they are asked for."""
     logits, answers = [], []
-    device = model.device
     with evaluating(model), torch.inference_mode():
         for prompt in prompts:
-            inputs = {"input_ids": torch.tensor([prompt], device=device)}
-            start = {}
-            if model.config.is_encoder_decoder:
-                start["decoder_input_ids"] = torch.tensor([[model.config.decoder_start_token_id]], device=device)
+            inputs = {"input_ids": torch.tensor([prompt], device=model.device)}
+            both = model.config.is_encoder_decoder
+            start = (
+                {"decoder_input_ids": inputs["input_ids"].new_tensor([[model.config.decoder_start_token_id]])} if both else {}
+            )
             logits.append(model(**inputs, **start).logits[0, -1].float().cpu())
-            if answer:
-                made = model.generate(**inputs, do_sample=False, min_new_tokens=answer, max_new_tokens=answer)
-                answers.append(made[0, -answer:].tolist())
+            if greedy is not None:
+                made = model.generate(**inputs, generation_config=GenerationConfig(**greedy))[0].tolist()
+                answers.append(made[1 if both else len(prompt) :])
     return torch.stack(logits), answers
 
 
@@ -103,12 +117,19 @@ def compare(told: tuple[Tensor | None, list[list[int]]], wanted: Expected) -> li
     """How near an engine came, in words."""
     logits, answers = told
     asked = f"{len(wanted.prompts)} prompts of {len(wanted.prompts[0]):,} tokens"
-    same = sum(ours == theirs for ours, theirs in zip(answers, wanted.answers, strict=True))
-    lines = [f"{same} of {asked} got the same {ANSWER} tokens for an answer, as written"]
+    ends = wanted.greedy.get("eos_token_id")
+    ended = {*ends} if isinstance(ends, list) else {ends}
+    same = sum(_until(ours, ended) == _until(theirs, ended) for ours, theirs in zip(answers, wanted.answers, strict=True))
+    lines = [f"{same} of {asked} got the same answer of up to {ANSWER} tokens, as written"]
     if logits is not None:
         lines.append(f"logits of the next token: relative error {_error(logits, wanted.written):.1e} as written")
         lines.append(f"and {_error(logits, wanted.extended):.1e} against the method itself")
     return lines
+
+
+def _until(tokens: Sequence[int], ends: Collection[int | None]) -> list[int]:
+    """An answer without its end and what follows."""
+    return [*itertools.takewhile(lambda token: token not in ends, tokens)]
 
 
 def _error(ours: Tensor, theirs: Tensor) -> float:

@@ -1,0 +1,83 @@
+"""What llama.cpp is told of a model's rotation, in the keys of a GGUF file.
+
+| rope type of a config | keys                                             | architectures          |
+|-----------------------|--------------------------------------------------|------------------------|
+| default               | another base                                     | all                    |
+| linear, yarn          | type, factor, original length, attention factor  | all                    |
+| longrope              | a tensor of factors, for long and short contexts | llama                  |
+| dynamic               | not known to llama.cpp                           |                        |
+
+llama.cpp multiplies cos and sin by `attn_factor` whatever the type, and under yarn by 1 + 0.1 ln s besides.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy
+
+from lengthwise.errors import BadInput
+
+# Architectures of llama.cpp by the family of transformers; SmolLM and SmolLM2 are Llamas
+ARCHITECTURES = {
+    "llama": "llama",
+    "mistral": "llama",
+    "qwen2": "qwen2",
+    "qwen3": "qwen3",
+    "gemma3_text": "gemma3",
+    "t5": "t5",
+    "mt5": "t5",
+}
+TAKES_FACTORS = ("llama",)
+
+
+@dataclass(frozen=True)
+class RopeKeys:
+    """Keys without their architecture, and tensors of factors."""
+
+    keys: dict[str, Any]
+    tensors: dict[str, numpy.ndarray[Any, Any]] = field(default_factory=dict)
+
+
+def rope_keys(architecture: str, rope: dict[str, Any], trained: int, longest: int, sharper: float = 1.0) -> RopeKeys:
+    """What a file says for the rope parameters of a config; logits are to be multiplied by `sharper` besides."""
+    kind, factor = rope["rope_type"], float(rope.get("factor") or 1.0)
+    keys: dict[str, Any] = {"context_length": longest, "rope.freq_base": float(rope["rope_theta"])}
+    attention, own = math.sqrt(sharper), 1.0
+    if kind in ("linear", "yarn"):
+        keys |= {
+            "context_length": max(longest, round(trained * factor)),
+            "rope.scaling.type": kind,
+            "rope.scaling.factor": factor,
+        }
+    if kind in ("yarn", "longrope"):
+        keys |= {"rope.scaling.original_context_length": int(rope["original_max_position_embeddings"])}
+    if kind == "yarn":
+        own = 0.1 * math.log(factor) + 1
+        betas = {f"rope.scaling.yarn_{name}": float(rope[name]) for name in ("beta_fast", "beta_slow") if rope.get(name)}
+        keys |= betas
+    tensors: dict[str, numpy.ndarray[Any, Any]] = {}
+    if kind == "longrope":
+        keys |= {"rope.scaling.type": "longrope"}
+        named = {"rope_factors_long.weight": "long_factor", "rope_factors_short.weight": "short_factor"}
+        tensors = {name: numpy.array(rope[key], dtype=numpy.float32) for name, key in named.items()}
+    wanted = attention * float(rope.get("attention_factor") or own)
+    if not math.isclose(wanted, own, rel_tol=1e-7):
+        keys |= {"rope.scaling.attn_factor": wanted / own}
+    return RopeKeys(keys, tensors)
+
+
+def refuse_rope(architecture: str, rope: dict[str, Any], names: str, stretch: int) -> None:
+    """Raise for rotations that llama.cpp does not compute for an architecture."""
+    kind = rope["rope_type"]
+    told = f"llama.cpp does not know {{}}, which {names} needs; the nearest that it computes is yarn:factor={stretch}"
+    if kind == "dynamic":
+        raise BadInput(told.format("frequencies that follow the input") + f" or ntk:factor={stretch}")
+    if kind == "longrope" and architecture not in TAKES_FACTORS:
+        raise BadInput(told.format(f"a factor for each pair of {architecture} models"))
+    if architecture == "gemma3" and rope.get("attention_factor") is not None:
+        raise BadInput(told.format("an attention factor for some layers of gemma3 models"))
+    if kind not in ("default", "linear", "yarn", "longrope"):
+        raise BadInput(told.format(f"rotations of type {kind}"))

@@ -1,0 +1,166 @@
+"""Write a loaded model as a GGUF file, as llama.cpp's own converter does for these families.
+
+A tensor is written in 16 bits where that loses nothing, which is so of weights that were stored in 16 bits; what a temperature
+has changed is written in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor
+
+from lengthwise.calibration.export.gguf_keys import ARCHITECTURES, refuse_rope, rope_keys
+from lengthwise.calibration.export.gguf_rewrite import add_key
+from lengthwise.calibration.export.gguf_tokenizer import add_tokenizer
+from lengthwise.calibration.export.plan import Plan
+from lengthwise.errors import BadInput, require
+from lengthwise.models.anatomy import FULL
+
+T5_DISTANCE = 128  # what llama.cpp has built in
+ONE_TABLE = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
+
+
+def check_write(plan: Plan) -> None:
+    """Refuse families and settings that llama.cpp computes otherwise."""
+    family, config = plan.anatomy.family, plan.anatomy.stack.config
+    architecture = ARCHITECTURES.get(family)
+    known = ", ".join(ARCHITECTURES)
+    if architecture is None:
+        raise BadInput(
+            f"--to gguf writes {known}, not {family}; use --to transformers, and llama.cpp's converter on what it writes"
+        )
+    rope = plan.rope.parameters if plan.rope is not None else _rope_of(config)
+    if rope:
+        stretch = max(2, -(-plan.length // plan.anatomy.train_length))
+        refuse_rope(architecture, rope, " + ".join(plan.slots.names) or "this model", stretch)
+    windows = any(plan.anatomy.windows) and architecture != "gemma3"
+    require(not windows, f"llama.cpp's {architecture} models have no sliding window, and this one has; it cannot be written")
+    distance = getattr(config, "relative_attention_max_distance", T5_DISTANCE)
+    require(distance == T5_DISTANCE, f"llama.cpp's T5 has a relative_attention_max_distance of {T5_DISTANCE}, not {distance}")
+    activation = getattr(config, "feed_forward_proj", "relu")
+    require(activation in ("relu", "gated-gelu"), f"llama.cpp's T5 knows relu and gated-gelu, not {activation}")
+
+
+def write_gguf(stock: Any, tokenizer: Any, plan: Plan, out: Path) -> list[str]:
+    """Write keys, tokenizer and tensors of a model whose weights carry the plan; what is to be said of it."""
+    import gguf
+
+    architecture = ARCHITECTURES[plan.anatomy.family]
+    writer = gguf.GGUFWriter(out, architecture)
+    writer.add_type("model")
+    writer.add_name(Path(str(getattr(stock.config, "_name_or_path", "") or plan.anatomy.family)).name)
+    tensors = _add_t5(writer, stock.config, plan) if architecture == "t5" else _add_decoder(writer, stock, plan, architecture)
+    said = add_tokenizer(writer, stock, tokenizer)
+    kinds = []
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH[architecture.upper()], _blocks(stock.config))
+    for key, tensor in _weights(stock, architecture):
+        name = names.get_name(key, try_suffixes=(".weight", ".bias"))
+        require(name is not None, f"llama.cpp has no place for the weight {key} of this {plan.anatomy.family} model")
+        kinds.append(_add_tensor(writer, gguf, str(name), tensor))
+    for name, factors in tensors.items():
+        writer.add_tensor(name, factors)
+    # 0 is float32, 1 float16, 32 bfloat16: what most of the file is
+    writer.add_file_type({"F32": 0, "F16": 1, "BF16": 32}[max(set(kinds), key=kinds.count)])
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return said
+
+
+def _blocks(config: Any) -> int:
+    decoder = getattr(config, "num_decoder_layers", None) or 0
+    return max(int(config.num_hidden_layers), int(decoder))
+
+
+def _rope_of(config: Any) -> dict[str, Any]:
+    """The rope parameters of layers without a window."""
+    rope: dict[str, Any] = getattr(config, "rope_parameters", None) or {}
+    full: dict[str, Any] = rope.get(FULL, rope)
+    return full
+
+
+def _add_decoder(writer: Any, stock: Any, plan: Plan, architecture: str) -> dict[str, numpy.ndarray[Any, Any]]:
+    """Keys of a decoder; tensors of rope factors, if it has any."""
+    config, anatomy = stock.config, plan.anatomy
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(anatomy.heads)
+    writer.add_head_count_kv(int(str(anatomy.facts["key_heads"])))
+    writer.add_key_length(anatomy.key_size)
+    writer.add_value_length(anatomy.key_size)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_rope_dimension_count(anatomy.key_size)
+    if architecture == "gemma3" and any(anatomy.windows):
+        writer.add_sliding_window(config.sliding_window)
+        writer.add_sliding_window_pattern([window is not None for window in anatomy.windows])
+        writer.add_float32("gemma3.rope.freq_base_swa", config.rope_parameters["sliding_attention"]["rope_theta"])
+    rope = rope_keys(architecture, _rope_of(config), anatomy.train_length, config.max_position_embeddings)
+    for key, value in rope.keys.items():
+        add_key(writer, f"{architecture}.{key}", value)
+    return rope.tensors
+
+
+def _add_t5(writer: Any, config: Any, plan: Plan) -> dict[str, numpy.ndarray[Any, Any]]:
+    """Keys of a T5, which has no rope."""
+    writer.add_context_length(max(plan.length, plan.anatomy.train_length))
+    writer.add_block_count(config.num_layers)
+    writer.add_decoder_block_count(config.num_decoder_layers)
+    writer.add_embedding_length(config.d_model)
+    writer.add_feed_forward_length(config.d_ff)
+    writer.add_head_count(config.num_heads)
+    writer.add_key_length(config.d_kv)
+    writer.add_value_length(config.d_kv)
+    writer.add_layer_norm_eps(config.layer_norm_epsilon)
+    writer.add_layer_norm_rms_eps(config.layer_norm_epsilon)
+    writer.add_relative_attn_buckets_count(config.relative_attention_num_buckets)
+    writer.add_decoder_start_token_id(config.decoder_start_token_id)
+    return {}
+
+
+def _weights(stock: Any, architecture: str) -> Iterator[tuple[str, Tensor]]:
+    """Every weight once, as llama.cpp keeps it."""
+    config = stock.config
+    tied = bool(getattr(config, "tie_word_embeddings", False))
+    for key, tensor in stock.state_dict().items():
+        if (key == "lm_head.weight" and tied) or key in ONE_TABLE:
+            continue
+        if architecture == "llama" and key.endswith(("q_proj.weight", "k_proj.weight")):
+            tensor = _paired(tensor, config.num_attention_heads if "q_proj" in key else config.num_key_value_heads)
+        if architecture == "gemma3" and key.endswith("norm.weight"):
+            tensor = tensor.float() + 1
+            if key.endswith("q_norm.weight"):
+                # llama.cpp divides by the root of the key size
+                tensor = tensor * (config.head_dim / config.query_pre_attn_scalar) ** 0.5
+        if key == "decoder.final_layer_norm.weight" and getattr(config, "scale_decoder_outputs", tied):
+            # llama.cpp leaves out what T5 divides its last states by
+            tensor = tensor.float() * config.d_model**-0.5
+        yield key, tensor
+
+
+def _paired(weight: Tensor, heads: int) -> Tensor:
+    """Rows of a projection with those that are rotated together side by side, as llama.cpp rotates Llamas."""
+    halves = weight.reshape(heads, 2, -1, *weight.shape[1:])
+    return halves.transpose(1, 2).reshape(weight.shape)
+
+
+def _add_tensor(writer: Any, gguf: Any, name: str, tensor: Tensor) -> str:
+    """Write a tensor in the smallest type that holds it; the name of that type."""
+    wide = tensor.detach().float().cpu().contiguous()
+    if wide.dim() > 1 and "attn_rel_b" not in name:
+        if torch.equal(wide.half().float(), wide):
+            writer.add_tensor(name, wide.half().numpy())
+            return "F16"
+        if torch.equal(wide.bfloat16().float(), wide):
+            raw = wide.bfloat16().view(torch.int16).numpy().view(numpy.uint8)
+            writer.add_tensor(name, raw, raw_dtype=gguf.GGMLQuantizationType.BF16)
+            return "BF16"
+    writer.add_tensor(name, wide.numpy())
+    return "F32"

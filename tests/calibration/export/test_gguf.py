@@ -1,0 +1,147 @@
+"""GGUF files without llama.cpp: blocks, keys and tokenizers. What the engine makes of them is tested in tests/engines."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy
+import pytest
+import torch
+from transformers import ByT5Tokenizer
+
+import lengthwise as lw
+from lengthwise.calibration.export.gguf_blocks import SCALES, scaled_rows
+from lengthwise.calibration.export.gguf_keys import rope_keys
+from lengthwise.calibration.export.gguf_tokenizer import NO_TOKENIZER
+from lengthwise.calibration.export.plan import carry_out, make_plan
+from lengthwise.methods.temperature.aligned import Calibrated
+from tests.conftest import TRAIN_LENGTH, make
+from tests.engines.conftest import tokenizer as bpe_tokenizer
+
+LONG = 4 * TRAIN_LENGTH
+TAUS = [[0.8, 0.9, 0.7, 0.6], [0.5, 0.6, 0.7, 0.8], [0.9, 0.5, 0.95, 0.6]]
+
+
+def contents(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Keys, and tensors as numbers."""
+    reader = gguf.GGUFReader(path)
+    tensors = {t.name: gguf.quants.dequantize(t.data, t.tensor_type) for t in reader.tensors}
+    return {name: entry.contents() for name, entry in reader.fields.items()}, tensors
+
+
+@pytest.mark.parametrize("kind", SCALES)
+def test_a_block_is_multiplied_by_its_scales(kind: str) -> None:
+    randomness = numpy.random.default_rng(0)
+    quantisation = gguf.GGMLQuantizationType[kind]
+    elements, size = gguf.GGML_QUANT_SIZES[quantisation]
+    blocks = randomness.integers(0, 256, (6, 2, size), dtype=numpy.uint8)
+    for place in SCALES[kind]:
+        scales = randomness.uniform(0.01, 1, (6, 2, 1)).astype(numpy.float16)
+        blocks[..., place : place + 2] = scales.view(numpy.uint8)
+    data, factors = blocks.reshape(6, -1), numpy.linspace(0.5, 2, 6)
+    before = gguf.quants.dequantize(data, quantisation).astype(numpy.float64)
+    after = gguf.quants.dequantize(scaled_rows("w", kind, data, factors, size), quantisation)
+    assert before.shape == (6, 2 * elements)
+    wanted = before * factors[:, None]
+    # Each scale is rounded to float16, and what is added has a scale of its own
+    assert numpy.abs(after - wanted).max() <= 2**-10 * numpy.abs(wanted).max()
+    numpy.testing.assert_array_equal(scaled_rows("w", kind, data, numpy.ones(6), size), data)
+
+
+def test_bfloat16_is_rounded_to_the_nearest() -> None:
+    values = torch.randn(4, 8, generator=torch.Generator().manual_seed(0)).bfloat16()
+    factors = numpy.array([0.5, 1.1, 1.7, 3.0])
+    data = values.view(torch.int16).numpy().view(numpy.uint8)
+    wanted = (values.double() * torch.from_numpy(factors)[:, None]).float().bfloat16()
+    made = torch.from_numpy(scaled_rows("w", "BF16", data, factors, 16).copy().view(numpy.int16)).view(torch.bfloat16)
+    assert torch.equal(made, wanted)
+
+
+def test_blocks_without_such_scales_are_refused() -> None:
+    with pytest.raises(lw.BadInput, match="w is quantised as MXFP4, whose blocks cannot be multiplied"):
+        scaled_rows("w", "MXFP4", numpy.zeros((1, 17), dtype=numpy.uint8), numpy.ones(1), 17)
+    huge = numpy.frombuffer(numpy.float16(60000).tobytes() + bytes(32), dtype=numpy.uint8)[None]
+    with pytest.raises(lw.BadInput, match="grow out of float16"):
+        scaled_rows("w", "Q8_0", huge, numpy.array([2.0]), 34)
+
+
+def test_keys_of_yarn_hold_what_is_not_its_own_attention_factor() -> None:
+    yarn = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 32}
+    keys = rope_keys("llama", yarn, 32, 128).keys
+    assert keys["rope.scaling.original_context_length"] == 32
+    assert (keys["context_length"], keys["rope.scaling.type"], keys["rope.scaling.factor"]) == (128, "yarn", 4.0)
+    assert "rope.scaling.attn_factor" not in keys
+    own = 0.1 * math.log(4) + 1
+    flat = rope_keys("llama", {**yarn, "attention_factor": 1.0}, 32, 128).keys
+    assert flat["rope.scaling.attn_factor"] == pytest.approx(1 / own)
+    sharper = rope_keys("llama", yarn, 32, 128, sharper=1.21).keys
+    assert sharper["rope.scaling.attn_factor"] == pytest.approx(1.1)
+
+
+def test_weights_of_16_bits_stay_so_and_folded_ones_do_not(tmp_path: Path, tokenizer: ByT5Tokenizer) -> None:
+    model = make("t5").bfloat16().float()
+    done = lw.export(model, "constant:tau=0.6", to="gguf", out=tmp_path, overwrite=True, tokenizer=tokenizer, length=LONG)
+    assert NO_TOKENIZER in done.says
+    kinds = {tensor.name: tensor.tensor_type.name for tensor in gguf.GGUFReader(tmp_path / "model.gguf").tensors}
+    changed = {name for name, kind in kinds.items() if name.startswith("enc.") and "attn_q" in name and kind == "F32"}
+    assert len(changed) == 3
+    assert kinds["enc.blk.0.attn_k.weight"] in ("F16", "BF16")
+    keys, tensors = contents(tmp_path / "model.gguf")
+    assert (keys["t5.context_length"], keys["t5.attention.relative_buckets_count"]) == (LONG, 32)
+    bias = model.encoder.block[0].layer[0].SelfAttention.relative_attention_bias.weight.detach() / 0.6
+    numpy.testing.assert_allclose(tensors["enc.blk.0.attn_rel_b.weight"], bias.numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("how", ["all layers", "by head"])
+def test_a_rewritten_file_has_other_keys_or_other_queries(how: str, tmp_path: Path) -> None:
+    model, plain = make("llama"), tmp_path / "plain"
+    lw.export(model, "none", to="gguf", out=plain, tokenizer=bpe_tokenizer())
+    model.config._name_or_path = str(plain / "model.gguf")
+    by_head = lw.Alignment("pmax", "head", TRAIN_LENGTH, 0.5, (Calibrated(LONG, TAUS, 0.5, 3),))
+    method: Any = ["yarn:factor=4", "constant:tau=0.64" if how == "all layers" else by_head]
+    lw.export(model, method, to="gguf", out=tmp_path / "out", tokenizer=bpe_tokenizer(), length=LONG)
+    before, weights = contents(plain / "model.gguf")
+    after, changed = contents(tmp_path / "out" / "model.gguf")
+    assert after["llama.rope.scaling.type"] == "yarn"
+    kept = {name for name in before if not name.startswith("GGUF.") and name != "llama.context_length"}
+    assert {name for name in kept if before[name] != after[name]} == set()
+    other = {name for name in weights if not numpy.array_equal(weights[name], changed[name])}
+    if how == "all layers":
+        assert after["llama.rope.scaling.attn_factor"] == pytest.approx(1.25)
+        assert other == set()
+    else:
+        assert other == {f"blk.{layer}.attn_q.weight" for layer in range(3)}
+        heads = (changed["blk.1.attn_q.weight"] / weights["blk.1.attn_q.weight"]).reshape(4, -1).mean(-1)
+        numpy.testing.assert_allclose(heads, 1 / numpy.array(TAUS[1]), rtol=1e-5)
+
+
+def test_a_rewrite_that_the_architecture_cannot_carry_is_refused(tmp_path: Path) -> None:
+    model, plain = make("qwen2"), tmp_path / "plain"
+    lw.export(model, "none", to="gguf", out=plain, tokenizer=bpe_tokenizer())
+    model.config._name_or_path = str(plain / "model.gguf")
+    with pytest.raises(lw.BadInput, match="a factor for each pair of qwen2 models, which ClippedRoPE needs"):
+        lw.export(model, "clipped_rope", to="gguf", out=tmp_path / "out", tokenizer=bpe_tokenizer(), length=LONG)
+    assert not (tmp_path / "out").exists()
+
+
+def test_rows_that_are_rotated_together_stand_side_by_side(tmp_path: Path) -> None:
+    model = make("llama")
+    plan = make_plan(model, "none", None, None)
+    carry_out(model, plan)
+    lw.export(model, "none", to="gguf", out=tmp_path / "out", tokenizer=bpe_tokenizer())
+    _, tensors = contents(tmp_path / "out" / "model.gguf")
+    ours = model.model.layers[0].self_attn.q_proj.weight.detach().numpy()
+    order = [head * 8 + pair + half for head in range(4) for pair in range(4) for half in (0, 4)]
+    numpy.testing.assert_array_equal(tensors["blk.0.attn_q.weight"], ours[order])
+
+
+@pytest.mark.parametrize(("to", "package", "extra"), [("ctranslate2", "ctranslate2", "ctranslate2"), ("onnx", "onnx", "onnx")])
+def test_a_package_that_is_missing_is_named(
+    to: str, package: str, extra: str, tmp_path: Path, tokenizer: ByT5Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, package, None)
+    with pytest.raises(lw.BadInput, match=rf"--to {to} needs the package {package}; pip install 'lengthwise\[{extra}\]'"):
+        lw.export(make("t5"), "log", to=to, out=tmp_path / "out", tokenizer=tokenizer, length=LONG)
