@@ -34,7 +34,14 @@ CAP = 20.0  # seconds until a command gets Ctrl-C
 WORKERS = 2
 # What commands import when they are first needed, once for all forks
 IMPORTED = (
-    *("analysis.analyse", "calibration.bake", "calibration.calibrate", "evaluation.evaluate", "evaluation.reach"),
+    *(
+        "analysis.analyse",
+        "calibration.bake",
+        "calibration.calibrate",
+        "calibration.export.export",
+        "evaluation.evaluate",
+        "evaluation.reach",
+    ),
     *("training.train", "training.output_alignment.misalignment", "report", "tasks", "analysis.section"),
 )
 

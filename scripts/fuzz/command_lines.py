@@ -73,7 +73,7 @@ def _bad(parameter: Any, random: Random) -> str:
     kind = str(parameter.type_descriptor.annotation)
     if "int" in kind or "float" in kind:
         return random.choice(NUMBERS if random.random() < 0.9 else TEXTS)
-    if parameter.name in ("method", "adjustment", "check"):
+    if parameter.name in ("method", "adjustment", "check", "spec"):
         return random.choice(SPECS) if random.random() < 0.6 else _spec(random)
     if parameter.name == "ray":
         return _text(random).replace(":", "")

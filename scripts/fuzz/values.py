@@ -44,6 +44,7 @@ GOOD: dict[str, list[str]] = {
     "warmup": ["0", "1"],
     "stretch": ["2", "4"],
     "split": ["train"],
+    "to": ["transformers", "gguf", "onnx", "ctranslate2"],
     # An address makes Ray look for others
     "ray": ["nowhere", ""],
 }
@@ -58,6 +59,8 @@ GOOD_FOR: dict[tuple[str, str], list[str]] = {
     ("bake", "length"): ["300"],
     ("bake", "model"): ["t5"],
     ("bake", "out"): ["new", "folder"],
+    ("export", "out"): ["new", "folder"],
+    ("export", "spec"): ["log", "constant:tau=0.8", "yarn:factor=2", "ntk:factor=4+@alignment.json", "rerope"],
     ("evaluate", "length"): ["280", "300"],
     ("evaluate", "out"): ["new", "run"],
     ("analyse", "out"): ["new", "analysis"],
@@ -97,5 +100,5 @@ SPECS = """
     missing.py:Law ./a+b.py:Law:x=1+log mine.py mine.py:Missing mine.py:Law:factr=2 mine.py:Law:factor=x mine.py:Empty
     mine.py:Raises mine.py:Shapeless mine.py:Law+mine.py:Law mine.py:Empty+log mine.py:ASKED broken.py:Law
     dpe:scales=scales.json longrope:factors=alignment.json @alignment.json:scope=head none+none aligned yarn;factor=4
-    @t5/config.json
+    @t5/config.json @hub: @hub:no @hub:a/b/c.py
 """.split()

@@ -16,6 +16,7 @@ from lengthwise.common.files import write_whole
 from lengthwise.common.formats import Whole, checked, read_json
 from lengthwise.common.plugins import refuse_code
 from lengthwise.errors import BadInput, require
+from lengthwise.methods import hub
 from lengthwise.methods.spec import TRUNCATE
 from lengthwise.methods.temperature.aligned import Alignment
 
@@ -92,7 +93,9 @@ class RecipeFile(TypedDict):
 
 
 def parts_of(path: str | Path) -> list[Part | MadeFor]:
-    """What a file named behind `@` holds: an alignment, or what a recipe installs."""
+    """What a file named behind `@` holds, on the disk or the hub: an alignment, or what a recipe installs."""
+    if str(path).startswith(hub.PREFIX):
+        path = hub.fetched(str(path))
     try:
         document = read_json(path)
     except (OSError, ValueError):

@@ -2,7 +2,8 @@
 
     NAME[:key=value,...]              a method of this package, or of one that is installed
     FILE.py:CLASS[:key=value,...]     a method of the user's own; common/plugins.py says what belongs to its path
-    @FILE                             an alignment or a recipe
+    @FILE                             an alignment or a recipe; @hub:OWNER/NAME one of the hub
+    aligned                           the alignment.json in the model's own folder
 
 Three names are no methods. `none` is the plain model. `truncate` and `hedge` say what of a prompt is read: only its end, as
 much as the model was trained on, or both the end and, under the methods after `hedge+`, the whole. Only `evaluate` and `reach`
@@ -14,6 +15,7 @@ from __future__ import annotations
 import inspect
 import types
 import typing
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -139,6 +141,9 @@ def short_name(text: str) -> str:
 def _methods(term: Term, spec: str, facts: Mapping[str, object]) -> list[object]:
     """The method of a term, or those of a recipe's file."""
     make, wanted, given = _call_of(term, spec)
+    if term.name == ALIGNED and "path" not in given and (beside := facts.get("alignment")) is not None:
+        warnings.warn(f"the alignment beside the model is used: {beside}", stacklevel=2)
+        given["path"] = beside
     if term.name == ALIGNED and "path" in given:
         held = file_parts(str(given["path"]))
         parts = [parse_spec(part).methods(facts) if isinstance(part, str) else [part] for part in held]

@@ -8,11 +8,13 @@ from __future__ import annotations
 import inspect
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from lengthwise.errors import BadInput, require
+from lengthwise.methods.hub import ALIGNMENT
 from lengthwise.models.train_length import GIVEN, T5_FAMILIES, TrainLength, train_length_of
 
 FREQUENCIES = "inv_freq"  # what a rotary embedding calls its buffer
@@ -54,6 +56,9 @@ class Anatomy:
             # GPT-NeoX and others rotate a part of each key only
             "rotary_size": self.key_size if frequencies is None else 2 * len(frequencies),
         }
+        beside = Path(str(getattr(config, "_name_or_path", "") or "."), ALIGNMENT)
+        if getattr(config, "_name_or_path", "") and beside.is_file():
+            facts["alignment"] = str(beside)
         rope = getattr(config, "rope_parameters", None)
         rope = rope if isinstance(rope, dict) else {}
         base = (rope.get(FULL) or rope).get("rope_theta")

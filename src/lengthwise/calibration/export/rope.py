@@ -48,7 +48,7 @@ def find_rope(anatomy: Anatomy, method: FrequencyRotation, length: int) -> Rope:
         rope = _built(anatomy, rotary, method, length, parameters)
         if rope is not None and rope.sharpness != 1 and not _rotates_all(anatomy, rotary, method):
             # What is not rotated is not multiplied either: weights have to
-            own = {"attention_factor": own_factor, **_for_vllm(parameters, own_factor)}
+            own = {"attention_factor": own_factor, **_for_sglang(parameters, own_factor)}
             rope = _built(anatomy, rotary, method, length, {**parameters, **own})
         if rope is not None:
             return rope
@@ -91,6 +91,9 @@ def _built(anatomy: Anatomy, rotary: Rotary, method: FrequencyRotation, length: 
     trained, own = anatomy.train_length, dict(getattr(anatomy.stack.config, "rope_parameters", None) or {})
     before = own.get(FULL, {}) if rotary.layer_type else own
     parameters = {**{key: before[key] for key in KEPT if key in before}, **parameters}
+    if parameters["rope_type"] == "longrope":
+        # What vLLM and SGLang call the attention factor
+        parameters |= dict.fromkeys(("short_mscale", "long_mscale"), parameters["attention_factor"])
     whole = {**own, FULL: parameters} if rotary.layer_type else parameters
     stretched = round(trained * (parameters.get("factor") or 1))
     longest = trained if parameters["rope_type"] in COUNTS_FROM_TRAINED else max(length, stretched)
@@ -142,8 +145,8 @@ def _attention_factor(module: Any, rotary: Rotary) -> float:
     return float(getattr(module, f"{prefix}attention_scaling", 1.0))
 
 
-def _for_vllm(parameters: dict[str, Any], attention_factor: float) -> dict[str, Any]:
-    """The same factor as vLLM calls it, which multiplies YaRN's own by it."""
+def _for_sglang(parameters: dict[str, Any], attention_factor: float) -> dict[str, Any]:
+    """The same factor for SGLang and older vLLM, which multiply YaRN's own by it."""
     if parameters["rope_type"] != "yarn":
         return {}
     return {"attn_factor": attention_factor / (0.1 * math.log(parameters["factor"]) + 1)}

@@ -66,7 +66,7 @@ class Yarn:
             {"beta_fast": self.beta_fast, "beta_slow": self.beta_slow} if (self.beta_fast, self.beta_slow) != (32, 1) else {}
         )
         told = {**stretched, "original_max_position_embeddings": self.train_length, **betas}
-        # vLLM and SGLang multiply YaRN's own factor by another
+        # SGLang multiplies YaRN's own factor by another
         return told if self.temperature else {**told, "attention_factor": 1.0, "attn_factor": 1 / (0.1 * math.log(factor) + 1)}
 
     def frequencies(self, trained: Tensor, length: int) -> Tensor:  # [pairs] -> [pairs]

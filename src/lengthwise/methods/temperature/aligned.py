@@ -29,6 +29,7 @@ from typing_extensions import TypedDict
 from lengthwise.common.files import write_whole
 from lengthwise.common.formats import Declared, Such, Whole, checked, read_json, shown
 from lengthwise.errors import BadInput, require
+from lengthwise.methods import hub
 
 FORMAT = "lengthwise.alignment/1"
 MEASURED = ("pmax", "entropy")  # of attention
@@ -175,6 +176,21 @@ class Alignment:
     def save(self, path: str | Path) -> None:
         require(bool(self.model), f"{FINGERPRINT}, not {self.model!r}")
         write_whole(path, json.dumps(self.file_content(), indent=2) + "\n")
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write alignment.json into a folder; in a model's own, the method `aligned` finds it by itself."""
+        self.save(Path(folder) / hub.ALIGNMENT)
+
+    def push_to_hub(self, repository: str, *, private: bool | None = None, token: str | None = None) -> str:
+        """Put alignment.json into a repository on the hub, for `@hub:OWNER/NAME`; the address of the commit."""
+        require(bool(self.model), f"{FINGERPRINT}, not {self.model!r}")
+        return hub.push(repository, hub.ALIGNMENT, json.dumps(self.file_content(), indent=2) + "\n", private, token)
+
+    @classmethod
+    def from_pretrained(cls, name: str | Path) -> Alignment:
+        """The alignment.json of a folder, or of a repository on the hub."""
+        folder = Path(name)
+        return cls.load(folder / hub.ALIGNMENT if folder.is_dir() else hub.fetched(f"{hub.PREFIX}{name}/{hub.ALIGNMENT}"))
 
     @classmethod
     def load(cls, path: str | Path) -> Alignment:
