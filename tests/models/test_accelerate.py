@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +22,22 @@ from lengthwise.models.snapshot import differences, state_of
 from tests.conftest import ENCODERS, TRAIN_LENGTH, logits, make, shared, tokens
 
 LENGTHS = (TRAIN_LENGTH // 2, 3 * TRAIN_LENGTH)
+
+
+@pytest.fixture(autouse=True)
+def restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """While a model is accelerated transformers knows our attention: after each test it must not."""
+    accelerate, models = lw.accelerate, []
+
+    def recorded(model: Any, **options: Any) -> Any:
+        acceleration = accelerate(model, **options)
+        models.append(model)
+        return acceleration
+
+    monkeypatch.setattr(lw, "accelerate", recorded)
+    yield
+    for model in models:
+        lw.restore(model)
 
 
 def batch(name: str, length: int, side: str = "both") -> dict[str, Tensor]:
