@@ -146,7 +146,7 @@ class Slots:
         """The method that cuts sequences into segments, if there is one."""
         return self.visible if isinstance(self.visible, SegmentedVisibility) else None
 
-    @property
+    @kept
     def rolling(self) -> SinksAndWindow | None:
         """The keys that a cache has to keep, where one method says both which keys rows see and at what distance."""
         method: object = self.rotation

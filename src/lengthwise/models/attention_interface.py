@@ -24,7 +24,7 @@ from lengthwise.methods.base import method_name
 from lengthwise.models.bias import layer_bias
 from lengthwise.models.layer import Layer
 from lengthwise.models.masks import ForwardMask, build_mask, decode
-from lengthwise.models.next_token import next_token
+from lengthwise.models.next_token import next_token, planned
 from lengthwise.models.patches import Patches
 from lengthwise.models.rotate import leaping_positions, rotate_as_trained, rotate_parts
 from lengthwise.models.state import LAYER
@@ -50,6 +50,9 @@ def attention_forward(
         raise BadInput(f"{type(module).__name__} shares a config with an extended stack but is not part of it")
     if not torch.compiler.is_compiling():
         layer.visits += 1
+    scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
+    if query.shape[2] == 1 and (plan := planned(layer, attention_mask, key.shape[2])) is not None:
+        return plan.solve(query, key, value, scale).transpose(1, 2).contiguous(), None
     causal = kwargs.get("is_causal")
     causal = getattr(module, "is_causal", False) if causal is None else causal
     mask = decode(attention_mask, query.shape[2], key.shape[2], causal, query.device, layer.read)
@@ -60,12 +63,13 @@ def attention_forward(
             kwargs["scaling"] = scaling
         return _stock_attention(module, layer, mask, query, key, value, {**kwargs, "dropout": dropout})
     _refuse_unknown(module, kwargs)
-    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    arrived = query, key
     if layer.slots.similarity is not None:
         query, key, scale = layer.slots.similarity.similarity(query, key)
     first, *more = rotate_parts(module, layer, mask, query, key, given)
     if query.shape[2] == 1 and not more and not module.training:
-        output = next_token(layer, mask, *first[:2], value, first[2], float(scale))
+        unmoved = first[0] is arrived[0] and first[1] is arrived[1]
+        output = next_token(layer, mask, *first, value, float(scale), unmoved)
         if output is not None:
             return output.transpose(1, 2).contiguous(), None
     equation = Equation(

@@ -42,15 +42,17 @@ def prove_reached(patches: Patches, anatomy: Anatomy) -> None:
             "two threads run this extended model at once; hold a lock around its forwards, or extend a copy for each",
         )
         running.add(threading.get_ident())
-        _layers(anatomy)[0].read.clear()
-        for layer in _layers(anatomy):
+        layers = _layers(anatomy)
+        layers[0].read.clear()
+        for layer in layers:
             layer.visits = 0
 
     def finish(*_: Any) -> None:
         if torch.compiler.is_compiling() or not patches.active:
             return
-        _layers(anatomy)[0].read.clear()
-        missed = [layer.index for layer in _layers(anatomy) if layer.visits == 0]
+        layers = _layers(anatomy)
+        layers[0].read.clear()
+        missed = [layer.index for layer in layers if layer.visits == 0]
         if missed:
             name = type(anatomy.layers[missed[0]]).__name__
             raise BadInput(
