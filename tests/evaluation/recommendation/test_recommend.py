@@ -12,10 +12,13 @@ import pytest
 import torch
 
 import lengthwise as lw
+from lengthwise.calibration.answer_cases import FAR_SEEDS, answer_cases
 from lengthwise.errors import BadInput
 from lengthwise.evaluation.recommendation.asked import FRESH_SEED, AskedQuestions
 from lengthwise.methods.recipe import Recipe
+from lengthwise.models.anatomy import anatomy_of
 from lengthwise.records import Record
+from lengthwise.tasks import TASKS
 from tests.conftest import TRAIN_LENGTH, logits, make, tokens
 
 LENGTH = 4 * TRAIN_LENGTH
@@ -78,6 +81,40 @@ def test_a_winner_by_chance_is_not_recommended(tokenizer: Any, answering: Any) -
     recipe = recommend(tokenizer, tasks=["passkey"])
     assert (recipe.method, recipe.parts) == ("none", ())
     assert "is not helped by anything that was tried" in recipe.says[0]
+
+
+def test_where_nothing_is_answered_the_method_under_which_answers_are_likeliest_is_confirmed(
+    tokenizer: Any, answering: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four questions of the race tell nothing where a method answers one in four."""
+    answering(lambda m, n, run: float(n <= TRAIN_LENGTH) or (0.25 if (m, run) == ("infoscale", "confirm") else 0.0))
+    nats = {"none": float("nan"), "log": 9.0, "infoscale": 8.0}
+    asked: list[str] = []
+
+    def told(_: AskedQuestions, methods: dict[str, Any]) -> dict[str, float]:
+        asked.extend(methods)
+        return nats
+
+    monkeypatch.setattr(AskedQuestions, "nats", told)
+    recipe = recommend(tokenizer, tasks=["passkey"])
+    assert asked == ["none", "log", "infoscale"]
+    assert recipe.method == "infoscale"
+    assert recipe.evidence["nats"]["log"] == 9.0
+    # What one method has right is worth more than any likelihood
+    answering(lambda m, n, _: float(n <= TRAIN_LENGTH) or (0.25 if m == "log" else 0.0))
+    assert recommend(tokenizer, tasks=["passkey"]).method == "log"
+
+
+def test_nats_are_those_of_right_answers_under_each_method(tokenizer: Any, tmp_path: Path) -> None:
+    model, length = make("t5", 0), 2 * LENGTH  # with room for a question
+    trial = (model, tokenizer, anatomy_of(model, TRAIN_LENGTH), length, 0, tmp_path, False)
+    asked = AskedQuestions(*trial, ("passkey",), None, None, "tiny")
+    told = asked.nats({"none": "none", "log": ["log"]})
+    cases = answer_cases(model, tokenizer, TASKS["passkey"].samples(tokenizer, length, 4, FAR_SEEDS))
+    for name, spec in (("none", "none"), ("log", "log")):
+        with lw.extend(model, spec, train_length=TRAIN_LENGTH), torch.no_grad():
+            assert told[name] == pytest.approx(sum(float(case.loss(model.eval())) for case in cases) / 4)
+    assert told["none"] != told["log"]
 
 
 def test_truncation_and_the_plain_model_can_win(tokenizer: Any, answering: Any) -> None:

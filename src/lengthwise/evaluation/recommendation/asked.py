@@ -10,15 +10,20 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import torch
 from torch import nn
 
-from lengthwise.calibration.answer_cases import DEFAULT_TASKS
+from lengthwise.calibration.answer_cases import DEFAULT_TASKS, Cases
+from lengthwise.calibration.calibrate import asked_tasks
+from lengthwise.common.progress import progress
 from lengthwise.errors import NoRoom, require
 from lengthwise.evaluation.evaluate import evaluate
 from lengthwise.evaluation.recommendation.measure import Measure, Scored, ShareRight
 from lengthwise.methods.recipe import Part
 from lengthwise.methods.spec import NONE
 from lengthwise.models.anatomy import Anatomy
+from lengthwise.models.extend import extend
+from lengthwise.models.patches import evaluating
 from lengthwise.records import Record
 from lengthwise.tasks import find_task
 
@@ -76,6 +81,10 @@ class Asked(ABC):
         self, run: str, methods: Mapping[str, Sequence[Part] | str], lengths: Sequence[int], samples: int
     ) -> Sequence[Scored]:
         """Answers of the race or of those that confirm, those that are recorded among them."""
+
+    def nats(self, methods: Mapping[str, Sequence[Part] | str]) -> dict[str, float]:
+        """How unlikely right answers are at the length under each method, on a few prompts; empty where that is not known."""
+        return {}
 
     @abstractmethod
     def material(self, statistic: str, sequences: int | None) -> dict[str, Any]:
@@ -140,6 +149,20 @@ class AskedQuestions(Asked):
         mine = [record for record in records if not self.own_lengths or record.index % 2 == (run == CONFIRM)]
         require(bool(mine), f"{self.data} has one case; at least 2 are needed, some to choose by and others to confirm")
         return mine
+
+    def nats(self, methods: Mapping[str, Sequence[Part] | str]) -> dict[str, float]:
+        if self.own_lengths:
+            return {}
+        tasks, data = asked_tasks(tuple(self.known), self.data), None if self.data is None else Path(self.data)
+        nats, trained = {}, self.anatomy.train_length
+        with progress("no answer is right: how likely is it?", len(methods), self.show_progress) as tick, torch.no_grad():
+            cases = Cases(self.model, self.tokenizer, self.anatomy, tasks, data, "", ROUNDS[0], self.seed, tick)
+            groups = cases.asked(self.length, trained, dict.fromkeys(tasks, 1.0))
+            for name, parts in methods.items():
+                with extend(self.model, parts, train_length=trained), evaluating(self.model):
+                    nats[name] = fmean(float(case.loss(self.model)) for group in groups for case in group.cases)
+                tick(1, name)
+        return nats
 
     @cached_property
     def tasks(self) -> dict[str, float | None]:

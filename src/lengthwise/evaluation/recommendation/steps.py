@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -42,6 +43,7 @@ class Recommendation:
         self.untried: list[str] = []
         self.plain: dict[int, Scores] = {}  # of the plain model by length, where its training length is not known
         self.raced: dict[str, Raced] = {}
+        self.nats: dict[str, float] = {}  # of right answers by method, where no question of the race was answered
         # By method, of one sample of every task, at the length and at the training length
         self.seconds: dict[str, float] = {}
         self.inside: dict[str, float] = {}
@@ -170,7 +172,9 @@ class Recommendation:
             next_round = (more - samples) * sum(map(self._a_sample, methods))
             if len(methods) <= 1 or next_round > self.clock.left(RACING):
                 break
-        return (kept or [NONE])[0]
+        if not any(answer.score for answer in answers):
+            self.nats = asked.nats({name: method for name, method in methods.items() if name != TRUNCATE})
+        return min(self.nats, key=lambda name: _or_infinite(self.nats[name]), default=(kept or [NONE])[0])
 
     def _a_sample(self, method: str) -> float:
         """Seconds at both lengths; at the training length truncation is the plain model."""
@@ -200,6 +204,7 @@ class Recommendation:
             "asked": asked.known,
             "measure": measure.name,
             "race": [asdict(line) for line in self.raced.values()],
+            "nats": {name: round(nats, 4) for name, nats in self.nats.items()},
             "fresh": [asdict(line) for answers in (at_length, inside) for line in confirmed(answers, measure)],
             "longer": [asdict(line) for answers in longer for line in confirmed(answers, measure)],
             "memory": memory,
@@ -233,6 +238,10 @@ class Recommendation:
             for name in (NONE, best)
         }
         return {name: peak for name, peak in peaks.items() if peak is not None}
+
+
+def _or_infinite(nats: float) -> float:
+    return nats if math.isfinite(nats) else math.inf
 
 
 def _refusal(error: Exception) -> str:
