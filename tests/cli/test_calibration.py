@@ -341,7 +341,7 @@ def test_export_prints_and_writes_what_it_did(tmp_path: Path, lengthwise: Callab
     first, config, weights = said.out.splitlines()
     assert first == f"{out}: for transformers, inputs of about 64 tokens"
     assert '"rope_type": "yarn"' in config
-    assert weights == "- its weights carry the temperature tau 0.8"
+    assert weights == "- it carries the temperature tau 0.8"
     card = (out / "README.md").read_text()
     assert f"lengthwise export {model} yarn:factor=2+constant:tau=0.8 --to transformers --out {out}" in card
     assert config in card

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 import torch
+import transformers as tf
 
 import lengthwise as lw
 from lengthwise.common.text import shipped_prose
 from lengthwise.methods.temperature.aligned import Calibrated
 from lengthwise.models.load import load
-from tests.conftest import TRAIN_LENGTH, make
+from tests.conftest import DECODER_SIZES, TRAIN_LENGTH, make
 from tests.engines.conftest import tokenizer, verified
 
 pytest.importorskip("ctranslate2", reason="make test-engines")
@@ -76,6 +77,18 @@ def test_inputs_of_any_length_go_through_one_graph(tmp_path: Path) -> None:
             expected = model(input_ids=ids, decoder_input_ids=torch.zeros(1, 1, dtype=torch.long)).logits[0, -1]
         told, _ = sessions.answer(ids[0].tolist(), 0, 1, 4)
         torch.testing.assert_close(told, expected, atol=1e-4, rtol=1e-4)
+
+
+def test_llama_3s_own_rotation_is_kept(tmp_path: Path) -> None:
+    rope = {"rope_type": "llama3", "rope_theta": 1e4, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    rope["original_max_position_embeddings"] = TRAIN_LENGTH
+    torch.manual_seed(0)
+    model = tf.LlamaForCausalLM(tf.LlamaConfig(**{**DECODER_SIZES, "rope_parameters": rope})).eval()
+    for spec in ("constant:tau=0.6", "interpolation:factor=2"):
+        same, error, _ = verified(model, spec, "gguf", tmp_path / spec[:4], **LENGTHS)
+        assert same == 3
+        assert error is not None
+        assert error < 2e-5
 
 
 def quantised(source: Path, out: Path, kind: str) -> None:

@@ -21,6 +21,7 @@ from lengthwise.methods.temperature.aligned import Calibrated
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.fingerprint import model_fingerprint
 from tests.conftest import TRAIN_LENGTH, logits, make, tokens
+from tests.helpers.forking import finished, forked
 
 LONG = 4 * TRAIN_LENGTH
 
@@ -106,6 +107,24 @@ def test_an_export_that_ends_half_way_leaves_nothing(
     with pytest.raises(KeyboardInterrupt):
         lw.export(make("llama"), "yarn:factor=4", out=tmp_path / "out", tokenizer=tokenizer)
     assert not list(tmp_path.iterdir())
+
+
+def test_an_export_that_is_killed_leaves_no_folder_and_the_old_one_as_it_was(tmp_path: Path, tokenizer: ByT5Tokenizer) -> None:
+    old = tmp_path / "old"
+    old.mkdir()
+    (old / "mine.txt").write_text("mine")
+
+    def killed_half_way(out: Path) -> bool:
+        def work() -> None:
+            tf.PreTrainedTokenizerBase.save_pretrained = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+            lw.export(make("llama"), "yarn:factor=4", out=out, tokenizer=tokenizer, overwrite=True)
+
+        return not finished(forked(work))
+
+    assert killed_half_way(tmp_path / "new")
+    assert killed_half_way(old)
+    assert [path.name for path in tmp_path.iterdir() if not path.name.startswith(".part-")] == ["old"]
+    assert [path.name for path in old.iterdir()] == ["mine.txt"]
 
 
 def test_a_target_that_there_is_not(tmp_path: Path, tokenizer: ByT5Tokenizer) -> None:

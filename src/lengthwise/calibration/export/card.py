@@ -61,13 +61,13 @@ def changes(plan: Plan) -> list[str]:
     lines = []
     if plan.rope is not None:
         entries: dict[str, Any] = {"max_position_embeddings": plan.rope.longest, "rope_parameters": plan.rope.whole}
-        lines.append(f"its config has {json.dumps(entries)[1:-1]}")
+        lines.append(f"its rotation, as a config says it: {json.dumps(entries)[1:-1]}")
     if plan.law is not None:
         lines.append(f'its config has "llama_4_scaling_beta": {plan.law.beta:.6g}')
     if plan.folds:
         taus = sorted({float(f"{1 / g:.4g}") for g in plan.g.flatten().tolist()})
         told = f"{taus[0]:g}" if len(taus) == 1 else f"{taus[0]:g} to {taus[-1]:g}, by layer or head"
-        lines.append(f"its weights carry the temperature tau {told}")
+        lines.append(f"it carries the temperature tau {told}")
     return lines or ["nothing"]
 
 

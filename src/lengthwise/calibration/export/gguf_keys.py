@@ -5,6 +5,7 @@
 | default               | another base                                     | all                    |
 | linear, yarn          | type, factor, original length, attention factor  | all                    |
 | longrope              | a tensor of factors, for long and short contexts | llama                  |
+| llama3                | a tensor of factors                              | llama                  |
 | dynamic               | not known to llama.cpp                           |                        |
 
 llama.cpp multiplies cos and sin by `attn_factor` whatever the type, and under yarn by 1 + 0.1 ln s besides.
@@ -75,9 +76,9 @@ def refuse_rope(architecture: str, rope: dict[str, Any], names: str, stretch: in
     told = f"llama.cpp does not know {{}}, which {names} needs; the nearest that it computes is yarn:factor={stretch}"
     if kind == "dynamic":
         raise BadInput(told.format("frequencies that follow the input") + f" or ntk:factor={stretch}")
-    if kind == "longrope" and architecture not in TAKES_FACTORS:
+    if kind in ("longrope", "llama3") and architecture not in TAKES_FACTORS:
         raise BadInput(told.format(f"a factor for each pair of {architecture} models"))
     if architecture == "gemma3" and rope.get("attention_factor") is not None:
         raise BadInput(told.format("an attention factor for some layers of gemma3 models"))
-    if kind not in ("default", "linear", "yarn", "longrope"):
+    if kind not in ("default", "linear", "yarn", "longrope", "llama3"):
         raise BadInput(told.format(f"rotations of type {kind}"))

@@ -21,6 +21,7 @@ from lengthwise.calibration.export.plan import Plan
 from lengthwise.errors import BadInput, require
 from lengthwise.models.anatomy import FULL
 
+NOTHING = 1e-6  # of a tensor's norm: what sums in float32 lose anyway
 T5_DISTANCE = 128  # what llama.cpp has built in
 ONE_TABLE = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
 
@@ -105,7 +106,20 @@ def _add_decoder(writer: Any, stock: Any, plan: Plan, architecture: str) -> dict
     rope = rope_keys(architecture, _rope_of(config), anatomy.train_length, config.max_position_embeddings)
     for key, value in rope.keys.items():
         add_key(writer, f"{architecture}.{key}", value)
-    return rope.tensors
+    return rope.tensors | _llama3_factors(config)
+
+
+def _llama3_factors(config: Any) -> dict[str, numpy.ndarray[Any, Any]]:
+    """What Llama 3 divides each frequency by, as a tensor; none for other rotations."""
+    rope = _rope_of(config)
+    if rope["rope_type"] != "llama3":
+        return {}
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    frequencies: Tensor = ROPE_INIT_FUNCTIONS["llama3"](config, torch.device("cpu"))[0]
+    pairs = len(frequencies)
+    plain = float(rope["rope_theta"]) ** (-torch.arange(pairs, dtype=torch.float64) / pairs)
+    return {"rope_freqs.weight": (plain / frequencies.double()).float().numpy()}
 
 
 def _add_t5(writer: Any, config: Any, plan: Plan) -> dict[str, numpy.ndarray[Any, Any]]:
@@ -155,8 +169,8 @@ def _add_tensor(writer: Any, gguf: Any, name: str, tensor: Tensor) -> str:
     """Write a tensor in the smallest type that holds it; the name of that type."""
     wide = tensor.detach().float().cpu().contiguous()
     if wide.dim() > 1 and "attn_rel_b" not in name:
-        # Many CPUs multiply float16 far faster than bfloat16; what it loses of weights near 0, a sum in float32 would lose too
-        if bool((wide.half().float() - wide).abs().max() <= 2**-24 * wide.abs().max()):
+        # Many CPUs multiply float16 far faster than bfloat16, of which it loses but the last bits of weights near 0
+        if bool((wide.half().float() - wide).norm() <= NOTHING * wide.norm()):
             writer.add_tensor(name, wide.half().numpy())
             return "F16"
         if torch.equal(wide.bfloat16().float(), wide):
