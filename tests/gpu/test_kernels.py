@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from lengthwise.attention import DistanceBias, Equation, RowStatistics, Visible, attention, blocks, reference, scan
-from lengthwise.attention.dispatch import _chosen
+from lengthwise.attention.dispatch import chosen as chosen_for
 from tests.helpers.kernels import (
     BF16,
     FP16,
@@ -119,7 +119,7 @@ FUSED = {
 def test_torchs_own_kernels_take_a_temperature(name: str, temperature: str, dtype: torch.dtype) -> None:
     """The way that `auto` takes where there is no bias and few rows, in cached decoding above all."""
     equation = replace(FUSED[name], temperature=temperature, dtype=dtype).equation("cuda")
-    assert _chosen(equation, statistics=False) == "fused"
+    assert chosen_for(equation, False, "auto") == "fused"
     assert_right(lambda e: attention(e, implementation="fused"), equation)
 
 
@@ -282,7 +282,7 @@ def test_no_sharpness_at_all_leaves_visible_keys_alike() -> None:
 
 def test_auto_chooses_the_kernel_where_it_is_faster_or_alone() -> None:
     def chosen(case: Case, statistics: bool = False, **changes: object) -> str:
-        return _chosen(replace(case.equation("cuda"), **changes), statistics)
+        return chosen_for(replace(case.equation("cuda"), **changes), statistics, "auto")
 
     bare = replace(BASE, radius=None)
     assert chosen(BASE) == "triton"
@@ -309,3 +309,41 @@ def test_a_layer_does_not_wait_for_the_gpu() -> None:
             with_rows(replace(equation, bias=DistanceBias(equation.bias.table)))
     finally:
         torch.cuda.set_sync_debug_mode("default")
+
+
+PRECISE = {
+    "heads of 64": replace(BASE, queries=1000, dtype=FP32),
+    "heads of 128": replace(BASE, queries=600, dtype=FP32, size=128, temperature="row"),
+    "causal, padded": replace(BASE, queries=600, batch=2, dtype=FP32, mask="padding causal"),
+}
+
+
+@pytest.mark.parametrize("name", PRECISE)
+def test_float32_has_the_error_of_float32(name: str) -> None:
+    """Output under 2e-6, gradients under 2e-5, of the norm; the scan's statistics as ever."""
+    equation = PRECISE[name].equation("cuda")
+    with torch.no_grad():
+        expected = reference(exact(equation))[0]
+        error = (output_of(equation).double() - expected).norm() / expected.norm()
+    assert error < 2e-6, f"{error:.1e}"
+    law, law_leaves = leaves_of(exact(equation))
+    ours, leaves = leaves_of(equation)
+    up = torch.randn_like(equation.query)
+    wanted = torch.autograd.grad(reference(law)[0], law_leaves, up.double())
+    for got, want in zip(torch.autograd.grad(output_of(ours), leaves, up), wanted, strict=True):
+        error = (got.double() - want).norm() / want.norm()
+        assert error < 2e-5, f"{tuple(got.shape)} {error:.1e}"
+
+
+def test_tf32_is_used_where_pytorch_allows_it() -> None:
+    equation = PRECISE["heads of 64"].equation("cuda")
+    before = torch.backends.cuda.matmul.fp32_precision
+    try:
+        torch.backends.cuda.matmul.fp32_precision = "tf32"
+        with torch.no_grad():
+            expected = reference(exact(equation))[0]
+            error = (output_of(equation).double() - expected).norm() / expected.norm()
+    finally:
+        torch.backends.cuda.matmul.fp32_precision = before
+    # Numbers of ten bits
+    assert 2e-5 < error < 2e-3, f"{error:.1e}"

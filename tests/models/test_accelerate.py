@@ -96,6 +96,19 @@ def test_in_half_precision_it_is_as_near_to_float32_as_the_model(name: str, dtyp
     assert error(found, truth) < 1.25 * error(stock, truth)
 
 
+@pytest.mark.filterwarnings("ignore:mkldnn_matmul")
+@torch.no_grad()
+def test_autocast_gives_what_it_gives_the_model() -> None:
+    model, inputs = make("t5"), batch("t5", LENGTHS[1])
+    truth = states(model, inputs)
+    with torch.autocast("cpu", torch.bfloat16):
+        stock = states(model, inputs)
+        with lw.accelerate(model):
+            found = states(model, inputs)
+    assert found.dtype == stock.dtype
+    assert error(found, truth) < 1.25 * error(stock, truth)
+
+
 @pytest.mark.parametrize("name", ["t5", "umt5"])
 def test_a_training_step_has_the_models_gradients(name: str) -> None:
     model, inputs = make(name), batch(name, LENGTHS[1])

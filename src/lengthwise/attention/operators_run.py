@@ -128,8 +128,9 @@ def gradient_tile(runs: Tensor, size: int, dtype: torch.dtype, drops: bool) -> T
     if not launch.installed() or not (runs.is_cuda or launch.interpreted()):
         return None
     from lengthwise.attention.triton.backward import tile_for
+    from lengthwise.attention.triton.tiles import products
 
-    return tile_for(size, dtype, drops)
+    return tile_for(size, dtype, drops, products(dtype))
 
 
 def query_bounds(runs: Tensor, keys: int, radius: int, size: int, dtype: torch.dtype, drops: bool) -> Tensor:

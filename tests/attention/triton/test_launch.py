@@ -141,3 +141,15 @@ def test_a_launch_asks_triton_for_a_variant_once(monkeypatch: pytest.MonkeyPatch
             tiles.launch(kernel, 5, tensors, numbers, tile)
         assert kernel.compiled == before + 1
     assert kernel.launches == 12
+
+
+def test_float32_products_follow_pytorchs_own_switch() -> None:
+    assert tiles.products(torch.bfloat16) is None
+    assert tiles.products(torch.float32) == "tf32x3"
+    switch = torch.backends.cuda.matmul
+    before = switch.fp32_precision
+    try:
+        switch.fp32_precision = "tf32"
+        assert tiles.products(torch.float32) == "tf32"
+    finally:
+        switch.fp32_precision = before

@@ -35,6 +35,7 @@ from lengthwise.attention.triton.tiles import (
     launch,
     one_variant,
     padded,
+    products,
     stored_rows,
 )
 
@@ -73,10 +74,10 @@ def _prepare(
 
 
 @lru_cache
-def tile_for(size: int, dtype: torch.dtype, drops: bool) -> Tile:
+def tile_for(size: int, dtype: torch.dtype, drops: bool, precision: str | None) -> Tile:
     """The tiles of both kernels; measured on an H200, 32 heads of 64."""
     if dtype == torch.float32:
-        return Tile(32, 32, 4, 1, precision="ieee")
+        return Tile(32, 32, 4, 1, precision=precision)
     # The hash of dropout would spill
     return Tile(64, 64, 4, 2, registers=None if drops else 168) if size <= 64 else Tile(64, 64, 8, 2)
 
@@ -88,7 +89,7 @@ def backward(
     query = operands.query
     batch, heads, queries, size = query.shape
     grad = grad if grad.stride(-1) == 1 else grad.contiguous()
-    tile = tile_for(size, query.dtype, operands.drops)
+    tile = tile_for(size, query.dtype, operands.drops, products(query.dtype))
     stored = -(-queries // LOT.value) * LOT.value
     rows = torch.empty((2, batch, heads, stored), dtype=torch.float32, device=query.device).unbind(0)
     launch(

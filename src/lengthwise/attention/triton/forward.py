@@ -43,6 +43,7 @@ from lengthwise.attention.triton.tiles import (
     look_up,
     one_variant,
     padded,
+    products,
     rows_at,
     seeded,
     seen_of,
@@ -261,10 +262,10 @@ def _forward(
 
 
 @lru_cache
-def tile_for(size: int, dtype: torch.dtype) -> Tile:
+def tile_for(size: int, dtype: torch.dtype, precision: str | None) -> Tile:
     """Measured on an H200, 32 heads of 64: two blocks of 8 warps share a multiprocessor, one computes while the other waits."""
     if dtype == torch.float32:
-        return Tile(64, 32, 4, 2, precision="ieee")
+        return Tile(64, 32, 4, 2, precision=precision)
     return Tile(128, 64, 8, 3, registers=128 if size <= 64 else None, frozen=dtype == torch.bfloat16)
 
 
@@ -275,7 +276,7 @@ def forward(operands: Operands, want: int = NO_ROWS) -> tuple[Tensor, Tensor | N
     """
     query, key, value = operands.query, operands.key, operands.value
     batch, heads, queries, size = query.shape
-    tile = tile_for(size, query.dtype)
+    tile = tile_for(size, query.dtype, products(query.dtype))
     out = torch.empty((batch, queries, heads, size), dtype=query.dtype, device=query.device)
     rows = None
     if want != NO_ROWS:

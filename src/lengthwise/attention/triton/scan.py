@@ -31,6 +31,7 @@ from lengthwise.attention.triton.tiles import (
     look_up,
     one_variant,
     padded,
+    products,
     rows_at,
     seeded,
     seen_of,
@@ -220,7 +221,7 @@ def _scan(
 
 
 def tile_for(dtype: torch.dtype) -> Tile:
-    return Tile(64, 32, 4, 2, precision="ieee") if dtype == torch.float32 else Tile(128, 64, 4, 3)
+    return Tile(64, 32, 4, 2, precision=products(dtype)) if dtype == torch.float32 else Tile(128, 64, 4, 3)
 
 
 def scan(operands: Operands, inverse_temperatures: Tensor) -> Tensor:  # [3, temperatures, batch, heads, queries]
