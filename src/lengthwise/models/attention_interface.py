@@ -21,7 +21,7 @@ from lengthwise.attention import Equation, Rest, attention, scan
 from lengthwise.attention.segments import within_segments
 from lengthwise.errors import BadInput, require
 from lengthwise.methods.base import method_name
-from lengthwise.models.bias import layer_bias
+from lengthwise.models.bias import direct_attention, layer_bias
 from lengthwise.models.layer import Layer
 from lengthwise.models.masks import ForwardMask, build_mask, decode
 from lengthwise.models.next_token import next_token, planned
@@ -63,6 +63,10 @@ def attention_forward(
             kwargs["scaling"] = scaling
         return _stock_attention(module, layer, mask, query, key, value, {**kwargs, "dropout": dropout})
     _refuse_unknown(module, kwargs)
+    if layer.only_biased and not (module.training and dropout > 0):
+        output = direct_attention(layer, mask.visible, query, key, value, position_bias, scale)
+        if output is not None:
+            return output, None
     arrived = query, key
     if layer.slots.similarity is not None:
         query, key, scale = layer.slots.similarity.similarity(query, key)

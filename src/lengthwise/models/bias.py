@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lengthwise.attention import DistanceBias
+from lengthwise.attention import DistanceBias, Visible
 from lengthwise.attention.bias import widened_reach
+from lengthwise.attention.triton.direct import direct
 from lengthwise.methods.base import bias_radius
 from lengthwise.models.layer import Layer
 from lengthwise.models.masks import ForwardMask
@@ -25,10 +26,22 @@ def layer_bias(layer: Layer, mask: ForwardMask, heads: int, position_bias: Tenso
         bias = mask.once(("bias", id(method), heads), lambda: DistanceBias(method.distance_bias(heads, radius).to(device)))
     elif owner is not None and isinstance(owner.relative_attention_bias, nn.Embedding):
         assert position_bias is not None
-        bias = DistanceBias.of_widened(position_bias[0, :, 0], _radius(owner))
+        bias = mask.of_tensor(position_bias, lambda: DistanceBias.of_widened(position_bias[0, :, 0], _radius(owner)))
     elif owner is not None:
         bias = mask.once(("bias", owner), lambda: learned_bias(owner))
     return bias
+
+
+def direct_attention(
+    layer: Layer, visible: Visible, query: Tensor, key: Tensor, value: Tensor, position_bias: Tensor | None, scale: float
+) -> Tensor | None:  # [batch, queries, heads, size]
+    """The output of a layer that adds T5's bias and does nothing else, at the least cost to the host; None where it cannot."""
+    if torch.compiler.is_compiling() or not (query.is_cuda or layer.implementation == "triton"):
+        return None
+    learns = torch.is_grad_enabled() and any(t.requires_grad for t in (query, key, value, position_bias) if t is not None)
+    if learns or position_bias is None or position_bias.shape[-1] == 1:
+        return None
+    return direct(query, key, value, visible, position_bias, _radius(layer.bias_owner), scale)
 
 
 def learned_bias(owner: nn.Module) -> DistanceBias:

@@ -46,6 +46,11 @@ class Layer:
     read: dict[Any, ForwardMask] = field(default_factory=dict)  # the callers' masks of one forward, for all layers
     visits: int = 0
     _short: dict[int, bool] = field(default_factory=dict)
+    only_biased: bool = field(init=False)  # the model's own attention with T5's bias, and by whatever way
+
+    def __post_init__(self) -> None:
+        plain = self.bias_owner is not None and not self.slots.filled and self.observer is None
+        self.only_biased = plain and not self.exact and self.implementation in ("auto", "triton")
 
     def is_stock(self, keys: int) -> bool:
         """Whether inputs of this many keys run on the model's own implementation, bit for bit as before."""

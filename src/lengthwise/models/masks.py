@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -44,6 +45,13 @@ class ForwardMask:
             self.computed[key] = value
         return value
 
+    def of_tensor(self, tensor: Tensor, make: Callable[[], Any]) -> Any:
+        """What `make` returns, computed once for a tensor that layers hand on, as T5's bias, with its gradient or without."""
+        made: tuple[Tensor, Any] | None = self.computed.get("of tensor")
+        if made is None or made[0] is not tensor:
+            made = self.computed["of tensor"] = tensor, make()
+        return made[1]
+
 
 def _tensors(value: Any) -> Iterator[Tensor]:
     if isinstance(value, Tensor):
@@ -73,7 +81,7 @@ def build_mask(
     offset = q_offset - kv_offset
     if mask_function in (causal_mask_function, bidirectional_mask_function):
         causal = mask_function is causal_mask_function
-        visible = Visible.build(q_length, kv_length, causal=causal, offset=offset, device=device)
+        visible = _built(q_length, kv_length, causal, offset, device)
     else:
         visible = _runs_of_rule(mask_function, batch_size, q_length, kv_length, q_offset, kv_offset, device)
     if attention_mask is not None:
@@ -83,7 +91,7 @@ def build_mask(
         across = mask_function is bidirectional_mask_function and getattr(kwargs.get("config"), "is_decoder", False)
         if torch.compiler.is_compiling() or not bool(shown.all()):
             visible = visible.without(shown, rows=not across)
-    if mask_function is not causal_mask_function:
+    if mask_function not in (causal_mask_function, bidirectional_mask_function):
         # The rows of a window do not show where their sequence began
         before = torch.zeros((1, 1), device=device).long() if attention_mask is None else _padding_before(attention_mask)
         visible.knowing(first=before - kv_offset)
@@ -96,6 +104,18 @@ def build_mask(
         return mask
 
     return encode(ForwardMask(visible, stock), batch_size)
+
+
+def _built(queries: int, keys: int, causal: bool, offset: int | Tensor, device: torch.device | None) -> Visible:
+    """`Visible.build`, which is made once for the sizes of a mask; one that is traced, or of a static cache, every time."""
+    if torch.compiler.is_compiling() or isinstance(offset, Tensor):
+        return Visible.build(queries, keys, causal=causal, offset=offset, device=device)
+    return _built_once(queries, keys, causal, offset, str(device), torch.is_inference_mode_enabled())
+
+
+@lru_cache(maxsize=64)
+def _built_once(queries: int, keys: int, causal: bool, offset: int, device: str, _: bool) -> Visible:
+    return Visible.build(queries, keys, causal=causal, offset=offset, device=None if device == "None" else device)
 
 
 def _padding_before(attention_mask: Tensor) -> Tensor:  # [batch, tokens] -> [batch, 1]

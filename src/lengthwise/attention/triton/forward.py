@@ -19,6 +19,7 @@ weights out of the output alone, after they were summed.
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -47,6 +48,7 @@ from lengthwise.attention.triton.tiles import (
     rows_at,
     seeded,
     seen_of,
+    sees_nothing,
     settled,
     sharpness,
     sums,
@@ -245,11 +247,11 @@ def _forward(
             )  # fmt: skip
     column = tl.arange(0, DP)
     whole = tl.sum(total, 1)
-    empty = whole == 0.0
+    empty = (whole == 0.0) | sees_nothing(RUNS + (bh // heads).to(tl.int64) * s_b, rows, real, queries, FULL)
     safe = tl.where(empty, 1.0, whole)
     line = (bh // heads).to(tl.int64) * queries + rows
     to = OUT + (line * heads + bh % heads)[:, None] * D + column[None, :]
-    out = acc * ((spared if DROPS else 1.0) / safe)[:, None]
+    out = tl.where(empty[:, None], 0.0, acc * ((spared if DROPS else 1.0) / safe)[:, None])
     tl.store(to, out.to(OUT.dtype.element_ty), mask=real[:, None] & (column < D)[None, :])
     at = ROWS + bh.to(tl.int64) * queries + rows
     if WANT == 2:
@@ -269,11 +271,20 @@ def tile_for(size: int, dtype: torch.dtype, precision: str | None) -> Tile:
     return Tile(128, 64, 8, 3, registers=128 if size <= 64 else None, frozen=dtype == torch.bfloat16)
 
 
-def forward(operands: Operands, want: int = NO_ROWS) -> tuple[Tensor, Tensor | None]:
-    """Output [batch, heads, queries, size], its memory in the order a model goes on with, [batch, queries, heads, size].
+class Launch(NamedTuple):
+    """A kernel and all that it is launched with, and where it writes."""
 
-    Beside it, [fields, batch, heads, queries]: nothing, lse, or P_max, lse and entropy, as `want` says.
-    """
+    out: Tensor  # [batch, queries, heads, size]
+    rows: Tensor | None
+    kernel: Any
+    programs: int
+    tensors: tuple[Tensor, ...]
+    numbers: tuple[Any, ...]
+    tile: Tile
+
+
+def prepared(operands: Operands, want: int) -> Launch:
+    """The launch of the forward kernel."""
     query, key, value = operands.query, operands.key, operands.value
     batch, heads, queries, size = query.shape
     tile = tile_for(size, query.dtype, products(query.dtype))
@@ -282,15 +293,20 @@ def forward(operands: Operands, want: int = NO_ROWS) -> tuple[Tensor, Tensor | N
     if want != NO_ROWS:
         fields = 3 if want == ALL_ROWS else 1
         rows = torch.empty((fields, batch, heads, queries), dtype=torch.float32, device=query.device)
-    launch(
-        _forward,
-        -(-queries // tile.queries) * batch * heads,
-        (query, key, value, out, out if rows is None else rows, *operands.slots, operands.seed_slot),
-        (
-            operands.scale, operands.radius, heads, operands.group, queries, operands.keys, operands.offset,
-            *query.stride()[:3], *key.stride()[:3], *value.stride()[:3], *operands.slot_strides, *operands.dropping,
-            size, padded(size), *operands.given, tile.queries, tile.keys, want, tile.frozen, tile.precision, operands.drops,
-        ),
-        tile,
+    tensors = (query, key, value, out, out if rows is None else rows, *operands.slots, operands.seed_slot)
+    numbers = (
+        operands.scale, operands.radius, heads, operands.group, queries, operands.keys, operands.offset,
+        *query.stride()[:3], *key.stride()[:3], *value.stride()[:3], *operands.slot_strides, *operands.dropping,
+        size, padded(size), *operands.given, tile.queries, tile.keys, want, tile.frozen, tile.precision, operands.drops,
     )  # fmt: skip
+    return Launch(out, rows, _forward, -(-queries // tile.queries) * batch * heads, tensors, numbers, tile)
+
+
+def forward(operands: Operands, want: int = NO_ROWS) -> tuple[Tensor, Tensor | None]:
+    """Output [batch, heads, queries, size], its memory in the order a model goes on with, [batch, queries, heads, size].
+
+    Beside it, [fields, batch, heads, queries]: nothing, lse, or P_max, lse and entropy, as `want` says.
+    """
+    out, rows, *launched = prepared(operands, want)
+    launch(*launched)
     return out.transpose(1, 2), rows

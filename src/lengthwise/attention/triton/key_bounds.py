@@ -45,9 +45,9 @@ def _key_bounds(runs: Tensor, radius: int, tile: Tile, keys: int) -> tuple[Tenso
         return torch.nn.functional.pad(values, (0, more), value=fill).view(-1, blocks, tile.queries)
 
     empty, n = stop <= start, tile.keys
-    # An empty row sees nothing of any block: it needs the masked way throughout
-    latest = cut(torch.where(empty, BIG, start), 0).amax(-1)
-    earliest = cut(torch.where(empty, 0, stop), BIG).amin(-1)
+    # A row that sees nothing has weights of 0 wherever it goes along
+    latest = cut(torch.where(empty, 0, start), 0).amax(-1)
+    earliest = cut(torch.where(empty, BIG, stop), BIG).amin(-1)
     lo = cut(torch.where(empty, BIG, start), BIG).amin(-1).clamp_max(keys) // n * n
     last = cut(torch.where(empty, 0, stop), 0).amax(-1)
     inner_lo = torch.minimum(-(-latest.clamp_max(keys) // n) * n, -(-last // n) * n).maximum(lo)

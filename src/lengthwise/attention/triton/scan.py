@@ -35,6 +35,7 @@ from lengthwise.attention.triton.tiles import (
     rows_at,
     seeded,
     seen_of,
+    sees_nothing,
     sums,
     tops,
 )
@@ -174,10 +175,10 @@ def _measure(
 
 
 @triton.jit
-def _write(at, field, real, m, top, total, e, g):
-    """P_max, lse and entropy, one field each."""
+def _write(at, field, real, nothing, m, top, total, e, g):
+    """P_max, lse and entropy, one field each; `nothing` are rows that see no key."""
     whole = tl.sum(total, 1)
-    empty = whole == 0.0
+    empty = (whole == 0.0) | nothing
     safe = tl.where(empty, 1.0, whole)
     base = tl.where(empty, 0.0, m) * g * LN2
     rest = tl.log2(safe) * LN2
@@ -211,13 +212,14 @@ def _scan(
         )  # fmt: skip
     temperature = (tl.num_programs(0) // blocks).to(tl.int64) * queries
     at = ROWS + bh.to(tl.int64) * queries + rows
-    _write(at, field, real, m, top, l0, e0, g0)
+    nothing = sees_nothing(RUNS + (bh // heads).to(tl.int64) * s_b, rows, real, queries, FULL)
+    _write(at, field, real, nothing, m, top, l0, e0, g0)
     if T > 1:
-        _write(at + temperature, field, real, m, top, l1, e1, g1)
+        _write(at + temperature, field, real, nothing, m, top, l1, e1, g1)
     if T > 2:
-        _write(at + 2 * temperature, field, real, m, top, l2, e2, g2)
+        _write(at + 2 * temperature, field, real, nothing, m, top, l2, e2, g2)
     if T > 3:
-        _write(at + 3 * temperature, field, real, m, top, l3, e3, g3)
+        _write(at + 3 * temperature, field, real, nothing, m, top, l3, e3, g3)
 
 
 def tile_for(dtype: torch.dtype) -> Tile:

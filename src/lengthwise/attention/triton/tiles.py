@@ -156,6 +156,16 @@ def seen_of(cols, start, stop, hidden, keys, HIDES: tl.constexpr):
 
 
 @triton.jit
+def sees_nothing(runs, rows, real, queries, FULL: tl.constexpr):
+    """Which rows of a block see no key at all."""
+    if FULL:
+        return rows < 0
+    else:
+        start = tl.load(runs + rows, mask=real, other=0)
+        return tl.load(runs + queries + rows, mask=real, other=0) <= start
+
+
+@triton.jit
 def has_holes(hidden, keys):
     """Whether some of a sequence's hidden keys are within a run: the number behind them all tells."""
     return tl.load(hidden + keys) != 0
@@ -185,20 +195,21 @@ def bounds(
         start = tl.load(runs + rows, mask=real, other=0)
         stop = tl.load(runs + queries + rows, mask=real, other=0)
         own = tl.load(runs + 2 * queries.to(tl.int64) + rows, mask=real, other=0)
-        empty = stop <= start
+        live = real & (stop > start)
         big = 1073741824
-        first = tl.min(tl.where(real & ~empty, start, big), 0)
-        hi = tl.max(tl.where(real & ~empty, stop, 0), 0)
-        # A row that sees nothing needs the masked way throughout
-        latest = tl.max(tl.where(real, tl.where(empty, big, start), 0), 0)
-        earliest = tl.min(tl.where(real, tl.where(empty, 0, stop), big), 0)
+        first = tl.min(tl.where(live, start, big), 0)
+        hi = tl.max(tl.where(live, stop, 0), 0)
+        latest = tl.max(tl.where(live, start, 0), 0)
+        earliest = tl.min(tl.where(live, stop, big), 0)
         lo = tl.minimum(first, hi) // BN * BN
         inner_lo = tl.maximum((tl.minimum(latest, hi) + BN - 1) // BN * BN, lo)
         inner_hi = tl.maximum(tl.minimum(earliest, hi) // BN * BN, inner_lo)
         own_first = tl.min(tl.where(real, own, big), 0)
         own_last = tl.max(tl.where(real, own, -big), 0)
-        # Rows beyond the last one see everything, so that they hold no infinities
-        stop = tl.where(real, stop, keys)
+        # Rows that see nothing, or do not exist, go along with the others, so that a block needs no mask for them and holds
+        # no infinities; what they give is not kept
+        start = tl.where(live, start, 0)
+        stop = tl.where(live, stop, keys)
     end = (hi + BN - 1) // BN * BN
     if MASKED:
         inner_lo = end
@@ -352,23 +363,23 @@ _ready: dict[tuple[Any, ...], Any] = {}
 _MOST = 4096
 
 
-def launch(kernel: Any, programs: int, tensors: tuple[Tensor, ...], numbers: tuple[Any, ...], tile: Tile) -> None:
-    """kernel[programs](*tensors, *numbers), with Triton's own choice of a variant remembered."""
+def launch(kernel: Any, programs: int, tensors: tuple[Tensor, ...], numbers: tuple[Any, ...], tile: Tile) -> Any:
+    """kernel[programs](*tensors, *numbers), with Triton's own choice of a variant remembered; what is launched by [grid]."""
     if INTERPRETED:
         kernel[(programs,)](*tensors, *numbers)
-        return
+        return kernel
     device = tensors[0].device
     if device.index != torch.cuda.current_device():
         with torch.cuda.device(device):
-            launch(kernel, programs, tensors, numbers, tile)
-        return
+            return launch(kernel, programs, tensors, numbers, tile)
     # The numbers decide a variant, and with them the types of all tensors but the first; so do 16-byte boundaries
     aligned = tuple([tensor.data_ptr() % 16 == 0 for tensor in tensors])
     key = (kernel, device.index, tensors[0].dtype, aligned, numbers, tile)
     ready = _ready.get(key)
     if ready is not None:
         ready[(programs, 1, 1)](*tensors, *numbers)
-        return
+        return ready
     if len(_ready) >= _MOST:
         _ready.clear()
     _ready[key] = kernel[(programs,)](*tensors, *numbers, **tile.options)
+    return _ready[key]
