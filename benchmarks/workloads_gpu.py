@@ -1,7 +1,7 @@
 """What people run T5 on: how long it takes by every stock way, and accelerated, in one run.
 
     python benchmarks/workloads_gpu.py --seconds 600 --out benchmarks/results/workloads_gpu.json
-    python benchmarks/workloads_gpu.py --only "flan-t5-base 32x512" --ways eager "eager compiled" lengthwise "lengthwise compiled"
+    python benchmarks/workloads_gpu.py --only "base 32x512" --ways eager "eager compiled" lengthwise "lengthwise compiled"
     python benchmarks/workloads_gpu.py --tiny --device cpu      # tries the benchmark out
 
 Ways take turns on random weights, the median turn counts; memory is the peak of a call above what was held before. `best_stock`
