@@ -1,7 +1,7 @@
 """The one equation on tensors; nothing here knows Hugging Face.
 
-`reference` is the law, `blocks` serves every equation in O(L) memory, `fused` hands PyTorch's SDPA what it can, `triton` has
-kernels for NVIDIA GPUs; `dispatch` chooses.
+`reference` is the law, `blocks` serves every equation in O(L) memory, `dense` takes gradients of short inputs on a CPU, `fused`
+hands PyTorch's SDPA what it can, `triton` has kernels for NVIDIA GPUs; `dispatch` chooses.
 """
 
 from lengthwise.attention.bias import DistanceBias

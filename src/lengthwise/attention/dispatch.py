@@ -7,7 +7,7 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-from lengthwise.attention import autocast, blocks, blocks_gradient, fused
+from lengthwise.attention import autocast, blocks, blocks_gradient, dense, fused
 from lengthwise.attention.equation import Equation
 from lengthwise.attention.operators import attention_in_graph, scan_in_graph
 from lengthwise.attention.reference import reference
@@ -15,7 +15,7 @@ from lengthwise.attention.statistics import RowStatistics, merge, merged
 from lengthwise.attention.triton import launch
 from lengthwise.errors import BadInput
 
-IMPLEMENTATIONS = ("auto", "reference", "fused", "blockwise", "triton")
+IMPLEMENTATIONS = ("auto", "reference", "fused", "dense", "blockwise", "triton")
 
 # Logits that fit anywhere, as those of one query and a window of keys do: going over blocks would cost more than it saves
 SMALL = 2**17
@@ -43,6 +43,8 @@ def attention(
     if implementation == "fused":
         return fused.fused(equation), None
     with autocast.off(equation.query.device.type):
+        if implementation == "dense":
+            return dense.dense(equation), None
         if implementation == "blockwise":
             differentiable = equation.needs_grad or equation.dropout > 0
             return (blocks_gradient.with_gradient if differentiable else blocks.blockwise)(equation, statistics)
@@ -56,12 +58,16 @@ def chosen(equation: Equation, statistics: bool, implementation: str) -> str:
         _refuse("triton", launch.why_not_triton(equation, statistics))
     elif implementation == "fused":
         _refuse("fused", "it returns no statistics" if statistics else fused.why_not_fused(equation))
+    elif implementation == "dense":
+        _refuse("dense", "it returns no statistics" if statistics else dense.why_not_dense(equation))
     if implementation != "auto":
         return implementation
     if equation.query.is_cuda and launch.why_not_triton(equation, statistics) is None and _worth_a_kernel(equation, statistics):
         return "triton"
     if not statistics and fused.why_not_fused(equation) is None:
         return "fused"
+    if not statistics and dense.why_not_dense(equation) is None:
+        return "dense"
     small = equation.query[..., 0].numel() * equation.visible.keys <= SMALL
     return "reference" if small else "blockwise"
 

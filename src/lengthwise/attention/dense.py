@@ -1,0 +1,70 @@
+"""Whole matrices of logits, for gradients on a CPU: faster than going over blocks while they fit, as PyTorch's own way is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import dropout, pad
+
+from lengthwise.attention.bias import DistanceBias, toeplitz
+from lengthwise.attention.equation import Equation
+
+MOST = 2**26  # logits of a layer
+
+
+def why_not_dense(equation: Equation) -> str | None:
+    """None when `dense` is worth taking, else the reason in words."""
+    logits = equation.query[..., 0].numel() * equation.visible.keys
+    if equation.query.device.type != "cpu" or not equation.needs_grad:
+        return "it is for gradients on a CPU"
+    if equation.bias is None or not equation.visible.in_line or equation.query.dtype == torch.float64:
+        return "it needs a bias, and queries that stand one after the other"
+    return f"{logits:,} logits are too many" if logits > MOST else None
+
+
+def dense(equation: Equation) -> Tensor:  # [batch, heads, queries, value_size]
+    """Output by whole matrices; every slot differentiable."""
+    query, key, value = (t.repeat_interleave(equation.group, 1) if t is not equation.query else t for t in _given(equation))
+    assert equation.bias is not None
+    bias = _matrix(equation.bias, int(equation.visible.position[0]), equation.visible.queries, equation.visible.keys)
+    logits = (equation.scale * query) @ key.mT + bias.to(query.dtype)
+    if equation.inverse_temperature is not None:
+        logits = logits * equation.inverse_temperature.to(logits)[..., None]
+    if not equation.visible.is_full:
+        hidden = ~equation.visible.mask()[:, None]
+        logits = logits.masked_fill(hidden, torch.finfo(logits.dtype).min)
+    weights = dropout(torch.softmax(logits.float(), -1).to(value.dtype), equation.dropout)
+    if not equation.visible.is_full:
+        weights = weights.masked_fill(~equation.visible.mask().any(-1)[:, None, :, None], 0.0)
+    return weights @ value
+
+
+def _given(equation: Equation) -> tuple[Tensor, Tensor, Tensor]:
+    return equation.query, equation.key, equation.value
+
+
+def _matrix(bias: DistanceBias, first: int, queries: int, keys: int) -> Tensor:  # [heads, queries, keys]
+    """The bias of every pair, made once for layers that share it, so that its gradient is gathered once."""
+    made: dict[tuple[int, int, int], Tensor] = bias.__dict__.setdefault("_matrices", {})
+    if (first, queries, keys) not in made:
+        line = bias.line(1 - queries - first, keys - 1 - first)
+        made[first, queries, keys] = _Matrix.apply(line, queries, keys)  # type: ignore[no-untyped-call]
+    return made[first, queries, keys]
+
+
+class _Matrix(torch.autograd.Function):
+    """A line over distances as a matrix, and the sum over diagonals that is its gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, line: Tensor, queries: int, keys: int) -> Tensor:
+        return toeplitz(line.contiguous(), queries, keys).flip(-2)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        heads, queries, keys = grad.shape
+        skewed = pad(grad.flip(-2), (0, queries)).flatten(1)[:, :-queries].view(heads, queries, keys + queries - 1)
+        return skewed.sum(1), None, None

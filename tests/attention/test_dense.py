@@ -1,0 +1,59 @@
+"""Gradients on a CPU by whole matrices: those of the law, gathered once where layers share a bias."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from lengthwise.attention import DistanceBias, Equation, Visible, attention, dense
+from lengthwise.attention.dispatch import chosen
+from lengthwise.errors import BadInput
+from tests.helpers.kernels import Case, assert_gradients, leaves_of
+
+CASES = {
+    "full": Case(40),
+    "padding": Case(40, batch=2, mask="padding", temperature="row"),
+    "a hole": Case(40, batch=2, mask="padding hole", temperature="head"),
+    "causal, grouped heads": Case(40, mask="causal", kv_heads=1),
+    "a window": Case(40, mask="causal window"),
+    "queries after a cache": Case(7, keys=40, mask="causal"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_gradient_is_the_laws(name: str) -> None:
+    assert_gradients(lambda equation: attention(equation, implementation="dense")[0], CASES[name].equation())
+
+
+def test_it_is_chosen_for_gradients_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    equation, _ = leaves_of(Case(40).equation())
+    assert chosen(equation, False, "auto") == "dense"
+    assert chosen(equation, True, "auto") != "dense"
+    with torch.no_grad():
+        assert chosen(equation, False, "auto") != "dense"
+        with pytest.raises(BadInput, match="it is for gradients on a CPU"):
+            attention(equation, implementation="dense")
+    monkeypatch.setattr(dense, "MOST", 1)
+    with pytest.raises(BadInput, match="3,200 logits are too many"):
+        attention(equation, implementation="dense")
+
+
+def test_layers_share_the_matrix_of_a_bias() -> None:
+    query = torch.randn(1, 2, 20, 8, requires_grad=True)
+    bias = DistanceBias(torch.randn(2, 11, requires_grad=True))
+    equation = Equation(query, query, query, Visible.build(20, 20), bias=bias)
+    once = attention(equation, implementation="dense")[0]
+    twice = once + attention(replace(equation, scale=0.5), implementation="dense")[0]
+    assert len(vars(bias)["_matrices"]) == 1
+    (gradient,) = torch.autograd.grad(twice.sum(), bias.table)
+    assert gradient.isfinite().all()
+
+
+def test_dropped_weights_leave_a_gradient_that_gives_back_the_output() -> None:
+    equation, leaves = leaves_of(Case(40, dropout=0.5).equation())
+    value = leaves[2]
+    output = attention(equation, implementation="dense")[0]
+    (d_value,) = torch.autograd.grad(output, value, output.detach())
+    torch.testing.assert_close((d_value * value).sum(), output.square().sum())
