@@ -70,7 +70,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="the tile in use alone")
     given = parser.parse_args()
     from lengthwise.attention.triton import backward, forward
-    from lengthwise.attention.triton.tiles import products
+    from lengthwise.attention.triton.launch import products
 
     device, whole, dtype = torch.device(given.device), equation(given), TYPES[given.dtype]
     torch.manual_seed(0)

@@ -21,10 +21,11 @@ CASES = {
     "hole": Case(20, batch=2, mask="padding hole"),
     "causal": Case(20, mask="causal", radius=None, temperature="head", kv_heads=1),
     "a cache": Case(3, keys=20, mask="causal"),
+    "a token": Case(1, keys=20, batch=2, mask="padding causal", radius=None, temperature="row", kv_heads=1),
 }
 WAYS = ("auto", "triton")
 # The kernels are interpreted, slowly: they are tested with all masks elsewhere
-SLOW = ("full", "hole", "a cache")
+SLOW = ("full", "hole", "a cache", "a token")
 CROSSED = [
     pytest.param(name, way, marks=pytest.mark.sweep if way == "triton" and name in SLOW else [])
     for name in CASES

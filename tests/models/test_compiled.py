@@ -91,3 +91,18 @@ def test_an_extended_model_is_exported() -> None:
         expected = model(**inputs)[0]
         exported = torch.export.export(model, (), inputs, strict=False)
     torch.testing.assert_close(exported.module()(**inputs)[0], expected, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.sweep
+def test_a_static_cache_generates_the_same_tokens_in_a_graph() -> None:
+    model, ids = make("llama"), tokens(LONG // 2)
+    options = {
+        "attention_mask": torch.ones_like(ids),
+        "max_new_tokens": 4,
+        "do_sample": False,
+        "cache_implementation": "static",
+    }
+    with lw.extend(model, "log"):
+        expected = model.generate(ids, **options, disable_compile=True)
+        model.forward = torch.compile(model.forward, fullgraph=True, backend="eager")
+        assert torch.equal(model.generate(ids, **options, disable_compile=True), expected)

@@ -17,9 +17,9 @@ MOST = 2**26  # logits of a layer
 
 def why_not_dense(equation: Equation) -> str | None:
     """None when `dense` is worth taking, else the reason in words."""
-    logits = equation.query[..., 0].numel() * equation.visible.keys
     if equation.query.device.type != "cpu" or not equation.needs_grad:
         return "it is for gradients on a CPU"
+    logits = equation.query[..., 0].numel() * equation.visible.keys
     if equation.bias is None or not equation.visible.in_line or equation.query.dtype == torch.float64:
         return "it needs a bias, and queries that stand one after the other"
     return f"{logits:,} logits are too many" if logits > MOST else None

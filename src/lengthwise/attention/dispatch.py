@@ -55,11 +55,11 @@ def attention(
 def chosen(equation: Equation, statistics: bool, implementation: str) -> str:
     """The implementation that solves an equation: the one that is named, if it can, or for `auto` the best that can."""
     if implementation == "triton":
-        _refuse("triton", launch.why_not_triton(equation, statistics))
+        launch.require_triton(equation, statistics)
     elif implementation == "fused":
-        _refuse("fused", "it returns no statistics" if statistics else fused.why_not_fused(equation))
+        launch.refuse("fused", "it returns no statistics" if statistics else fused.why_not_fused(equation))
     elif implementation == "dense":
-        _refuse("dense", "it returns no statistics" if statistics else dense.why_not_dense(equation))
+        launch.refuse("dense", "it returns no statistics" if statistics else dense.why_not_dense(equation))
     if implementation != "auto":
         return implementation
     if equation.query.is_cuda and launch.why_not_triton(equation, statistics) is None and _worth_a_kernel(equation, statistics):
@@ -77,11 +77,6 @@ def _worth_a_kernel(equation: Equation, statistics: bool) -> bool:
         return True
     long = equation.visible.keys >= LONG and equation.visible.queries >= BLOCK
     return long or fused.why_not_fused(equation) is not None
-
-
-def _refuse(implementation: str, reason: str | None) -> None:
-    if reason is not None:
-        raise BadInput(f"attention implementation {implementation!r} cannot run here: {reason}; use 'blockwise' or 'auto'")
 
 
 def scan(equation: Equation, inverse_temperatures: Tensor) -> RowStatistics:  # fields [temperatures, batch, heads, queries]

@@ -71,10 +71,7 @@ def _solved(equation: Equation) -> Tensor:
     if shared:
         key, value = (tensor.repeat_interleave(equation.group, 1) for tensor in (key, value))
     if equation.visible.queries == 1 and equation.bias is None:
-        seen = equation.visible.mask()[:, None]
-        output = scaled_dot_product_attention(query, key, value, attn_mask=seen, scale=scale)
-        # cuDNN gives a row that sees nothing a mean of values
-        return output.masked_fill(~seen.any(-1, keepdim=True), 0.0)
+        return _masked(query, key, value, equation, scale)
     spans = equation.visible.spans
     causal = spans is None
     spans = (equation.visible.causal_spans if causal else spans) or []
@@ -83,6 +80,20 @@ def _solved(equation: Equation) -> Tensor:
         # One span for all: no need to take the batch apart
         return _span(equation, slice(None), spans[0], causal)
     return torch.cat([_span(equation, slice(b, b + 1), span, causal) for b, span in enumerate(spans)])
+
+
+def one_query(equation: Equation) -> Tensor:
+    """Solve an equation of one query without a bias while a graph is traced: nothing is asked of a device."""
+    query, scale = _sharpened(equation)
+    key, value = (tensor.repeat_interleave(equation.group, 1) for tensor in (equation.key, equation.value))
+    return _masked(query, key, value, equation, scale)
+
+
+def _masked(query: Tensor, key: Tensor, value: Tensor, equation: Equation, scale: float) -> Tensor:
+    seen = equation.visible.mask()[:, None]
+    output = scaled_dot_product_attention(query, key, value, attn_mask=seen, scale=scale)
+    # cuDNN gives a row that sees nothing a mean of values
+    return output.masked_fill(~seen.any(-1, keepdim=True), 0.0)
 
 
 def _sharpened(equation: Equation) -> tuple[Tensor, float]:

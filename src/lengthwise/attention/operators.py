@@ -14,6 +14,7 @@ from torch import Tensor
 
 from lengthwise.attention import operators_run
 from lengthwise.attention.equation import Equation
+from lengthwise.attention.fused import one_query
 from lengthwise.attention.operators_run import ALL_ROWS, FIELDS, NO_ROWS, ONLY_LSE
 from lengthwise.attention.statistics import RowStatistics
 
@@ -27,10 +28,12 @@ _LIBRARY: Any = torch.library.Library("lengthwise", "FRAGMENT")  # type: ignore[
 
 def attention_in_graph(equation: Equation, statistics: bool, implementation: str) -> tuple[Tensor, RowStatistics | None]:
     """`attention` for code that is being traced."""
+    if _is_a_token(equation) and not statistics and implementation == "auto":
+        return one_query(equation), None
     learns, runs, hidden, offset, radius, table = equation.needs_grad, *_runs_and_table(equation)
     query, seed, bounds = equation.query, None, None
     if equation.dropout > 0:
-        seed = torch.randint(-(2**31), 2**31, (2,), dtype=torch.int32, device=query.device)
+        seed = torch.randint(2**31 - 1, (2,), device=query.device).int()
     if learns and runs is not None:
         # An operator of its own: layers share what is the same in all of them
         bounds = torch.ops.lengthwise.query_bounds(
@@ -54,6 +57,12 @@ def attention_in_graph(equation: Equation, statistics: bool, implementation: str
         ALL_ROWS if statistics else ONLY_LSE if learns else NO_ROWS,
     )
     return output, RowStatistics(*rows.unbind(0)) if statistics else None
+
+
+def _is_a_token(equation: Equation) -> bool:
+    """Whether this is one query of a generation, which PyTorch's own attention serves best."""
+    alike = equation.query.dtype == equation.key.dtype == equation.value.dtype
+    return equation.visible.queries == 1 and equation.bias is None and equation.dropout == 0 and alike
 
 
 def scan_in_graph(equation: Equation, temperatures: Tensor) -> RowStatistics:

@@ -50,20 +50,34 @@ class Given(NamedTuple):
     def visible(self) -> Visible:
         queries, keys = self.query.shape[2], self.key.shape[2]
         if self.runs is None:
-            visible = Visible.build(queries, keys, offset=self.offset, device=self.query.device)
-            return visible.knowing(spans=[(0, keys)] if queries == keys and self.offset == 0 else None, causal_spans=None)
+            return Visible.build(queries, keys, offset=self.offset, device=self.query.device)
         hidden = None if self.hidden is None else self.hidden[:, :keys].bool()
         visible = Visible(self.runs[:, 0], self.runs[:, 1], self.runs[0, 2], keys, hidden)
-        visible.knowing(packed=self.runs, flagged=self.hidden, bounds=self.bounds)
-        if self.query.is_cuda:
-            # No device is asked, which a CUDA graph forbids
-            visible.knowing(full_from=None, is_full=False, spans=None, causal_spans=None, in_line=False)
-        return visible
+        visible.knowing(packed=self.runs, bounds=self.bounds)
+        return visible if self.hidden is None else visible.knowing(flagged=self.hidden)
 
     @property
-    def equation(self) -> Equation:
+    def visible_to_kernels(self) -> Visible:
+        """What kernels read of it and no more: nothing is computed, and no device is asked, which CUDA graphs forbid."""
+        keys = self.key.shape[2]
+        if self.runs is None:
+            index = torch.empty(self.query.shape[2], dtype=torch.int64, device=self.query.device)
+            return Visible(index[None], index[None], index, keys).knowing(full_from=self.offset, is_full=True)
+        visible = Visible(self.runs[:, 0], self.runs[:, 1], self.runs[0, 2], keys, self.hidden)
+        return visible.knowing(packed=self.runs, flagged=self.hidden, bounds=self.bounds, full_from=None, is_full=False)
+
+    def equation(self, visible: Visible) -> Equation:
         bias = None if self.table is None else DistanceBias.of_widened(self.table, self.radius)
-        return Equation(self.query, self.key, self.value, self.visible, self.scale, bias, self.g, self.dropout)
+        return Equation(self.query, self.key, self.value, visible, self.scale, bias, self.g, self.dropout)
+
+    def for_kernels(self, statistics: bool) -> Equation | None:
+        """The equation, where kernels solve it."""
+        equation = self.equation(self.visible_to_kernels)
+        if self.implementation == "triton":
+            launch.require_triton(equation, statistics)
+            return equation
+        kernel = self.implementation == "auto" and self.query.is_cuda
+        return equation if kernel and launch.why_not_triton(equation, statistics) is None else None
 
 
 def solve(*given: Any) -> tuple[Tensor, Tensor]:
@@ -71,13 +85,14 @@ def solve(*given: Any) -> tuple[Tensor, Tensor]:
     from lengthwise.attention import dispatch
 
     operands, want = Given(*given[:-1]), given[-1]
-    equation, statistics = operands.equation, want == ALL_ROWS
-    if dispatch.chosen(equation, statistics, operands.implementation) == "triton":
+    statistics = want == ALL_ROWS
+    if (equation := operands.for_kernels(statistics)) is not None:
         from lengthwise.attention.triton.forward import forward
 
         output, rows = forward(launch.operands_of(equation, operands.g, operands.seed), want)
     else:
         with _random_numbers(operands.seed):
+            equation = operands.equation(operands.visible)
             found, statistic = dispatch.attention(equation, statistics=statistics, implementation=operands.implementation)
         output = _by_rows(found)
         rows = None if statistic is None else torch.stack([statistic.p_max, statistic.lse, statistic.entropy]).float()
@@ -88,12 +103,10 @@ def solve(*given: Any) -> tuple[Tensor, Tensor]:
 
 def gradients(*given: Any) -> tuple[Tensor, ...]:
     """Gradients of queries, keys, values, table and g; an empty tensor where none is needed."""
-    from lengthwise.attention import dispatch
-
     operands, (grad, output, rows, needs) = Given(*given[:-4]), given[-4:]
-    equation, table = operands.equation, operands.table
+    table = operands.table
     found: Sequence[Tensor | None]
-    if dispatch.chosen(equation, False, operands.implementation) == "triton":
+    if (equation := operands.for_kernels(False)) is not None:
         from lengthwise.attention.triton.backward import Needs, backward
 
         found = backward(launch.operands_of(equation, operands.g, operands.seed), grad, output, rows, Needs(*needs))
@@ -117,7 +130,8 @@ def _gradients_by_blocks(operands: Given, grad: Tensor, needs: Sequence[bool]) -
     leaves = [None if leaf is None else leaf.detach() for leaf in operands.leaves]
     wanted = [leaf.requires_grad_() for leaf, needed in zip(leaves, needs, strict=True) if leaf is not None and needed]
     with torch.enable_grad(), _random_numbers(operands.seed):
-        equation = Given._make((*leaves, *operands[5:])).equation
+        learning = Given._make((*leaves, *operands[5:]))
+        equation = learning.equation(learning.visible)
         output, _ = dispatch.attention(equation, implementation=operands.implementation)
     found = iter(torch.autograd.grad(output, wanted, grad, allow_unused=True))
     return tuple(next(found) if leaf is not None and needed else None for leaf, needed in zip(leaves, needs, strict=True))
@@ -128,9 +142,8 @@ def gradient_tile(runs: Tensor, size: int, dtype: torch.dtype, drops: bool) -> T
     if not launch.installed() or not (runs.is_cuda or launch.interpreted()):
         return None
     from lengthwise.attention.triton.backward import tile_for
-    from lengthwise.attention.triton.tiles import products
 
-    return tile_for(size, dtype, drops, products(dtype))
+    return tile_for(size, dtype, drops, launch.products(dtype))
 
 
 def query_bounds(runs: Tensor, keys: int, radius: int, size: int, dtype: torch.dtype, drops: bool) -> Tensor:
@@ -151,7 +164,10 @@ def scan(
     from lengthwise.attention import dispatch
 
     given = Given(query, key, key, table, None, runs, hidden, None, None, offset, radius, scale, 0.0, "auto")
-    rows = dispatch.scan(given.equation, temperatures)
+    equation = given.equation(given.visible_to_kernels)
+    if not query.is_cuda or launch.why_no_scan(equation) is not None:
+        equation = given.equation(given.visible)
+    rows = dispatch.scan(equation, temperatures)
     return torch.stack([rows.p_max, rows.lse, rows.entropy]).float()
 
 

@@ -193,10 +193,10 @@ class Visible:
         return self.hidden.any(-1, keepdim=True)
 
     @kept
-    def flagged(self) -> Tensor:  # [batch or 1, keys + 1], int8
+    def flagged(self) -> Tensor:  # [batch or 1, keys + 1], int32
         """The hidden keys as GPU kernels read them: behind each sequence's stands whether any is within a run."""
         assert self.hidden is not None
-        return torch.cat([self.hidden, self.holes], -1).to(torch.int8)
+        return torch.cat([self.hidden, self.holes], -1).int()
 
     @kept
     def spans(self) -> list[tuple[int, int]] | None:

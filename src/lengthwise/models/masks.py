@@ -90,7 +90,8 @@ def build_mask(
         # What a decoder reads of an encoder: its own tokens stand on none of these keys
         across = mask_function is bidirectional_mask_function and getattr(kwargs.get("config"), "is_decoder", False)
         if torch.compiler.is_compiling() or not bool(shown.all()):
-            visible = visible.without(shown, rows=not across)
+            # Some key is hidden: no device is asked for that again
+            visible = visible.without(shown, rows=not across).knowing(is_full=False)
     if mask_function not in (causal_mask_function, bidirectional_mask_function):
         # The rows of a window do not show where their sequence began
         before = torch.zeros((1, 1), device=device).long() if attention_mask is None else _padding_before(attention_mask)
@@ -139,7 +140,7 @@ def _in_one_line(visible: Visible, batch_size: int) -> Tensor:  # [batch, 1, 1, 
     """Starts, stops, positions and, where keys may be hidden within runs, `Visible.flagged`."""
     line = visible.packed.flatten(1)
     if visible.hidden is not None:
-        line = torch.cat([line, visible.flagged.int()], -1)
+        line = torch.cat([line, visible.flagged], -1)
     return line[:, None, None].expand(batch_size, -1, -1, -1)
 
 

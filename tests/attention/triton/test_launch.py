@@ -144,12 +144,12 @@ def test_a_launch_asks_triton_for_a_variant_once(monkeypatch: pytest.MonkeyPatch
 
 
 def test_float32_products_follow_pytorchs_own_switch() -> None:
-    assert tiles.products(torch.bfloat16) is None
-    assert tiles.products(torch.float32) == "tf32x3"
+    assert launch.products(torch.bfloat16) is None
+    assert launch.products(torch.float32) == "tf32x3"
     switch = torch.backends.cuda.matmul
     before = switch.fp32_precision
     try:
         switch.fp32_precision = "tf32"
-        assert tiles.products(torch.float32) == "tf32"
+        assert launch.products(torch.float32) == "tf32"
     finally:
         switch.fp32_precision = before

@@ -26,6 +26,7 @@ from torch import Tensor
 from lengthwise.attention.triton.by_key import by_key
 from lengthwise.attention.triton.by_query import by_query
 from lengthwise.attention.triton.key_bounds import query_bounds
+from lengthwise.attention.triton.launch import products
 from lengthwise.attention.triton.tiles import (
     LOG2E,
     LOT,
@@ -35,7 +36,6 @@ from lengthwise.attention.triton.tiles import (
     launch,
     one_variant,
     padded,
-    products,
     stored_rows,
 )
 

@@ -41,7 +41,7 @@ def direct(
     chosen = (
         query.shape, key.shape, value.shape, query.stride(), key.stride(), value.stride(), query.dtype, key.dtype, value.dtype,
         query.device, signature, radius, scale, (query.data_ptr() | key.data_ptr() | value.data_ptr()) % 16,
-        torch.backends.cuda.matmul.fp32_precision if query.dtype == torch.float32 else None,
+        launch.products(query.dtype),
     )  # fmt: skip
     if chosen not in _plans:
         if len(_plans) >= _MOST:

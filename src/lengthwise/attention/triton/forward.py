@@ -27,6 +27,7 @@ import triton.language as tl
 from torch import Tensor
 
 from lengthwise.attention.triton.dropout import row_words, spares
+from lengthwise.attention.triton.launch import products
 from lengthwise.attention.triton.tiles import (
     LARGEST,
     LN2,
@@ -44,7 +45,6 @@ from lengthwise.attention.triton.tiles import (
     look_up,
     one_variant,
     padded,
-    products,
     rows_at,
     seeded,
     seen_of,

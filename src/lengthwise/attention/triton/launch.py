@@ -18,6 +18,7 @@ from torch.autograd.function import once_differentiable
 
 from lengthwise.attention.equation import Equation
 from lengthwise.attention.statistics import RowStatistics, join
+from lengthwise.errors import BadInput
 
 if TYPE_CHECKING:
     from lengthwise.attention.triton.tiles import Operands
@@ -52,6 +53,17 @@ def why_not_triton(equation: Equation, statistics: bool = False) -> str | None:
             if band > WIDEST_BAND:
                 return f"the gradient of a bias of {bias.table.shape[-1]:,} distances needs {band:,} numbers a head"
     return _why_no_logits(equation)
+
+
+def require_triton(equation: Equation, statistics: bool) -> None:
+    """Raise where the kernels are asked for by name and cannot compute the equation."""
+    refuse("triton", why_not_triton(equation, statistics))
+
+
+def refuse(implementation: str, reason: str | None) -> None:
+    """Raise where there is a reason why an implementation cannot run."""
+    if reason is not None:
+        raise BadInput(f"attention implementation {implementation!r} cannot run here: {reason}; use 'blockwise' or 'auto'")
 
 
 def why_no_scan(equation: Equation) -> str | None:
@@ -108,6 +120,19 @@ def _why_not_on(device: torch.device) -> str | None:
         return "the kernels are written for NVIDIA GPUs"
     generation = torch.cuda.get_device_capability(device)
     return None if generation >= (8, 0) else f"{torch.cuda.get_device_name(device)} is older than Ampere"
+
+
+def products(dtype: torch.dtype) -> str | None:
+    """How matrix products of a data type are computed: float32's in TF32 where PyTorch's own switch allows that.
+
+    Else in three of them, which together keep what float32 keeps.
+    """
+    if dtype != torch.float32:
+        return None
+    switch = torch.backends.cuda.matmul
+    # PyTorch before 2.9 has the other switch; later ones may refuse to read it
+    allowed = switch.fp32_precision == "tf32" if hasattr(switch, "fp32_precision") else switch.allow_tf32
+    return "tf32" if allowed else "tf32x3"
 
 
 def _plain(dtype: torch.dtype) -> str:

@@ -15,6 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from lengthwise.attention.triton.launch import products
 from lengthwise.attention.triton.tiles import (
     LARGEST,
     LN2,
@@ -31,7 +32,6 @@ from lengthwise.attention.triton.tiles import (
     look_up,
     one_variant,
     padded,
-    products,
     rows_at,
     seeded,
     seen_of,

@@ -335,19 +335,6 @@ class Operands(NamedTuple):
         return self.runs is None, self.table is not None, tempered, self.hidden is not None
 
 
-def products(dtype: torch.dtype) -> str | None:
-    """How matrix products of a data type are computed: float32's in TF32 where PyTorch's own switch allows that.
-
-    Else in three of them, which together keep what float32 keeps.
-    """
-    if dtype != torch.float32:
-        return None
-    switch = torch.backends.cuda.matmul
-    # PyTorch before 2.9 has the other switch; later ones may refuse to read it
-    allowed = switch.fp32_precision == "tf32" if hasattr(switch, "fp32_precision") else switch.allow_tf32
-    return "tf32" if allowed else "tf32x3"
-
-
 def padded(size: int) -> int:
     """The head size a tile has: a power of two, and no less than a matrix product takes."""
     return max(16, 1 << (size - 1).bit_length())
