@@ -177,6 +177,31 @@ def attention_gpu() -> str:
     return page(_benchmark("attention_gpu"))
 
 
+def workloads_gpu() -> str:
+    """Milliseconds and gigabytes of what people run T5 on, stock ways beside accelerated ones."""
+    from benchmarks.gpu.workloads import OURS, WAYS
+
+    records = _benchmark("workloads_gpu")
+    stock = [way for way in WAYS if way not in OURS]
+    rows = []
+    for workload in dict.fromkeys(r["workload"] for r in records):
+        ran = {r["implementation"]: r for r in records if r["workload"] == workload and r["seconds"] is not None}
+        best = min((way for way in stock if way in ran), key=lambda way: ran[way]["seconds"], default=None)
+        fastest = max((way for way in OURS if way in ran), key=lambda way: ran[way]["ratio"] or 0.0, default=None)
+        ratio = "-" if fastest is None or best is None else f"{ran[fastest]['ratio']:.2f}"
+        told = [_milliseconds_and_memory(ran.get(way)) for way in ("eager", "sdpa", "eager compiled", "sdpa compiled", *OURS)]
+        rows.append([workload, *told, best or "-", ratio])
+    heads = ["eager", "sdpa", "eager compiled", "sdpa compiled", *OURS]
+    return _table(["workload", *heads, "fastest stock way", "times as fast"], rows, left=1)
+
+
+def _milliseconds_and_memory(record: Any) -> str:
+    if record is None:
+        return "-"
+    memory = "" if record["extra_gb"] is None else f", {record['extra_gb']:.2g} GB"
+    return f"{record['seconds'] * 1e3:.3g}{memory}"
+
+
 def training() -> str:
     """Time of a training step with and without the misalignment loss."""
     rows = []
@@ -347,6 +372,7 @@ TABLES: dict[str, Callable[[], str]] = {
             prompts,
             decoding,
             attention_gpu,
+            workloads_gpu,
             peers,
             training,
             campaign,

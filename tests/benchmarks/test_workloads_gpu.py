@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchmarks import workloads_gpu
 from benchmarks.gpu import workloads
+from scripts import generated_tables
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 FIELDS = {"workload", "implementation", "seconds", "extra_gb", "best_stock", "ratio", "device", "run", "versions"}
@@ -46,3 +48,19 @@ def test_what_cannot_run_and_what_there_is_no_time_for_is_named(tmp_path: Path, 
 
 def test_names_tell_workloads_apart() -> None:
     assert len({workload.name for workload in workloads.WORKLOADS}) == len(workloads.WORKLOADS)
+
+
+def test_the_table_names_the_fastest_stock_way_and_the_best_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    def record(way: str, seconds: float | None, ratio: float | None, memory: float | None = 1.0) -> dict[str, Any]:
+        return {"workload": "base 1x512", "implementation": way, "seconds": seconds, "ratio": ratio, "extra_gb": memory}
+
+    records = [
+        record("eager", 0.008, 0.5),
+        record("sdpa", None, None),
+        record("eager compiled", 0.004, 1.0),
+        record("lengthwise", 0.005, 0.8),
+        record("lengthwise reduce-overhead", 0.002, 2.0, None),
+    ]
+    monkeypatch.setattr(generated_tables, "_benchmark", lambda name: records)
+    row = generated_tables.workloads_gpu().splitlines()[-1]
+    assert row == "| base 1x512 | 8, 1 GB | - | 4, 1 GB | - | 5, 1 GB | - | 2 | eager compiled | 2.00 |"
