@@ -13,12 +13,14 @@ from typing import Any
 import pytest
 import torch
 import transformers as tf
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
+from torch.distributed.fsdp import fully_shard
 
 import lengthwise as lw
 from lengthwise.attention import dispatch
 from lengthwise.errors import BadInput
 from lengthwise.models.snapshot import differences, state_of
+from lengthwise.models.state import LAYER
 from tests.conftest import ENCODERS, TRAIN_LENGTH, logits, make, shared, tokens
 
 LENGTHS = (TRAIN_LENGTH // 2, 3 * TRAIN_LENGTH)
@@ -77,6 +79,15 @@ def test_a_padded_batch_gives_what_the_model_gives(name: str, length: int) -> No
     with lw.accelerate(model):
         found = states(model, inputs)
     assert error(found, expected) < 2e-5
+
+
+@pytest.mark.parametrize("name", ["t5", "switch"])
+@torch.no_grad()
+def test_a_decoder_as_long_as_its_padded_encoder_sees_all_that_is_there(name: str) -> None:
+    model, inputs = shared(name), batch(name, 7)
+    expected = states(model, inputs)
+    with lw.accelerate(model):
+        assert error(states(model, inputs), expected) < 2e-5
 
 
 @pytest.mark.filterwarnings("ignore:mkldnn_matmul")
@@ -257,6 +268,15 @@ def test_float16_warns_once_and_an_overflow_raises() -> None:
         model(**batch("encoder", 20))
 
 
+def test_masks_of_callers_are_not_kept() -> None:
+    model = make("switch")
+    with lw.accelerate(model), torch.no_grad():
+        for _ in range(4):
+            model(**batch("switch", 20))
+        for stack in (model.encoder, model.decoder):
+            assert len(LAYER.on(stack.block[0].layer[0].SelfAttention).read) <= 2
+
+
 def test_threads_may_share_an_accelerated_model() -> None:
     model, inputs = make("t5 encoder"), batch("encoder", 60)
     expected, found = model(**inputs)[0], []
@@ -301,3 +321,48 @@ def test_it_compiles_as_one_graph(name: str) -> None:
     expected = states(model, inputs)
     lw.accelerate(model)
     assert error(states(torch.compile(model, fullgraph=True, backend="eager"), inputs), expected) < 1e-5
+
+
+@pytest.mark.sweep
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_it_trains_in_parallel(tmp_path: Path) -> None:
+    """By DDP, and by FSDP, whichever came first."""
+    inputs = batch("t5", 40)
+
+    def gradients(run: Any, model: Any) -> dict[str, Tensor]:
+        run(**inputs)[0].square().mean().backward()
+        found = {key: weight.grad for key, weight in model.named_parameters() if weight.grad is not None}
+        return {key: getattr(gradient, "full_tensor", lambda gradient=gradient: gradient)() for key, gradient in found.items()}
+
+    def sharded(model: Any) -> Any:
+        for block in (*model.encoder.block, *model.decoder.block):
+            fully_shard(block)
+        return fully_shard(model)
+
+    plain, first, second, third = (make("t5") for _ in range(4))
+    expected = gradients(plain, plain)
+    distributed.init_process_group("gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
+    try:
+        lw.accelerate(first)
+        found = [gradients(nn.parallel.DistributedDataParallel(first), first)]
+        lw.accelerate(second)
+        found.append(gradients(sharded(second), second))
+        lw.accelerate(sharded(third))
+        found.append(gradients(third, third))
+    finally:
+        distributed.destroy_process_group()
+    for one in found:
+        for key, gradient in expected.items():
+            torch.testing.assert_close(one[key], gradient, atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.sweep
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_static_cache_writes_the_same_tokens_in_a_graph() -> None:
+    torch._dynamo.reset()
+    model, inputs = make("t5"), batch("encoder", 40)
+    options = {"max_new_tokens": 4, "min_new_tokens": 4, "do_sample": False, "cache_implementation": "static"}
+    expected = model.generate(**inputs, **options, disable_compile=True)
+    lw.accelerate(model)
+    model.forward = torch.compile(model.forward, fullgraph=True, backend="eager")
+    assert torch.equal(model.generate(**inputs, **options, disable_compile=True), expected)

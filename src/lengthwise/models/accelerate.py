@@ -12,6 +12,7 @@ from __future__ import annotations
 import copyreg
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,7 +25,7 @@ from lengthwise.models.anatomy import Anatomy, stack_anatomy
 from lengthwise.models.attention_interface import register
 from lengthwise.models.install import install
 from lengthwise.models.patches import Patches
-from lengthwise.models.state import PATCHES
+from lengthwise.models.state import LAYER, PATCHES
 from lengthwise.models.train_length import T5_FAMILIES
 
 # Where a diffusers pipeline, which is no module, keeps its text encoders
@@ -105,8 +106,16 @@ def _put_on(patches: Patches, stack: nn.Module, implementation: str, check_finit
     register(patches)
     install(patches, stack, anatomy, Slots(), implementation, exact=False)
     _let_copies_be_plain(patches, anatomy)
+    patches.add_hook(stack.register_forward_pre_hook, partial(_forget_masks, anatomy))
     if check_finite:
         patches.add_hook(stack.register_forward_hook, _refuse_overflow)
+
+
+def _forget_masks(anatomy: Anatomy, *_: Any) -> None:
+    """Before each forward: callers' masks that the last one has read."""
+    layer = LAYER.on(anatomy.layers[0])
+    if layer is not None and not torch.compiler.is_compiling():
+        layer.read.clear()
 
 
 def _refuse_overflow(stack: nn.Module, _: Any, output: Any) -> None:

@@ -55,7 +55,7 @@ def attention_forward(
         return plan.solve(query, key, value, scale).transpose(1, 2).contiguous(), None
     causal = kwargs.get("is_causal")
     causal = getattr(module, "is_causal", False) if causal is None else causal
-    mask = decode(attention_mask, query.shape[2], key.shape[2], causal, query.device, layer.read)
+    mask = decode(attention_mask, query.shape[2], key.shape[2], causal, query.device, layer.read, layer.across)
     given = leaping_positions(layer, mask, kwargs.get("position_ids"))
     reach = key.shape[2] if given is None else max(key.shape[2], given.reach)
     if mask.stock is not None and layer.is_stock(reach):

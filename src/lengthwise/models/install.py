@@ -63,6 +63,7 @@ def install(
             installed=slots if outer is None else outer.installed.joined_with(slots),
             stock=outer.stock if outer is not None else value_before_patches(config.__dict__, IMPLEMENTATION) or "eager",
             bias_owner=owner,
+            across=module in anatomy.cross,
             observer=observer if observer is not None or outer is None else outer.observer,
             exact=exact and (outer is None or outer.exact),
             rotary=rotary if rotating and rotates else None if outer is None else outer.rotary,

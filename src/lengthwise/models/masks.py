@@ -172,9 +172,11 @@ def decode(
     causal: bool,
     device: torch.device,
     read: dict[Any, ForwardMask] | None = None,
+    across: bool = False,
 ) -> ForwardMask:
     """What a layer was handed: our runs, a boolean or additive mask of the caller's, or nothing.
 
+    Queries that look `across`, at the keys of another stack, stand on none of them.
     `read` holds the callers' masks that this forward has read; each keeps its tensor, so that no other has its id.
     """
     if tensor is None:
@@ -188,18 +190,20 @@ def decode(
         start, stop, position = tensor[:, 0].unbind(-1)
         return ForwardMask(Visible(start, stop, position[0], keys))
     # Switch makes a dense mask whatever the implementation, and so may a caller: its own implementation takes it as it is
-    read, key = {} if read is None else read, (id(tensor), queries, keys)
+    # A graph that is traced must leave nothing behind
+    read = {} if read is None or torch.compiler.is_compiling() else read
+    key = (id(tensor), queries, keys, across)
     if key not in read:
-        read[key] = ForwardMask(_runs_of_dense(tensor, queries, keys, causal), lambda _: tensor)
+        read[key] = ForwardMask(_runs_of_dense(tensor, queries, keys, causal, across), lambda _: tensor)
     return read[key]
 
 
-def _runs_of_dense(mask: Tensor, queries: int, keys: int, causal: bool) -> Visible:
+def _runs_of_dense(mask: Tensor, queries: int, keys: int, causal: bool, across: bool) -> Visible:
     if mask.dim() != 4 or mask.shape[1] != 1 or mask.shape[-1] < keys:
         raise BadInput(f"an attention mask of shape {tuple(mask.shape)} cannot be read; give one of shape [batch, tokens]")
     seen = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
-    if mask.dtype != torch.bool and bool((mask[seen] != 0).any()):
-        raise BadInput("this attention mask adds numbers to the logits; lengthwise reads masks that only hide keys")
+    if mask.dtype != torch.bool:
+        _require_zeros(mask.masked_fill(~seen, 0.0))
     seen = seen[:, 0, :, :keys].expand(-1, queries, -1)
     position = torch.arange(queries, device=mask.device) + keys - queries
     if causal and queries < keys:
@@ -207,9 +211,17 @@ def _runs_of_dense(mask: Tensor, queries: int, keys: int, causal: bool) -> Visib
         last = keys - 1 - seen.flip(-1).int().argmax(-1)
         position = torch.where(seen.any(-1), last, 0).amax(0)
     common = seen.any(1)
-    if queries == keys and bool((seen == common[:, None]).all()):
-        return Visible.build(queries, keys, padding=common)
+    if queries == keys and not torch.compiler.is_compiling() and bool((seen == common[:, None]).all()):
+        return Visible.build(queries, keys, device=mask.device).without(common, rows=not across)
     return Visible.of_mask(lambda rows: seen[:, rows], queries, keys, position)
+
+
+def _require_zeros(shown: Tensor) -> None:
+    adds = "this attention mask adds numbers to the logits; lengthwise reads masks that only hide keys"
+    if torch.compiler.is_compiling():
+        torch._assert_async((shown == 0).all(), adds)
+    elif bool((shown != 0).any()):
+        raise BadInput(adds)
 
 
 def _runs_of_rule(
