@@ -73,7 +73,7 @@ def test_heads_that_are_known_are_found(monkeypatch: pytest.MonkeyPatch) -> None
     original, tau = sharp_t5(), torch.tensor([1.3, 0.8, 1.0, 1.2])
     model = flattened(original, tau)
     found, path, expects = fit(model, original, (3, 4))
-    assert expects["fitted"]["original"] < 0.25 * expects["plain"]["original"]
+    assert expects["fitted"]["original"] < 0.5 * expects["plain"]["original"]
     # Many tables give much the same outputs; heads that were flattened are sharpened all the same
     assert found.mean(0)[0] > found.mean(0)[2] > found.mean(0)[1]
     assert path[0]["step"] == 0
