@@ -92,16 +92,21 @@ class RecipeFile(TypedDict):
     provenance: dict[str, Any]
 
 
+def recipe_at(path: str | Path) -> Recipe | None:
+    """The recipe that a file holds; None where it is something else."""
+    try:
+        document = read_json(path)
+    except (OSError, ValueError):
+        return None
+    is_recipe = isinstance(document, dict) and document.get("format") == FORMAT
+    return Recipe.of_document(document, str(path)) if is_recipe else None
+
+
 def parts_of(path: str | Path) -> list[Part | MadeFor]:
     """What a file named behind `@` holds, on the disk or the hub: an alignment, or what a recipe installs."""
     if str(path).startswith(hub.PREFIX):
         path = hub.fetched(str(path))
-    try:
-        document = read_json(path)
-    except (OSError, ValueError):
-        document = None
-    if isinstance(document, dict) and document.get("format") == FORMAT:
-        recipe = Recipe.of_document(document, str(path))
+    if (recipe := recipe_at(path)) is not None:
         # Alignments tell their content themselves
         specs = [part for part in recipe.parts if isinstance(part, str)]
         _, *parts = recipe.installs

@@ -54,11 +54,13 @@ def test_a_recipe_tells_its_length_and_its_evidence(tmp_path: Path, tokenizer: B
     parts = ("yarn:factor=4,temperature=false", alignment(model, 0.8))
     said = ("yarn answers 9 of 10 at 128 tokens",)
     recipe = Recipe("yarn+alignment", parts, LONG, TRAIN_LENGTH, said, {}, {"model": model_fingerprint(anatomy_of(model))})
-    done = lw.export(model, recipe, out=tmp_path / "out", tokenizer=tokenizer)
-    assert done.length == LONG
-    assert done.rope_parameters is not None
-    assert "in `extend` each row has that of the keys it sees" in done.says[-1]
-    assert said[0] in (tmp_path / "out" / "README.md").read_text()
+    recipe.save(tmp_path / "recipe.json")
+    for method in (recipe, f"@{tmp_path}/recipe.json"):
+        done = lw.export(model, method, out=tmp_path / "out", tokenizer=tokenizer, overwrite=True)
+        assert done.length == LONG
+        assert done.rope_parameters is not None
+        assert "in `extend` each row has that of the keys it sees" in done.says[-1]
+        assert said[0] in (tmp_path / "out" / "README.md").read_text()
 
 
 REFUSED = {

@@ -14,7 +14,7 @@ from lengthwise.calibration.export.plan import Plan, carry_out, make_plan
 from lengthwise.calibration.export.verify import Expected, compare, expected
 from lengthwise.common.files import check_writable, save_whole
 from lengthwise.errors import BadInput, require, require_one_of
-from lengthwise.methods.recipe import Recipe
+from lengthwise.methods.recipe import Recipe, recipe_at
 from lengthwise.methods.spec import short_name
 from lengthwise.models.anatomy import unwrapped
 from lengthwise.models.suitability import Method
@@ -64,13 +64,14 @@ def export(
     out = Path(out)
     check_place(out, to, overwrite)
     tokenizer = _tokenizer_of(model) if tokenizer is None else tokenizer
-    if isinstance(method, Recipe) and length is None:
-        length = method.length
+    recipe = _recipe(method)
+    if recipe is not None and length is None:
+        length = recipe.length
     plan = make_plan(model, method, length, train_length, force)
     target = import_module(TARGETS[to])
     target.check(plan, tokenizer)
     wanted = expected(model, tokenizer, method, plan, force) if verify else None
-    card = Card(_name(model), _in_words(method, plan), to, plan, command, getattr(method, "says", ()))
+    card = Card(_name(model), _in_words(method, plan), to, plan, command, () if recipe is None else recipe.says)
     stock = carry_out(model, plan, inplace)
     folder = _Export(target, stock, tokenizer, card, wanted)
     save_whole(out, [folder], overwrite=overwrite)
@@ -105,6 +106,13 @@ class _Export:
             compared = tuple(compare(self.target.ask(folder, self.wanted.prompts, self.wanted.greedy), self.wanted))
         self.card = replace(self.card, said=said, compared=compared)
         (folder / "README.md").write_text(self.card.to_markdown(), encoding="utf-8")
+
+
+def _recipe(method: Method) -> Recipe | None:
+    """The recipe, where the method is one, or a spec that names its file alone."""
+    if isinstance(method, str) and method.strip().startswith("@"):
+        return recipe_at(method.strip()[1:])
+    return method if isinstance(method, Recipe) else None
 
 
 def _name(model: nn.Module) -> str:
