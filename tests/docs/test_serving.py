@@ -20,6 +20,8 @@ LONG = 4 * TRAIN_LENGTH
 
 def rows() -> list[Any]:
     lines = [line.strip("| \n").split("|") for line in PAGE.read_text().splitlines() if line.startswith("|")]
+    # The first table; what was measured stands in another
+    lines = [cells for cells in lines if len(cells) == 2 + len(TARGETS)]
     header, _, *cells = [[cell.strip() for cell in line] for line in lines]
     assert header == ["method", "model", *TARGETS]
     return [pytest.param(dict(zip(header, row, strict=True)), id=f"{row[0]} {row[1]}") for row in cells]
