@@ -63,4 +63,4 @@ def test_the_table_names_the_fastest_stock_way_and_the_best_of_ours(monkeypatch:
     ]
     monkeypatch.setattr(generated_tables, "_benchmark", lambda name: records)
     row = generated_tables.workloads_gpu().splitlines()[-1]
-    assert row == "| base 1x512 | 8, 1 GB | - | 4, 1 GB | - | 5, 1 GB | - | 2 | eager compiled | 2.00 |"
+    assert row == "| base 1x512 | 8, 1 GB | - | 4, 1 GB | 5, 1 GB | 2 | eager compiled | 2.00 |"

@@ -220,6 +220,9 @@ def test_all_outputs_go_through_one_writer() -> None:
     # The writer itself, lines that several processes append, what is thrown away when nobody reads standard output, the mark
     # of a process's memory
     homes = {"common/files.py", "records/append_only.py", "cli/standard_output.py", "evaluation/recommendation/beyond.py"}
+    # What goes into a folder that `save_whole` lets appear when it is whole, or is thrown away
+    names = ("export", "checkpoint", "ctranslate2_model", "onnx_graphs", "run_plain")
+    homes |= {f"calibration/export/{name}.py" for name in names}
     source = Path(lengthwise.__file__).parent
     found = {str(file.relative_to(source)) for file in source.rglob("*.py") if writes.search(file.read_text())}
     assert found == homes

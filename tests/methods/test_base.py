@@ -20,7 +20,7 @@ SOURCES = Path(lengthwise.__file__).parent
 READERS = ("methods/base.py", "methods/dry_run.py", "methods/slots.py")
 FUNCTIONS = {function for functions in CLAIMS.values() for function in functions}
 OPTIONAL = {"name", "leaves_alone", "dynamic", "max_distance", "sinks_and_window", "fingerprint", "check_fits"}
-OPTIONAL |= {"stock_rotation", "acts_on", "to_json", "learns_alone"}
+OPTIONAL |= {"stock_rotation", "acts_on", "factor", "to_json", "learns_alone"}
 METHODS = re.compile(r"\b(method|methods|rotation|similarity|bias|narrow\w*|segment\w*|law|laws|adaptive|visible|slots)\b")
 
 

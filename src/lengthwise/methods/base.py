@@ -30,6 +30,7 @@ Everything else is optional. Each optional member is read by one function of thi
 | `check_fits(l, h)`  | fits every model   | `check_fits`       | methods with a number for each layer or head              |
 | `stock_rotation`    | None               | `stock_rotation`   | rotations that a stock checkpoint's config can ask for    |
 | `acts_on(layer)`    | all layers         | `acts_on`          | rotations that leave some layers, counted from 0, alone   |
+| `factor`            | None               | `stretch_of`       | rotations for inputs of so many training lengths          |
 | `to_json()`         | None               | `file_contents_of` | methods read from a file: what the file said              |
 | `learns_alone`      | False              | `learns_alone`     | trained methods that leave the weights of the model alone |
 
@@ -199,6 +200,12 @@ def acts_on(method: object, layer: int) -> bool:
     """Whether the method, a rotation, is for this layer."""
     says = getattr(method, "acts_on", None)
     return says is None or bool(says(layer))
+
+
+def stretch_of(method: object) -> float | None:
+    """For how many training lengths the method, a rotation, was made; None where it does not say."""
+    factor = getattr(method, "factor", None)
+    return None if factor is None else float(factor)
 
 
 def learns_alone(method: object) -> bool:

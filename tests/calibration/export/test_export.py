@@ -105,7 +105,10 @@ def test_an_existing_folder_is_kept_unless_told(tmp_path: Path, tokenizer: ByT5T
 def test_an_export_that_ends_half_way_leaves_nothing(
     tmp_path: Path, tokenizer: ByT5Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tf.PreTrainedTokenizerBase, "save_pretrained", lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tf.PreTrainedTokenizerBase, "save_pretrained", interrupted)
     with pytest.raises(KeyboardInterrupt):
         lw.export(make("llama"), "yarn:factor=4", out=tmp_path / "out", tokenizer=tokenizer)
     assert not list(tmp_path.iterdir())

@@ -15,6 +15,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from lengthwise.calibration.export.plan import Plan
+from lengthwise.common.formats import parse_json
 from lengthwise.errors import BadInput
 
 SCRIPT = Path(__file__).with_name("run_plain.py")
@@ -42,4 +43,4 @@ def ask(folder: Path, prompts: Sequence[list[int]], greedy: dict[str, Any]) -> t
         if done.returncode:
             raise BadInput(f"plain transformers cannot run the exported model: {(done.stderr.strip() or '?').splitlines()[-1]}")
         with safe_open(told, "pt") as file:
-            return file.get_tensor("logits"), json.loads(file.metadata()["answers"])
+            return file.get_tensor("logits"), parse_json(file.metadata()["answers"])

@@ -15,7 +15,7 @@ from lengthwise.calibration.export.verify import Expected, compare, expected
 from lengthwise.common.files import check_writable, save_whole
 from lengthwise.errors import BadInput, require, require_one_of
 from lengthwise.methods.recipe import Recipe, recipe_at
-from lengthwise.methods.spec import short_name
+from lengthwise.methods.spec import Spec, short_name
 from lengthwise.models.anatomy import unwrapped
 from lengthwise.models.suitability import Method
 
@@ -122,8 +122,9 @@ def _name(model: nn.Module) -> str:
 
 
 def _in_words(method: Method, plan: Plan) -> str:
-    text = getattr(method, "method", getattr(method, "text", method))
-    return short_name(text) if isinstance(text, str) else " + ".join(plan.slots.names)
+    if isinstance(method, Recipe | Spec):
+        method = method.method if isinstance(method, Recipe) else method.text
+    return short_name(method) if isinstance(method, str) else " + ".join(plan.slots.names)
 
 
 def _tokenizer_of(model: nn.Module) -> Any:

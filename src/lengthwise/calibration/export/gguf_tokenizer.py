@@ -11,10 +11,10 @@
 from __future__ import annotations
 
 import base64
-import json
 import re
 from typing import Any
 
+from lengthwise.common.formats import parse_json
 from lengthwise.models.anatomy import vocabulary
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
@@ -24,7 +24,7 @@ NO_TOKENIZER = "llama.cpp has no tokenizer like this model's: the file takes and
 def add_tokenizer(writer: Any, stock: Any, tokenizer: Any) -> list[str]:
     """Write the tokenizer's keys; what is to be said of it."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
-    document = None if backend is None else json.loads(backend.to_str())
+    document = None if backend is None else parse_json(backend.to_str())
     kind = None if document is None else _kind(document)
     if document is None or kind is None:
         writer.add_tokenizer_model("none")

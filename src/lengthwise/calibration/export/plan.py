@@ -21,7 +21,7 @@ from lengthwise.calibration.export.query_law import QueryLaw, fitted_law
 from lengthwise.calibration.export.rope import Rope, find_rope, set_rope
 from lengthwise.common.text import parse_lengths
 from lengthwise.errors import BadInput, require
-from lengthwise.methods.base import follows_length, leaves_alone, method_name, stock_rotation
+from lengthwise.methods.base import acts_on, follows_length, leaves_alone, method_name, stock_rotation, stretch_of
 from lengthwise.methods.slots import Slots
 from lengthwise.methods.temperature.aligned import Alignment
 from lengthwise.models.anatomy import Anatomy, anatomy_of, unwrapped
@@ -110,7 +110,7 @@ def _sharpness(anatomy: Anatomy, slots: Slots, length: int, rope: Rope | None) -
 def _implied_length(anatomy: Anatomy, slots: Slots) -> int:
     """The longest length that an alignment was calibrated for, or that the factor of a rotation is for."""
     lengths = [law.temperatures[-1].length for law in slots.laws if isinstance(law, Alignment)]
-    factor = getattr(slots.rotation, "factor", None)
+    factor = stretch_of(slots.rotation)
     if factor is not None and not follows_length(slots.rotation):
         lengths.append(round(anatomy.train_length * factor))
     require(bool(lengths) or not slots.filled, "this method does not tell for which length it is; give it (--length)")
@@ -123,20 +123,20 @@ def _refuse_slots(anatomy: Anatomy, slots: Slots, length: int | None) -> None:
     rotary = getattr(anatomy.stack, "rotary_emb", None) is not None
     temperature = "a temperature, such as log_length or an alignment that `calibrate` finds"
     instead = f"the nearest that can is yarn:factor={stretch}" if rotary else f"what can is {temperature}"
-    reasons = {
-        "similarity": "replaces the product of queries and keys",
-        "parts": "gives keys of one row different distances",
-        "bias": "adds a bias that the checkpoint has no place for",
-        "visible": "hides keys, or drops them from the cache",
-    }
-    for slot, reason in reasons.items():
-        if (method := getattr(slots, slot)) is not None:
+    refused: tuple[tuple[object, str], ...] = (
+        (slots.similarity, "replaces the product of queries and keys"),
+        (slots.parts, "gives keys of one row different distances"),
+        (slots.bias, "adds a bias that the checkpoint has no place for"),
+        (slots.visible, "hides keys, or drops them from the cache"),
+    )
+    for method, reason in refused:
+        if method is not None:
             raise BadInput(f"{method_name(method)} {reason}, which no stock engine computes; {instead}")
     if slots.adaptive:
         raise BadInput(
             f"{method_name(slots.adaptive[0])} follows the entropy of every row, which no stock engine does; {instead}"
         )
-    if hasattr(slots.rotation, "acts_on"):
+    if not all(acts_on(slots.rotation, layer) for layer in range(len(anatomy.layers))):
         raise BadInput(f"{method_name(slots.rotation)} rotates some layers only, which no config can say; {instead}")
     if follows_length(slots.rotation) and stock_rotation(slots.rotation) is None and length is None:
         raise BadInput(
