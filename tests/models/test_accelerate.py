@@ -62,6 +62,13 @@ def error(found: Tensor, expected: Tensor) -> float:
     return float(((found.double() - expected.double()).norm() / expected.double().norm()).detach())
 
 
+def skip_where_a_decoder_sees_the_future(model: Any) -> None:
+    """As umT5's does in transformers 5.15, where nothing tells sdpa that it is causal; accelerated it does not."""
+    decoder = getattr(model, "decoder", None)
+    if decoder is not None and not decoder.block[0].layer[0].SelfAttention.is_causal:
+        pytest.skip("this transformers lets umT5's decoder see the future")
+
+
 def drop_nothing(model: Any) -> None:
     for module in model.modules():
         if isinstance(module, nn.Dropout):
@@ -75,6 +82,7 @@ def drop_nothing(model: Any) -> None:
 @torch.no_grad()
 def test_a_padded_batch_gives_what_the_model_gives(name: str, length: int) -> None:
     model, inputs = shared(name), batch(name, length)
+    skip_where_a_decoder_sees_the_future(model)
     expected = states(model, inputs)
     with lw.accelerate(model):
         found = states(model, inputs)
@@ -123,6 +131,7 @@ def test_autocast_gives_what_it_gives_the_model() -> None:
 @pytest.mark.parametrize("name", ["t5", "umt5"])
 def test_a_training_step_has_the_models_gradients(name: str) -> None:
     model, inputs = make(name), batch(name, LENGTHS[1])
+    skip_where_a_decoder_sees_the_future(model)
 
     def gradients(checkpointed: bool = False) -> dict[str, Tensor]:
         model.zero_grad()
@@ -147,6 +156,7 @@ def test_a_training_step_has_the_models_gradients(name: str) -> None:
 def test_it_writes_the_same_tokens(name: str) -> None:
     """By every cache: a dynamic one, a static one with room behind its tokens, none, and with beams."""
     model, inputs = make(name), batch("encoder", LENGTHS[1])
+    skip_where_a_decoder_sees_the_future(model)
     ways: list[dict[str, Any]] = [
         {},
         {"cache_implementation": "static", "disable_compile": True},
