@@ -48,7 +48,7 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> Callable[[Score], list[tuple[A
 
 def recommend(tokenizer: Any, name: str = "t5", **options: Any) -> Recipe:
     # So little time that no temperature is calibrated
-    return lw.recommend(make(name, 0), tokenizer, LENGTH, show_progress=False, **{"minutes": 1e-6, **options})
+    return lw.recommend(make(name, 0), tokenizer, show_progress=False, **{"length": LENGTH, "minutes": 1e-6, **options})
 
 
 def helped_by(best: str) -> Score:
@@ -224,6 +224,7 @@ def test_tasks_that_the_model_cannot_do_are_not_asked(tokenizer: Any, answering:
     ("options", "message"),
     [
         ({"train_length": LENGTH}, "length 128 is within the training length 128"),
+        ({"length": 10**20, "data": "x.jsonl"}, "is beyond all models"),
         ({"minutes": 0}, "minutes must be above 0"),
         ({"tasks": ["line", "passkey"], "data": "x.jsonl"}, "--data holds cases of one task"),
     ],

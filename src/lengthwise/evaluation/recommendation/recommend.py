@@ -25,6 +25,7 @@ from typing import Any
 from torch import nn
 
 from lengthwise.common.sequences import token_rows
+from lengthwise.common.text import parse_lengths
 from lengthwise.errors import require
 from lengthwise.evaluation.recommendation.asked import Asked, AskedQuestions
 from lengthwise.evaluation.recommendation.clock import Clock
@@ -64,7 +65,7 @@ def recommend(
     refuse_extended(model, "recommend")
     anatomy = anatomy_of(model, train_length)
     refuse_unreachable(model, anatomy)
-    trained = anatomy.train_length
+    trained, (length,) = anatomy.train_length, parse_lengths(length)
     within = f"length {length} is within the training length {trained}: the model reads that as it is"
     require(length > trained, f"{within}; give a larger --length, or the right --train-length")
     refuse_past_the_table(anatomy, length)
