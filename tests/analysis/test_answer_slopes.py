@@ -39,7 +39,7 @@ def cases(length: int, many: int = 2) -> list[Case]:
 # Within the training length as well, where a model is otherwise left to its own attention
 @pytest.mark.parametrize(("name", "length"), [("t5", TRAIN_LENGTH // 2), ("t5", 2 * TRAIN_LENGTH), ("llama", 2 * TRAIN_LENGTH)])
 def test_slopes_are_finite_differences(name: str, length: int) -> None:
-    # The losses bend, and break where a ReLU does: with steps of 0.02 the first layer's differences are off by a third
+    # The losses bend: with steps of 0.02 the first layer's differences are off by a third; these differ by 0.006 between CPUs
     model, asked, step = make(name, 0).eval(), cases(length), 0.001
     nats, slopes = slopes_of(model, anatomy_of(model), asked)
     assert slopes.shape == (2, 3, 4)
