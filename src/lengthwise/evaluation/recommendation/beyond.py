@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
+import os
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
+from itertools import accumulate
 from statistics import fmean
 
 import torch
@@ -56,13 +56,17 @@ def still_works(answers: Sequence[Scored], score: float) -> bool:
 
 
 def peak_memory(asked: Asked, parts: Sequence[Part] | str, tokens: int) -> int | None:
-    """Bytes that reading so many tokens takes beside the weights; None where the system does not count them."""
+    """Bytes that reading so many tokens takes beside the weights; None on devices that do not count them."""
     device = next(asked.model.parameters()).device
     # Which tokens they are makes no difference
     ids = torch.ones((1, tokens), dtype=torch.long)
     with extend(asked.model, parts, train_length=asked.anatomy.train_length):
         read = partial(run_stack, asked.anatomy, ids)
-        return _peak_on_gpu(device, read) if device.type == "cuda" else _peak_on_linux(read)
+        return {"cuda": _peak_on_gpu, "cpu": _peak_on_cpu}.get(device.type, _not_counted)(device, read)
+
+
+def _not_counted(device: torch.device, read: Callable[[], object]) -> None:
+    return None
 
 
 def _peak_on_gpu(device: torch.device, read: Callable[[], object]) -> int:
@@ -74,18 +78,11 @@ def _peak_on_gpu(device: torch.device, read: Callable[[], object]) -> int:
     return torch.cuda.max_memory_allocated(device) - before
 
 
-def _peak_on_linux(read: Callable[[], object]) -> int | None:
-    """The process's resident memory at its highest, after what is free was given back and the mark was set anew."""
-    try:
-        ctypes.CDLL(None).malloc_trim(0)
-        Path("/proc/self/clear_refs").write_text("5")
-        before = _resident("VmRSS")
+def _peak_on_cpu(device: torch.device, read: Callable[[], object]) -> int:
+    """The sum of what PyTorch's profiler sees taken and given back, at its highest."""
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # it tells standard error of its beginning and end
+    with torch.autograd.profiler.profile(profile_memory=True) as profile:
         read()
-        return max(0, _resident("VmHWM") - before)
-    except (OSError, AttributeError):
-        return None
-
-
-def _resident(name: str) -> int:
-    lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    return 1024 * int(lines[name].removesuffix("kB"))
+    events = (event for event in profile.kineto_results.events() if event.name() == "[memory]")
+    taken: list[int] = [event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())]
+    return max(accumulate(taken, initial=0))
