@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ def flattened(model: Any, tau: torch.Tensor) -> Any:  # [heads]
 
 
 def fit(
-    model: Any, original: Any, shape: tuple[int, int], length: int = 2 * TRAIN_LENGTH
+    model: Any, original: Any, shape: tuple[int, int], length: int = 2 * TRAIN_LENGTH, end: float = math.inf
 ) -> tuple[torch.Tensor, list[Any], dict[str, Any]]:
     """Fit the model to what the original says of eight sequences."""
     cases = []
@@ -54,7 +55,7 @@ def fit(
         with torch.no_grad():
             cases.append(Case(case.inputs, case.targets, case.counted, case.logits(original).log_softmax(-1)))
     sharpness = SharpnessByLength(TRAIN_LENGTH, 2 * TRAIN_LENGTH)
-    return Fit(model, sharpness, [Group("original", 100.0, cases)], torch.zeros(shape), 0, no_progress).run()
+    return Fit(model, sharpness, [Group("original", 100.0, cases)], torch.zeros(shape), 0, no_progress, end).run()
 
 
 def test_one_number_that_is_known_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,6 +67,32 @@ def test_one_number_that_is_known_is_found(monkeypatch: pytest.MonkeyPatch) -> N
         assert expects["fitted"]["original"] < 0.1 * expects["plain"]["original"]
         # On both sides of 1
         assert min(step["tau"] for step in path) < 1 < max(step["tau"] for step in path)
+
+
+def test_time_ends_a_fit_with_the_best_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = sharp_t5()
+    model = flattened(original, torch.full((4,), 1.35))
+    found, path, expects = fit(model, original, (3, 4), end=0.0)
+    assert [step["step"] for step in path] == [0, 1]
+    assert bool(found.any()) == (path[1]["loss"] < path[0]["loss"])
+    assert expects["fitted"]["original"] == min(step["original"] for step in path)
+    found, path, _ = fit(model, original, (1, 1), end=0.0)
+    assert (float(found), [step["tau"] for step in path]) == (0.0, [1.0])
+    # What is left is shared among the lengths to come
+    monkeypatch.setattr(answers.time, "monotonic", lambda: 10.0)
+    assert [answers.end_after(70.0, lengths) for lengths in (3, 1)] == [30.0, 70.0]
+
+
+@pytest.mark.parametrize(
+    ("statistic", "minutes", "told"),
+    [
+        ("pmax", 1.0, "minutes are for the statistic answers; pmax takes a few forwards"),
+        ("answers", 0.0, "minutes must be above 0, not 0.0"),
+    ],
+)
+def test_minutes_that_cannot_be_are_refused(statistic: str, minutes: float, told: str) -> None:
+    with pytest.raises(BadInput, match=told):
+        lw.calibrate(make("t5"), None, 128, statistic=statistic, minutes=minutes)
 
 
 def test_heads_that_are_known_are_found(monkeypatch: pytest.MonkeyPatch) -> None:

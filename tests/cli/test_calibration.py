@@ -331,7 +331,10 @@ def test_calibrate_searches_the_numbers_of_a_position_method(
     said = lengthwise("calibrate", folder, *common, "--search", "dpe", "--scope", "head", "--out", out)
     assert (said.status, said.err[-1].split("; ")[-1]) == (2, "give one --length, and neither --statistic nor --scope")
     said = lengthwise("calibrate", folder, *common, "--minutes", 3, "--out", out)
-    assert (said.status, said.err) == (2, ["lengthwise: --minutes is for --search dpe or longrope; leave it out"])
+    assert (said.status, said.err) == (
+        2,
+        ["lengthwise: --minutes is for --statistic answers or --search dpe or longrope; leave it out"],
+    )
 
 
 def test_export_prints_and_writes_what_it_did(tmp_path: Path, lengthwise: Callable[..., Said]) -> None:

@@ -6,13 +6,14 @@
 The weights are frozen. One number for the model is searched for on both sides of g = 1; a number a layer or a head follows the
 gradient, which comes through the attention itself. A task counts as much as the model can do it at its training length, so
 that what it cannot do does not steer. KL, at the same length, holds what was not asked. a0 is 0 at the first length and grows
-with ln n from there. Cases that are not fitted decide when to stop, and whether to change anything at all.
+with ln n from there. Cases that are not fitted decide when to stop, if time does not, and whether to change anything.
 """
 
 from __future__ import annotations
 
 import math
 import random
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -39,20 +40,23 @@ WIDEST, NARROWEST = 0.2, 0.05  # steps of ln g in the search for one number
 Losses = dict[str, float]  # by the name of a group
 
 
-def fit_to_answers(cases: Cases, lengths: Sequence[int], scope: str) -> list[LengthResult]:
-    """A fit at every length, each from where the shorter one leads; the model may be extended already."""
+def fit_to_answers(cases: Cases, lengths: Sequence[int], scope: str, minutes: float | None = None) -> list[LengthResult]:
+    """A fit at every length, each from where the shorter one leads, within the time; the model may be extended already."""
+    end = math.inf if minutes is None else time.monotonic() + 60 * minutes
     anatomy, known = cases.anatomy, cases.known()
     shares = task_shares(known)
     target = sum(shares[name] * nats for name, (nats, _) in known.items())
     shape = {"model": (1, 1), "layer": (len(anatomy.layers), 1), "head": (len(anatomy.layers), anatomy.heads)}[scope]
     start, results, shorter = torch.zeros(shape), list[LengthResult](), anatomy.train_length
-    for length in lengths:
+    for n, length in enumerate(lengths):
         if results:
             start = start * math.log(length / anatomy.train_length) / math.log(shorter / anatomy.train_length)
         sharpness = SharpnessByLength(anatomy.train_length, length, sharpness_of([result.entry for result in results]))
         groups = cases.groups(length, shorter, shares)
         read = sum(case.kept is not None for group in groups for case in group.cases)
-        fit = Fit(cases.model, sharpness, groups, start, cases.seed, cases.tick, forwards=read)
+        fit = Fit(
+            cases.model, sharpness, groups, start, cases.seed, cases.tick, end_after(end, len(lengths) - n), forwards=read
+        )
         start, path, expects = fit.run()
         told = sum(share * expects["fitted"][name] for name, share in shares.items())
         entry = Calibrated(length, _table((-start).exp(), scope), told, fit.forwards, target)
@@ -60,6 +64,12 @@ def fit_to_answers(cases: Cases, lengths: Sequence[int], scope: str) -> list[Len
         results.append(LengthResult(entry, path, missed, expects))
         shorter = length
     return results
+
+
+def end_after(end: float, lengths: int) -> float:
+    """When the next of so many lengths should end."""
+    now = time.monotonic()
+    return now + (end - now) / lengths
 
 
 def task_shares(known: dict[str, tuple[float, float]]) -> dict[str, float]:
@@ -90,6 +100,7 @@ class Fit:
     start: Tensor  # a0, [layers or 1, heads or 1]
     seed: int
     tick: ProgressCallback
+    end: float = math.inf  # by the monotonic clock
     forwards: int = 0  # long ones so far; a step back takes as long as two
 
     def run(self) -> tuple[Tensor, list[dict[str, float]], dict[str, Losses]]:
@@ -113,7 +124,7 @@ class Fit:
             return tried[x]
 
         x, step = min((0.0, float(self.start)), key=loss), WIDEST
-        while step >= NARROWEST and loss(x) > ENOUGH:
+        while step >= NARROWEST and loss(x) > ENOUGH and not self._late():
             sides = [round(x + side * step, 4) for side in (-1, 1)]
             best = min([x, *(side for side in sides if math.log(FLATTEST) <= side <= math.log(SHARPEST))], key=loss)
             x, step = (best, step) if best != x else (x, step / 2)
@@ -134,16 +145,19 @@ class Fit:
             with torch.no_grad():
                 a.clamp_(math.log(FLATTEST), math.log(SHARPEST))
             self.tick(1)
-            if step % CHECK_EVERY == 0:
+            if step % CHECK_EVERY == 0 or self._late():
                 told = self._held_out()
                 path.append(self._step(step, told))
                 self._say(f"step {step}", self._total(told))
                 gained = self._total(best[1]) - self._total(told)
                 idle = 0 if gained > LEAST_GAIN * self._total(plain) else idle + 1
                 best = (a.detach().clone(), told) if gained > 0 else best
-                if idle == PATIENCE or self._total(told) <= ENOUGH:
+                if idle == PATIENCE or self._total(told) <= ENOUGH or self._late():
                     break
         return best[0], path, best[1]
+
+    def _late(self) -> bool:
+        return time.monotonic() >= self.end
 
     def _backward(self, randomness: random.Random) -> None:
         for group in self.groups:

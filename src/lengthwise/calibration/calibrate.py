@@ -50,6 +50,7 @@ def calibrate(
     data: str | Path | None = None,
     sequences: int | None = None,
     seed: int = 0,
+    minutes: float | None = None,
     method: Method = "none",
     show_progress: bool = True,
 ) -> Alignment:
@@ -60,10 +61,15 @@ def calibrate(
     A model without a tokenizer (None) is given `input_ids`: a tensor of [sequences, tokens], lists, or a dataset.
 
     The statistic `answers` asks samples of several tasks, four by default, `sequences` of each; a task's questions, or its
-    cases, can come from `data`. With `text` or `files` it asks for words that stand far back in the text.
+    cases, can come from `data`. With `text` or `files` it asks for words that stand far back in the text. After `minutes` the
+    best temperatures so far are taken.
     """
     tasks = (task,) if isinstance(task, str) else tuple(task or ())
     check_choices(statistic, scope, search, tasks, data)
+    require(
+        minutes is None or statistic == "answers", f"minutes are for the statistic answers; {statistic} takes a few forwards"
+    )
+    require(minutes is None or minutes > 0, f"minutes must be above 0, not {minutes}")
     lengths = sorted(set(parse_lengths(length)))
     anatomy = anatomy_of(model, train_length)
     sequences = sequences if sequences is not None else SAMPLES[scope] if statistic == "answers" else 1
@@ -85,7 +91,7 @@ def calibrate(
                 cases = Cases(
                     model, tokenizer, anatomy, asked, None if data is None else Path(data), text, sequences, seed, tick
                 )
-                results = fit_to_answers(cases, lengths, scope)
+                results = fit_to_answers(cases, lengths, scope, minutes)
         else:
             cut = partial(short_and_long, tokenizer, text if rows is None else rows, tasks[0] if tasks else None)
             read = {n: cut(n, anatomy.train_length, sequences, seed) for n in lengths}
@@ -100,6 +106,8 @@ def calibrate(
         "search": "answers" if statistic == "answers" else search if scope == "model" else "one pass",
         "method": method if isinstance(method, str) else repr(method),
     }
+    if minutes is not None:
+        provenance["minutes"] = minutes
     if outer is not None:
         provenance["extended_with"] = outer.names
     return _alignment(anatomy, fingerprint, statistic, scope, results, provenance)

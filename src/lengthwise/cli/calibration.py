@@ -41,7 +41,7 @@ def calibrate(
     ] = None,
     seed: int = 0,
     minutes: Annotated[
-        float | None, typer.Option(help="Time to search the numbers of dpe or longrope, about.", show_default="10")
+        float | None, typer.Option(help="Time to fit to answers, or to search the numbers of dpe or longrope (10), about.")
     ] = None,
     method: Annotated[
         str, typer.Option(help="Method applied throughout, to calibrate on top of it.", autocompletion=completion.methods)
@@ -64,7 +64,8 @@ def calibrate(
         alone = len(length) == 1 and statistic == "answers" and scope == "model"
         told = f"--search {search} finds the numbers of one length by answers"
         require(alone, f"{told}; give one --length, and neither --statistic nor --scope")
-    require(positions or minutes is None, f"--minutes is for --search {' or '.join(SEARCHED)}; leave it out")
+    timed = positions or statistic == "answers"
+    require(timed or minutes is None, f"--minutes is for --statistic answers or --search {' or '.join(SEARCHED)}; leave it out")
     check_spec(method)
     check_writable(out)
     loaded, tokenizer = load(model, dtype, device)

@@ -27,8 +27,8 @@ from lengthwise.methods.temperature.aligned import Alignment
 from lengthwise.models.fingerprint import model_fingerprint, versions
 
 CALIBRATING, RACING, CONFIRMING = 0.5, 0.75, 0.9  # shares of the time after which each is at its end
-# Long forwards that calibrations take, about, for each task and one more
-FORWARDS = {("answers", "model"): 12, ("answers", "head"): 150}
+# Long forwards that calibrations take at least, for each task and one more; fits to answers take what time they are given
+FORWARDS = {("answers", "model"): 24, ("answers", "head"): 50}
 FEWEST_RACED = 4  # methods that need no calibration, however short the time is
 FEWEST = 8  # sequences of a task for temperatures a head, where time is short
 
@@ -94,8 +94,9 @@ class Recommendation:
         if takes > self.clock.left(CALIBRATING):
             self.untried.append(f"{calibration.name} (no time)")
             return
-        hurried = 3 * takes > self.clock.left(CALIBRATING)
+        hurried = 9 * takes > self.clock.left(CALIBRATING)
         sequences = (FEWEST if hurried else SAMPLES[calibration.scope]) if answers else None
+        minutes = self.clock.left(CALIBRATING) / 60 if answers else None
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -108,6 +109,7 @@ class Recommendation:
                     train_length=asked.anatomy.train_length,
                     method=calibration.method,
                     seed=asked.seed,
+                    minutes=minutes,
                     show_progress=asked.show_progress,
                     **asked.material(calibration.statistic, sequences),
                 )
