@@ -16,12 +16,14 @@ from lengthwise.methods.temperature.log import Log
 ALIGNED = {f"{statistic}-{scope}": (statistic, scope) for scope in SCOPES for statistic in STATISTICS}
 # The alignment, mixed with what truncation reads
 HEDGED = {f"{HEDGE}-{name}": name for name in ALIGNED}
+# Where answers are fitted, which takes minutes: in between a temperature is interpolated
+FITTED = (2048, 4096, 15000)
 # What a user is advised to take: `lengthwise calibrate` as it is, hedged
 DEFAULT = "hedge-pmax-model"
 # The most important first; methods of one stage are run side by side
 STAGES = (
     ("none", "truncate", "pmax-model", "pmax-layer", "hedge-pmax-model", "hedge-pmax-layer"),
-    ("log", "entropy-model"),
+    ("log", "entropy-model", "answers-head", "hedge-answers-head"),
     ("pmax-head", "entropy-layer", "entropy-head"),
 )
 NAMES = tuple(name for stage in STAGES for name in stage)
@@ -36,7 +38,8 @@ def stages(names: Sequence[str]) -> list[list[str]]:
 def contenders(
     model: Any, tokenizer: Any, names: Sequence[str], lengths: Sequence[int], train_length: int, folder: Path
 ) -> dict[str, object]:
-    """What `lengthwise.evaluate` takes for these names; alignments are solved once for all, on the package's prose."""
+    """What `lengthwise.evaluate` takes for these names; alignments are solved once for all, on the package's prose
+    or, those of answers, on its tasks."""
     beyond = sorted(length for length in lengths if length > train_length)
     solved = {}
     for name in dict.fromkeys(map(behind, names)):
@@ -44,7 +47,8 @@ def contenders(
             file, (statistic, scope) = alignment_file(folder, name), ALIGNED[name]
             if not file.exists():
                 how: Any = {"statistic": statistic, "scope": scope, "train_length": train_length}
-                lw.calibrate(model, tokenizer, beyond, **how).save(file)
+                few = [length for length in beyond if length in FITTED] if statistic == "answers" else []
+                lw.calibrate(model, tokenizer, few or beyond, **how).save(file)
             solved[name] = lw.Alignment.load(file)
     methods: dict[str, object] = {name: solved.get(behind(name), name) for name in names}
     return {name: [HEDGE, method] if hedged(name) and behind(name) in ALIGNED else method for name, method in methods.items()}

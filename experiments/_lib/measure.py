@@ -102,6 +102,7 @@ class Subject:
     @classmethod
     def of(cls, options: Options) -> Subject:
         model, tokenizer = load(options.model, options.dtype, options.device)
+        refuse_flattened(model, options.model)
         return cls(options, model, tokenizer, anatomy_of(model, options.train_length).train_length)
 
     def contenders(self, names: Sequence[str]) -> dict[str, object]:
@@ -214,6 +215,15 @@ class Answers:
         for (_, _, index), score in self.scores(method, tasks, lengths).items():
             scores[index].append(score)
         return {index: fmean(some) for index, some in scores.items() if len(some) == places}
+
+
+def refuse_flattened(model: Any, name: str) -> None:
+    """A T5 with an output layer of its own whose config scales the states as if it were the embedding: its likelihoods are
+    sqrt(d_model) times too flat, though greedy answers stay the same."""
+    config = model.config
+    wrong = getattr(config, "scale_decoder_outputs", False) and config.tie_word_embeddings is False
+    remedy = "set scale_decoder_outputs to false in its config.json"
+    require(not wrong, f"{name} scales its decoder's output though its head is not tied, which flattens likelihoods; {remedy}")
 
 
 def configs(folder: Path, runs: Runs) -> dict[str, dict[str, Any]]:

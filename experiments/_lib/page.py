@@ -23,6 +23,8 @@ STYLES: dict[str, dict[str, Any]] = {
     "hedge-pmax-layer": {"color": draw.COLOURS[3]},
     "log": {"color": draw.COLOURS[4]},
     "entropy-model": {"color": draw.COLOURS[5]},
+    "answers-head": {"color": "#7a3b9a"},
+    "hedge-answers-head": {"color": "#7a3b9a", "linestyle": "--"},
     "pmax-head": {"color": draw.COLOURS[2], "linestyle": ":"},
     "entropy-layer": {"color": draw.COLOURS[5], "linestyle": "--"},
     "entropy-head": {"color": draw.COLOURS[5], "linestyle": ":"},
@@ -31,6 +33,11 @@ METHODS = """`none` is the model as it is, `truncate` reads the last {train_leng
 is the paper's P_max alignment and `entropy-model` its entropy alignment; `-layer` and `-head` align every layer or head alone,
 and `hedge-` mixes that reading with what `truncate` reads. Alignments were solved once, on the package's prose; the paper
 calibrates on each task."""
+ANSWERS = (
+    "`answers-head` has one temperature a head, fitted to answers of the package's tasks at 2,048, 4,096 and 15,000 tokens."
+)
+FLOOR, CEILING = 0.05, 0.95
+UNTEMPERED = ("none", "truncate")
 
 
 def read_all(folder: Path, form: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -76,6 +83,37 @@ def methods(cells: Iterable[Cell]) -> list[str]:
     """In the order of importance, others last."""
     names = dict.fromkeys(cell["method"] for cell in cells)
     return [*(name for name in STYLES if name in names), *(name for name in names if name not in STYLES)]
+
+
+def methods_told(document: Document) -> str:
+    """What the names of the methods mean."""
+    fitted = any("answers" in cell["method"] for cell in document["cells"])
+    return METHODS.format(**document) + (f" {ANSWERS}" if fitted else "")
+
+
+def undecided(cells: Iterable[Cell]) -> str:
+    """Where nothing can be ranked, because no method finds anything or every temperature finds all; empty where all can."""
+    places: dict[tuple[str, int], dict[str, float]] = {}
+    for cell in cells:
+        places.setdefault((cell["task"], cell["length"]), {})[cell["method"]] = cell["mean"]
+    floor: dict[str, list[str]] = {}
+    ceiling: dict[str, list[str]] = {}
+    for (task, length), means in places.items():
+        tempered = [mean for name, mean in means.items() if name not in UNTEMPERED]
+        if max(means.values()) <= FLOOR:
+            floor.setdefault(task, []).append(f"{length:,}")
+        elif len(tempered) > 1 and min(tempered) >= CEILING:
+            ceiling.setdefault(task, []).append(f"{length:,}")
+    told = {
+        f"at the floor, no method above {FLOOR:.0%}": floor,
+        f"at the ceiling, every temperature from {CEILING:.0%}": ceiling,
+    }
+    lines = [
+        f"- {words}: " + "; ".join(f"{task} at {', '.join(at)}" for task, at in where.items())
+        for words, where in told.items()
+        if where
+    ]
+    return "\n".join(["Cells that rank nothing, by task and tokens:", "", *lines]) if lines else ""
 
 
 def by_length(

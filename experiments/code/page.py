@@ -26,7 +26,7 @@ def write_pages(results: Path, out: Path) -> None:
         tasks = {task: cells for task, cells in tasks.items() if cells}
         draw.save(_figure(tasks), out / f"{name}.svg")
         parts = [f"![Percent right and similar, by length]({name}.svg)", "Percent with its 95 % interval."]
-        parts += [page.METHODS.format(**document)]
+        parts += [page.methods_told(document), page.undecided(document["cells"])]
         parts += [WORDS["paper"].format(model=paper["model"], theirs=paper["train_length"], ours=document["train_length"])]
         for task, cells in tasks.items():
             parts += [f"## {TITLES[task]}", *_tables(task, cells, document["samples"], paper)]

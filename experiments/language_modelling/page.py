@@ -23,7 +23,7 @@ def write_pages(results: Path, out: Path) -> None:
         parts = [
             f"![Perplexity by length, over that at the training length]({name}.svg)",
             WORDS["asked"].format(**document),
-            page.METHODS.format(**document),
+            page.methods_told(document),
             "## Perplexity (Table 3)",
             page.by_length("perplexity", cells, lambda cell: _interval(cell, "perplexity")),
             page.by_length(

@@ -11,19 +11,22 @@ from experiments._lib.markdown import table, words_beside
 FORMAT = "lengthwise.experiments.questions/1"
 WORDS = words_beside(__file__)
 OVER_PLACES = ".over_places.json"
+# Places of the gold document by the number of documents: the paper's, and as many as 512 tokens hold
+POSITIONS = {3: [0, 1, 2], **{int(n): places for n, places in page.paper(__file__)["positions"].items()}}
 
 
 def write_pages(folder: Path, out: Path) -> None:
     paper = page.paper(__file__)
     for name, document in page.read_all(folder, FORMAT):
         over_places = results.read(folder / f"{name}{OVER_PLACES}")
-        documents = [n for n in paper["positions"] if _cells(document, n)]
+        documents = [n for n in POSITIONS if _cells(document, n)]
         material = next(iter(document["materials"].values()))
         draw.save(_figure(document, documents), out / f"{name}.svg")
         parts = [
             f"![Percent right by the place of the gold document]({name}.svg)",
             WORDS["means"],
-            page.METHODS.format(**document),
+            page.methods_told(document),
+            page.undecided(document["cells"]),
         ]
         for n in documents:
             length = _cells(document, n)[0]["length"]
@@ -39,33 +42,34 @@ def write_pages(folder: Path, out: Path) -> None:
         )
 
 
-def _cells(document: page.Document, documents: str) -> list[dict[str, Any]]:
+def _cells(document: page.Document, documents: int) -> list[dict[str, Any]]:
     """Cells of so many documents, with the place of the gold one: their tasks are called DOCUMENTS-PLACE."""
     cells = [cell for cell in document["cells"] if cell["task"].startswith(f"{documents}-")]
     return [{**cell, "place": int(cell["task"].split("-")[1])} for cell in cells]
 
 
-def _right(document: page.Document, over_places: page.Document, paper: dict[str, Any], documents: str) -> list[str]:
-    cells, places = _cells(document, documents), paper["positions"][documents]
+def _right(document: page.Document, over_places: page.Document, paper: dict[str, Any], documents: int) -> list[str]:
+    cells, places = _cells(document, documents), POSITIONS[documents]
     known = {(cell["method"], cell["place"]): page.percent(cell, document["samples"]) for cell in cells}
     means = {
         row["method"]: f"{row['mean']:.1f} ({row['low']:.1f}-{row['high']:.1f})"
         for row in over_places["means"]
-        if row["documents"] == int(documents)
+        if row["documents"] == documents
     }
     ours = [[name, *(known.get((name, at), "") for at in places), means.get(name, "")] for name in page.methods(cells)]
-    theirs = [[key, *row[documents], f"{_mean(row[documents]):.1f}"] for key, row in paper["table_14"].items()]
+    rows = {key: row[str(documents)] for key, row in paper["table_14"].items() if str(documents) in row}
+    theirs = [[key, *row, f"{_mean(row):.1f}"] for key, row in rows.items()]
     head = [*places, "mean"]
-    return [table(["ours, gold at", *head], ours), table(["paper, gold at", *head], theirs)]
+    return [table([f"{whose}, gold at", *head], some) for whose, some in (("ours", ours), ("paper", theirs)) if some]
 
 
-def _gains(document: page.Document, paper: dict[str, Any], documents: str) -> str:
-    places = paper["positions"][documents]
-    gains = [gain for gain in document["gains"] if gain["documents"] == int(documents)]
+def _gains(document: page.Document, paper: dict[str, Any], documents: int) -> str:
+    places = POSITIONS[documents]
+    gains = [gain for gain in document["gains"] if gain["documents"] == documents]
     known = {(gain["method"], gain["position"]): gain for gain in gains}
     rows = [[f"ours, {name}", *(page.points(known.get((name, at))) for at in (*places, None))] for name in page.methods(gains)]
-    for model in dict.fromkeys(key.split(", ")[0] for key in paper["table_14"]):
-        pair = (paper["table_14"][f"{model}, {method}"][documents] for method in ("pmax", "none"))
+    for model in dict.fromkeys(key.split(", ")[0] for key, row in paper["table_14"].items() if str(documents) in row):
+        pair = (paper["table_14"][f"{model}, {method}"][str(documents)] for method in ("pmax", "none"))
         differences = [aligned - plain for aligned, plain in zip(*pair, strict=True)]
         rows.append([f"{model}, pmax", *(f"{value:+.1f}" for value in (*differences, _mean(differences)))])
     return table([f"{documents} documents, gold at", *places, "mean"], rows)
@@ -82,7 +86,7 @@ def _mean(values: list[float]) -> float:
     return sum(values) / len(values)
 
 
-def _figure(document: page.Document, documents: list[str]) -> Any:
+def _figure(document: page.Document, documents: list[int]) -> Any:
     titles = [f"{n} documents, about {_cells(document, n)[0]['length']:,} tokens" for n in documents]
     figure, panels = draw.panels(len(documents), titles=titles, share_y=True)
     for axes, n in zip(panels, documents, strict=True):

@@ -11,7 +11,7 @@ from experiments._lib.markdown import table, words_beside
 
 FORMAT = "lengthwise.experiments.retrieval/1"
 WORDS = words_beside(__file__)
-TASKS = ("passkey-novels", "passkey", "line", "topic")
+TASKS = ("passkey-novels", "passkey", "line", "line-told", "topic")
 PAIRS = ("layer - model", "head - model", "head - layer")
 
 
@@ -20,7 +20,7 @@ def write_pages(results: Path, out: Path) -> None:
         tasks = {task: cells_of(document, task) for task in TASKS if cells_of(document, task)}
         draw.save(_figure(document, tasks), out / f"{name}.svg")
         parts = [f"![Percent right by length]({name}.svg)", "Percent right with its 95 % interval (Wilson)."]
-        parts += [page.METHODS.format(**document)]
+        parts += [page.methods_told(document), page.undecided(cell for cells in tasks.values() for cell in cells)]
         for task, cells in tasks.items():
             parts += [f"## {task}", page.by_length("ours", cells, partial(page.percent, samples=document["samples"]))]
         parts += _official(document) + _gains(document) + _scopes(document) + _claims(document)

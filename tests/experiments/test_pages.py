@@ -5,10 +5,15 @@ from __future__ import annotations
 import importlib
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from transformers import T5Config
 
 from experiments import pages
+from experiments._lib import page
+from experiments._lib.measure import refuse_flattened
+from lengthwise.errors import BadInput
 
 # Every experiment; the trainings of the two T5s have no page
 FOLDERS = (*pages.EXPERIMENTS, "embedded_model", "larger_model")
@@ -32,6 +37,30 @@ def test_pages_are_what_their_results_say(name: str, tmp_path: Path) -> None:
             assert _rounded(again) == _rounded(committed), path
         else:
             assert again == committed, path
+
+
+def test_floors_and_ceilings_are_told() -> None:
+    means = {"none": (0.0, 0.5, 0.1), "pmax-model": (0.05, 0.96, 0.97), "log": (0.04, 1.0, 0.3)}
+    lengths = (512, 1024, 2048)
+    cells = [
+        {"task": "line", "length": n, "method": m, "mean": x}
+        for m, row in means.items()
+        for n, x in zip(lengths, row, strict=True)
+    ]
+    told = page.undecided(cells)
+    assert "no method above 5%: line at 512\n" in told
+    assert told.endswith("every temperature from 95%: line at 1,024")
+    assert page.undecided(cells[2::3]) == ""
+
+
+def test_a_t5_whose_config_flattens_its_likelihoods_is_refused() -> None:
+    config = T5Config()
+    model = SimpleNamespace(config=config)
+    refuse_flattened(model, "tied")
+    config.tie_word_embeddings = False
+    with pytest.raises(BadInput, match=r"t5 scales its decoder's output .* set scale_decoder_outputs to false"):
+        refuse_flattened(model, "t5")
+    refuse_flattened(SimpleNamespace(config=T5Config(tie_word_embeddings=False)), "t5")
 
 
 @pytest.mark.parametrize("path", sorted(pages.HERE.rglob("*.py")), ids=lambda path: str(path.relative_to(pages.HERE)))
