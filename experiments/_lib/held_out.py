@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
+from lengthwise.tasks.material.code_files import CodeFile
+
 BOOKS = ("moby_dick", "pride", "sherlock")
 # These numbers split the package's word lists and LongEval's labels evenly; others leave some lists lopsided
 WORD_SALT, LABEL_SALT = 93, 1
@@ -17,6 +19,11 @@ def book(stem: str) -> bool:
 def word(text: str) -> bool:
     """Half of all words: they never name a line in training, whichever list they come from."""
     return _hash(f"word {WORD_SALT}", text) % 2 == 1
+
+
+def code(file: CodeFile) -> bool:
+    """A third of the standard library, by the name of the module or package."""
+    return _hash("code", file.name.partition("/")[0].removesuffix(".py")) % 3 == 0
 
 
 def label(text: str) -> bool:

@@ -17,10 +17,17 @@ from lengthwise.errors import require
 from lengthwise.tasks import line, passkey, topic
 
 NOVELS = "passkey-novels"
+# Lines as documents with a question over them: flan-t5-small, which answers no question of LongEval's wording, knows these
+TOLD = "line-told"
+TOLD_WORDING = (
+    "Answer the question from the documents below; one of them tells the answer.",
+    "Document: The number of {name} is {number}.",
+    "Question: What is the number of {name}? Answer:",
+)
 # The most important first
-TASKS = (NOVELS, "passkey", "line", "topic")
+TASKS = (NOVELS, "passkey", "line", "topic", TOLD)
 # A run directory holds one material a task; what its tasks are called in our tables, where that differs
-RUNS: dict[str, dict[str, str]] = {"run": {}, "run-novels": {"passkey": NOVELS}}
+RUNS: dict[str, dict[str, str]] = {"run": {}, "run-novels": {"passkey": NOVELS}, "run-told": {"line": TOLD}}
 
 
 def asked(names: Sequence[str], data: Path | None) -> list[Asked]:
@@ -37,8 +44,10 @@ def _all(data: Path | None) -> list[Asked]:
     prose = f"the package's prose ({digest(shipped_prose())})"
     words = f"{len(names[0])} and {len(names[1])} words never used as names in training ({digest(str(names))})"
     topics = f"{len(labels)} labels never used in training ({digest(str(labels))}) and {prose}"
+    told = partial(line.samples, names=names, wording=TOLD_WORDING)
     tasks = [
         Asked("line", "line", "run", partial(line.samples, names=names), words),
+        Asked(TOLD, "line", "run-told", told, f"{words}, told as documents"),
         Asked("topic", "topic", "run", partial(topic.samples, labels=labels), topics),
         Asked("passkey", "passkey", "run", passkey.samples, prose),
     ]

@@ -3,6 +3,7 @@
     python -m experiments.questions.run MODEL --out runs/model
     python -m experiments.questions.run MODEL --questions held_out.jsonl --out runs/model
 
+Ten, twenty or thirty documents as in the paper, and three, which is what a model reads that was trained on 512 tokens.
 The same questions among the same documents at every place; made-up ones, or those of a file in the layout of Lost in the
 Middle, whose name then stands behind `questions` in OUT.
 """
@@ -17,18 +18,17 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from experiments._lib import alignments, measure, page, results
+from experiments._lib import alignments, measure, results
 from experiments._lib.command import main, option
 from experiments._lib.measure import Answers, Asked, Place, Runs, Subject
 from experiments._lib.paired import Paired, compared, paired_means
-from experiments.questions.page import FORMAT, OVER_PLACES, write_pages
+from experiments.questions.page import FORMAT, OVER_PLACES, POSITIONS, write_pages
 from lengthwise.records import mean_interval
 from lengthwise.tasks import Sample
 from lengthwise.tasks.material.documents import Question, read_questions
 from lengthwise.tasks.multi_document_qa import at_position
 
 TASK, PLAIN = "multi_document_qa", "none"
-POSITIONS: dict[int, list[int]] = {int(n): places for n, places in page.paper(__file__)["positions"].items()}
 PROBES = 8  # samples that tell about how many tokens so many documents have
 ROUND = 100  # tokens
 

@@ -76,7 +76,7 @@ def untimed(out: Path, few: bool = False) -> list[Record]:
 
 def test_samples_are_made_of_what_training_never_saw(data: Path) -> None:
     by_name = {one.name: one for one in retrieval_tasks.asked((), data)}
-    assert list(by_name) == ["passkey-novels", "passkey", "line", "topic"]
+    assert list(by_name) == ["passkey-novels", "passkey", "line", "topic", "line-told"]
     lines = by_name["line"].make(TOKENIZER, 2000, 2, 0)
     names = [line.split()[1].strip(":") for sample in lines for line in sample.prompt.split("\n") if line.startswith("line ")]
     assert len(names) > 50
@@ -85,7 +85,7 @@ def test_samples_are_made_of_what_training_never_saw(data: Path) -> None:
     novels = by_name["passkey-novels"].make(TOKENIZER, 60000, 1, 0)[0].prompt
     assert "Netherfield" in novels
     assert "Seen in training" not in novels
-    assert len({one.material for one in by_name.values()}) == 4
+    assert len({one.material for one in by_name.values()}) == 5
 
 
 def test_what_another_process_works_at_is_passed_over(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_time_is_up_even_where_exceptions_are_swallowed() -> None:
 def test_every_method_is_calibrated_evaluated_and_told_of(finished: Path, data: Path) -> None:
     document = json.loads((finished / "retrieval.json").read_text())
     cells = {(cell["method"], cell["task"], cell["data"], cell["length"]): cell for cell in document["cells"]}
-    tasks = ("passkey-novels", "passkey", "line", "topic")
+    tasks = ("passkey-novels", "passkey", "line", "topic", "line-told")
     expected = {(method, task, "", length) for method in METHODS for task in tasks for length in (TRAIN, LONG)}
     official = {key for key in cells if key[2]}
     assert cells.keys() - official == expected

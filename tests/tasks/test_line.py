@@ -28,6 +28,9 @@ def read(sample: Sample) -> tuple[dict[str, str], str]:
     return dict(pairs), asked[1]
 
 
+NAMES = (line.ADJECTIVES, line.NOUNS)
+
+
 def test_the_line_asked_for_stands_once_in_the_prompt_with_the_target() -> None:
     for sample in line.samples(TOKENIZER, 5000, n=5, seed=0):
         numbers, asked = read(sample)
@@ -78,13 +81,22 @@ def test_lines_do_not_run_out_and_no_name_comes_twice() -> None:
     assert pairs == len(line.ADJECTIVES) * len(line.NOUNS)
     wanted = 4 * pairs + 1
     assert wanted > 3000
-    names = [name for name, _, _ in itertools.islice(line._lines(random.Random(0)), wanted)]
+    names = [name for name, _, _ in itertools.islice(line._lines(random.Random(0), NAMES, line.WORDING[1]), wanted)]
     assert len(names) == wanted
     assert len(set(names)) == wanted
 
 
+def test_a_record_may_have_other_words() -> None:
+    wording = ("Numbers:", "{name} has {number}.", "What has {name}?")
+    (sample,) = line.samples(ByT5Tokenizer(), 300, 1, 0, wording=wording)
+    first, *lines, question = sample.prompt.split("\n")
+    name = question.removeprefix("What has ").removesuffix("?")
+    assert (first, sample.question) == ("Numbers:", question)
+    assert f"{name} has {sample.target}." in lines
+
+
 def test_the_text_of_a_line_says_its_name_and_number() -> None:
-    for name, number, text in itertools.islice(line._lines(random.Random(0)), 20):
+    for name, number, text in itertools.islice(line._lines(random.Random(0), NAMES, line.WORDING[1]), 20):
         assert text == f"line {name}: REGISTER_CONTENT is <{number}>"
 
 

@@ -22,30 +22,44 @@ from lengthwise.tasks.scoring import is_last_integer as score
 Names = tuple[Sequence[str], Sequence[str]]
 ADJECTIVES, NOUNS = word_lists("line", "adjectives", "nouns")
 INTRODUCTION = "Below is a record of lines. Each line has a name and a number. Remember the number of every line."
+# What stands before the lines, a line, and the question, with {name} and {number}
+Wording = tuple[str, str, str]
+WORDING: Wording = (
+    INTRODUCTION,
+    "line {name}: REGISTER_CONTENT is <{number}>",
+    "Which number is on line {name}? The number of line {name} is",
+)
 # An answer in a full sentence repeats the line's name before its number
 ANSWER_TOKENS = 32
 __all__ = ["ADJECTIVES", "ANSWER_TOKENS", "INTRODUCTION", "NOUNS", "read", "samples", "score"]
 
 
 def samples(
-    tokenizer: Any, length: int, n: int, seed: int, depth: float | None = None, names: Names = (ADJECTIVES, NOUNS)
+    tokenizer: Any,
+    length: int,
+    n: int,
+    seed: int,
+    depth: float | None = None,
+    names: Names = (ADJECTIVES, NOUNS),
+    wording: Wording = WORDING,
 ) -> list[Sample]:
     """`n` prompts of `length` tokens within 2 %, never more; the line asked for stands at `depth`, or anywhere.
 
     `names` are the words that make the lines' names, one of the first list and one of the second.
     """
     check_depth(depth)
+    introduction, line, asking = wording
     made = []
     for index in range(n):
         randomness = random.Random(f"line {seed} {index}")
         at = randomness.random() if depth is None else depth
-        lines = _lines(randomness, names)
+        lines = _lines(randomness, names, line)
         name, number, asked = next(lines)
-        question = f"Which number is on line {name}? The number of line {name} is"
+        question = asking.format(name=name)
 
         def prompt_of(others: list[str], at: float = at, asked: str = asked, question: str = question) -> str:
             cut = round(at * len(others))
-            return "\n".join([INTRODUCTION, *others[:cut], asked, *others[cut:], question])
+            return "\n".join([introduction, *others[:cut], asked, *others[cut:], question])
 
         fitted = fit_to_length(tokenizer, length, (line for _, _, line in lines), prompt_of, glue="\n")
         made.append(Sample(fitted.prompt, str(number), fitted.tokens, at, question))
@@ -66,11 +80,11 @@ def _longeval(tokenizer: Any, case: Case) -> Sample:
     return asked_at(tokenizer, case, str(number), asked[1] / max(1, lines - 1))
 
 
-def _lines(randomness: random.Random, names: Names = (ADJECTIVES, NOUNS)) -> Iterator[tuple[str, int, str]]:
+def _lines(randomness: random.Random, names: Names, line: str) -> Iterator[tuple[str, int, str]]:
     """Lines without end, no name twice."""
     for name in endless_names(randomness, names):
         number = randomness.randint(1, 50000)
-        yield name, number, f"line {name}: REGISTER_CONTENT is <{number}>"
+        yield name, number, line.format(name=name, number=number)
 
 
 def endless_names(randomness: random.Random, names: Names) -> Iterator[str]:
