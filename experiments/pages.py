@@ -4,7 +4,8 @@
     python -m experiments.pages retrieval    one
 
 An experiment takes part when `experiments/NAME/page.py` has `write_pages(results, out)`: it reads the JSON files in the folder
-`results` and writes Markdown and SVG files to the folder `out`, under the same names they have in results/.
+`results` and writes Markdown and SVG files to the folder `out`, under the same names they have in results/. The scorecard reads
+the results of all others and goes to docs/.
 """
 
 from __future__ import annotations
@@ -31,13 +32,18 @@ EXPERIMENTS: tuple[str, ...] = (
     "decoders",
     "recommendation",
     "answers",
+    "scorecard",
 )
 
 
+def folder(name: str) -> Path:
+    """Where the pages of an experiment are."""
+    return HERE.parent / "docs" if name == "scorecard" else HERE / name / "results"
+
+
 def write(name: str, out: Path | None = None) -> None:
-    """Writes the pages of one experiment, to its own results/ unless `out` is given."""
-    results = HERE / name / "results"
-    importlib.import_module(f"experiments.{name}.page").write_pages(results, out or results)
+    """Writes the pages of one experiment, to its own folder unless `out` is given."""
+    importlib.import_module(f"experiments.{name}.page").write_pages(HERE / name / "results", out or folder(name))
 
 
 def main(names: Sequence[str]) -> None:

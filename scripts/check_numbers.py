@@ -6,9 +6,9 @@ A measured number is followed by a comment that names a file and a key in it:
     It finds 99 %<!--= cells#cells[task=line&length=15000]/mean % --> of the lines.
 
 The printed number must be the file's value rounded to the digits that are printed; `%` after the key multiplies the value by
-100, and `A / B` and `A - B` are the ratio and the difference of two values. A key goes down by `/`; an entry of a list is
-chosen by its place or by `[field=value&...]`. `<!--= given -->` marks a number that is a setting, a definition or a paper's. A
-decimal number or a percentage in prose or a table without a mark is an error as well.
+100, and `A / B` and `A - B` are the ratio and the difference of two values; experiments/_lib/keys.py explains keys.
+`<!--= given -->` marks a number that is a setting, a definition or a paper's. A decimal number or a percentage in prose or a
+table without a mark is an error as well.
 
 What stands between `<!--generated NAME -->` and `<!--/generated -->` is written by scripts/generated_tables.py:
 `python -m scripts.check_numbers --write` brings it up to date.
@@ -24,11 +24,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments._lib.keys import look_up
 from scripts.generated_tables import TABLES
 
 ROOT = Path(__file__).parents[1]
-# A dated log keeps the figures of its day; equations and how-to pages hold definitions, not results
-WITHOUT_MARKS = {"log.md", "equations.md", "adding_a_method.md", "evaluating.md"}
+# A dated log keeps the figures of its day; equations and how-to pages hold definitions, and the scorecard is all generated
+WITHOUT_MARKS = {"log.md", "equations.md", "adding_a_method.md", "evaluating.md", "scorecard.md"}
 
 FILES = re.compile(r"<!--files (.*?)-->", re.DOTALL)
 MARK = re.compile(r"(?P<number>[-+]?[\d,]*\.?\d+)(?P<unit>[ ]?%)?[*_]*<!--=\s*(?P<source>.*?)\s*-->", re.DOTALL)
@@ -37,7 +38,6 @@ GENERATED = re.compile(r"(<!--generated (\S+) -->\n)(.*?)(<!--/generated -->)", 
 CODE = re.compile(r"^```.*?^```|^(?: {4}|\t)[^\n]*$|`[^`\n]+`", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\([^)]*\)|https?://\S+")
 UNMARKED = re.compile(r"(?<![\w.])[\d,]*\d(?:\.\d+(?![.\d])|(?= %))(?! ?%?[*_]*<!--=)(?: %)?")
-CHOICE = re.compile(r"(?P<name>[^\[]*)\[(?P<choice>.*)\]")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -108,26 +108,7 @@ def _value(source: str, files: dict[str, str], root: Path) -> float:
 
 def _look_up(source: str, files: dict[str, str], root: Path) -> float:
     file, _, key = source.partition("#")
-    node = _load(root / files.get(file, file))
-    for step in re.split(r"/(?![^\[]*\])", key):
-        chosen = CHOICE.fullmatch(step)
-        node = _entry(node, chosen["name"] if chosen else step)
-        if chosen:
-            node = _only(node, dict(pair.split("=", 1) for pair in chosen["choice"].split("&")))
-    return float(node)
-
-
-def _entry(node: Any, name: str) -> Any:
-    if name == "":
-        return node
-    return node[int(name)] if isinstance(node, list) else node[name]
-
-
-def _only(entries: list[dict[str, Any]], fields: dict[str, str]) -> dict[str, Any]:
-    fitting = [entry for entry in entries if all(str(entry.get(name, "")) == value for name, value in fields.items())]
-    if len(fitting) != 1:
-        raise KeyError(f"{len(fitting)} entries have {fields}, not 1")
-    return fitting[0]
+    return float(look_up(_load(root / files.get(file, file)), key))
 
 
 @functools.cache

@@ -61,6 +61,13 @@ def going_on() -> str:
     return _table(["model", "tokens", *(NAMES[method] for method in methods)], rows, left=1)
 
 
+def scorecard() -> str:
+    """How many figures hold the papers' claims, by whose models."""
+    from experiments.scorecard.page import sentence
+
+    return sentence()
+
+
 def against_truncation() -> str:
     """What hedging gains over truncation in each task of the 44 M model, all lengths together."""
     verdicts = [v for v in _read("against_truncation/results/larger.json")["verdicts"] if v["length"] is None]
@@ -364,7 +371,7 @@ def _table(head: Sequence[object], rows: Sequence[Sequence[object]], left: int =
 TABLES: dict[str, Callable[[], str]] = {
     table.__name__: table
     for table in (
-        *(retrieval, larger, going_on, against_truncation, decoders, misalignment_loss),
+        *(retrieval, larger, going_on, against_truncation, decoders, misalignment_loss, scorecard),
         *(
             sharpness,
             temperatures,

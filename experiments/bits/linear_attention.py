@@ -21,11 +21,18 @@ Vectors. g(x_1 ... x_l) = x_l a (1/l sum_i x_i' x_i) b, all x_i of length 1; the
 
 The printed proof splits |u + v|^2 into |u|^2 + |v|^2, which needs a factor of 2, and bounds |a X b| by |a b| |X|, which does
 not hold. Put right step by step it gives the second line.
+
+    python -m experiments.bits.linear_attention FILE      writes both theorems against numbers, as results/theorems.json
 """
 
 from __future__ import annotations
 
+import itertools
+import math
+import sys
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,9 +127,43 @@ def theorem_1(train_length: int = 10, test_lengths: tuple[int, ...] = (11, 20, 3
     return [measure(a, b, target, train_length, length, n=500, seed=1) for length in test_lengths]
 
 
+def counterexample() -> dict[str, float]:
+    """Theorem 1's two sides where a b = 0: answers vanish at the training lengths, 2 to 4, and far tokens decide at 44."""
+    a, b = 30 * np.outer([1, 0], [1, 0]), 30 * np.outer([0, 1], [1, 0])
+    near, far = np.array([1.0, 0.0]), np.array([1.0, 1.0]) / math.sqrt(2)
+    tokens = np.array([[far] * 40 + [near] * 4])
+    error, *train = (_squared(answers(tokens[:, -length:], a, b) - near) for length in (44, 4, 3, 2))
+    bounds = [bound(a, b, 4, 44, 0.0, max(train), printed) for printed in (True, False)]
+    return {"error": error, "train": max(train), "printed": bounds[0], "mended": bounds[1]}
+
+
+def theorem_2(length: int = 12, train_length: int = 10) -> dict[str, dict[str, float]]:
+    """The errors that the paper prints for its models of length and sum, and those over all sequences of one length."""
+    slope, constant = sum_slope(train_length), (train_length + 1) / 2
+    ones = [sum(bits) for bits in itertools.product((0, 1), repeat=length)]
+    of_sum = math.fsum((slope * n / length - n) ** 2 for n in ones) / len(ones)
+    of_length = math.fsum((constant - length) ** 2 for _ in ones) / len(ones)
+    printed_sum = (length + 1) / (2 * length) * (slope - length) ** 2
+    return {
+        "length": {"printed": length_error(length, train_length), "enumerated": of_length},
+        "sum": {"printed": printed_sum, "enumerated": of_sum},
+    }
+
+
+def write_theorems(file: Path) -> None:
+    from experiments._lib import results
+
+    content: dict[str, Any] = {"theorem_1": counterexample(), "theorem_2": theorem_2()}
+    results.write(file, "lengthwise.experiments.theorems/1", "python -m experiments.bits.linear_attention FILE", content)
+
+
 def _squared(x: Floats) -> float:
     return float((x**2).sum(-1).mean())
 
 
 def _norm(x: Floats) -> float:
     return float(np.linalg.norm(x, 2))
+
+
+if __name__ == "__main__":
+    write_theorems(Path(sys.argv[1]))

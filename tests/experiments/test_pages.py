@@ -31,7 +31,7 @@ def test_pages_are_what_their_results_say(name: str, tmp_path: Path) -> None:
     written = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*.*"))
     assert written
     for path in written:
-        committed = (pages.HERE / name / "results" / path).read_text()
+        committed = (pages.folder(name) / path).read_text()
         again = (tmp_path / path).read_text()
         if path.suffix == ".svg":
             assert _rounded(again) == _rounded(committed), path

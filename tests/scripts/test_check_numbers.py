@@ -51,7 +51,7 @@ def test_what_is_right_passes(errors, text):
     [
         ("91 %<!--= cells#cells/0/mean % -->", "91 is printed, 90.40 is in cells#cells/0/mean %"),
         ("0.905<!--= cells#cells/0/mean -->", "0.905 is printed, 0.90400"),
-        ("1<!--= cells#cells[task=line]/mean -->", "2 entries have"),
+        ("1<!--= cells#cells[task=line]/mean -->", "2 entries fit"),
         ("1<!--= cells#nothing -->", "KeyError: 'nothing'"),
         ("1<!--= gone.json#x -->", "FileNotFoundError"),
         ("1<!--= cells#seconds/eager + cells#seconds/ours -->", "is not `FILE#KEY`"),

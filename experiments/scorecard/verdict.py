@@ -1,0 +1,91 @@
+"""What a result says about a claim: a figure with its interval out of result files, and the verdict that follows from it.
+
+reproduced    the interval lies where the claim has it, in the paper's own setting
+reduced       it does so on a smaller or another model
+refuted       the interval lies wholly elsewhere
+undecided     the interval holds both
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from experiments._lib.paired import compared
+
+VALUES = ("value", "mean", "ratio", "difference")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number and the ends of its 95 % interval; without an interval both are the number itself."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def has_interval(self) -> bool:
+        return self.low < self.high
+
+
+def figure(entry: Any) -> Figure:
+    """Of a number, of an entry with `low` and `high`, or of a list, whose mean has Student's interval."""
+    if isinstance(entry, list):
+        return _paired(entry, [0.0] * len(entry))
+    if isinstance(entry, dict):
+        value = next(entry[name] for name in VALUES if isinstance(entry.get(name), int | float))
+        return Figure(value, entry["low"], entry["high"])
+    return Figure(entry, entry, entry)
+
+
+def less(one: Any, other: Any) -> Figure:
+    """The difference: of two lists on the same samples, or of two figures of which nothing else is known.
+
+    The second interval is made of the two figures' own as if their samples had nothing in common (Newcombe 1998), which is too
+    wide where they are the same.
+    """
+    if isinstance(one, list):
+        if len(one) != len(other):
+            raise ValueError(f"{len(one)} samples against {len(other)}: give two lists of the same samples")
+        return _paired(one, other)
+    a, b = figure(one), figure(other)
+    value = a.value - b.value
+    return Figure(
+        value, value - math.hypot(a.value - a.low, b.high - b.value), value + math.hypot(a.high - a.value, b.value - b.low)
+    )
+
+
+def over(one: float, other: float) -> Figure:
+    """The ratio of two numbers, without an interval."""
+    return figure(one / other)
+
+
+def verdict(measured: Figure, above: float | None = None, below: float | None = None, own: bool = False) -> str:
+    """Whether a figure lies above one number, below another, or both; `own` says that the setting is the paper's."""
+    if above is None and below is None:
+        raise ValueError("a claim needs `above` or `below`: without them no verdict could fail")
+    low, high = -math.inf if above is None else above, math.inf if below is None else below
+    if measured.low > low and measured.high < high:
+        return "reproduced" if own else "reduced"
+    return "refuted" if measured.high <= low or measured.low >= high else "undecided"
+
+
+def noisy(measured: Figure, noise: float) -> Figure:
+    """A ratio of two models, each trained with one seed: the interval is wider by what another seed may change."""
+    return Figure(measured.value, measured.low * (1 - noise), measured.high * (1 + noise))
+
+
+def _paired(one: Sequence[Any], other: Sequence[Any]) -> Figure:
+    pair = compared(dict(enumerate(map(_number, one))), dict(enumerate(map(_number, other))))
+    if pair is None:
+        raise ValueError("a list without samples tells nothing")
+    return Figure(pair.difference, pair.low, pair.high)
+
+
+def _number(entry: float | Sequence[float]) -> float:
+    """A sample's score, or the mean of those that belong together."""
+    return entry if isinstance(entry, int | float) else statistics.fmean(entry)
