@@ -5,17 +5,22 @@
 
 An experiment takes part when `experiments/NAME/page.py` has `write_pages(results, out)`: it reads the JSON files in the folder
 `results` and writes Markdown and SVG files to the folder `out`, under the same names they have in results/. The scorecard reads
-the results of all others and goes to docs/.
+the results of all others and goes to docs/. Every other page ends with what it is made of; where that is more than the files of
+its own name, its module lists them in `MADE_OF`.
 """
 
 from __future__ import annotations
 
 import importlib
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from lengthwise.common.files import write_whole
+
 HERE = Path(__file__).parent
+MADE = "This page is made by"
 EXPERIMENTS: tuple[str, ...] = (
     "retrieval",
     "questions",
@@ -43,7 +48,25 @@ def folder(name: str) -> Path:
 
 def write(name: str, out: Path | None = None) -> None:
     """Writes the pages of one experiment, to its own folder unless `out` is given."""
-    importlib.import_module(f"experiments.{name}.page").write_pages(HERE / name / "results", out or folder(name))
+    module, results = importlib.import_module(f"experiments.{name}.page"), HERE / name / "results"
+    module.write_pages(results, out or folder(name))
+    if name != "scorecard":
+        for page in (out or results).glob("*.md"):
+            if MADE not in (text := page.read_text()):
+                write_whole(page, f"{text}\n{made(name, page.stem, getattr(module, 'MADE_OF', {}))}\n")
+
+
+def made(name: str, stem: str, more: Mapping[str, Sequence[str]]) -> str:
+    """What a page is made of and by which command: the files of its own name, or else all; `more` names others."""
+    results = HERE / name / "results"
+    files = sorted(file.stem for file in results.glob("*.json"))
+    pages = {file.stem for file in results.glob("*.md")} - {stem}
+    own = [file for file in files if file == stem or (file.startswith((f"{stem}.", f"{stem}-")) and file not in pages)]
+    links = ", ".join(f"[{file}.json]({file}.json)" for file in [*own, *more.get(stem, ())] or files)
+    readme = (HERE / name / "README.md").read_text()
+    commands = re.findall(rf"^    (python -m experiments\.{name}\.\w+)", readme, re.MULTILINE)
+    asked = ", ".join(f"`{command}`" for command in dict.fromkeys(commands))
+    return f"{MADE} `python -m experiments.pages {name}` of {links}; to measure anew: {asked} ([README](../README.md))."
 
 
 def main(names: Sequence[str]) -> None:

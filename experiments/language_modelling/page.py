@@ -8,9 +8,11 @@ from typing import Any
 
 from experiments._lib import draw, page
 from experiments._lib.markdown import table, words_beside
+from experiments._lib.paired import compared
 
 FORMAT = "lengthwise.experiments.language_modelling/1"
 WORDS = words_beside(__file__)
+EXPLODES = 2  # times the perplexity at the training length; the paper's models have more than 10
 
 
 def write_pages(results: Path, out: Path) -> None:
@@ -25,6 +27,7 @@ def write_pages(results: Path, out: Path) -> None:
             WORDS["asked"].format(**document),
             page.methods_told(document),
             "## Perplexity (Table 3)",
+            table_3(cells, train),
             page.by_length("perplexity", cells, lambda cell: _interval(cell, "perplexity")),
             page.by_length(
                 f"over that at {train:,} tokens, which truncation gives", ratios, lambda cell: _interval(cell, "ratio")
@@ -35,6 +38,21 @@ def write_pages(results: Path, out: Path) -> None:
             table(["paper, Table 8", *lengths], [[key, *row] for key, row in paper["table_8"].items()]),
         ]
         page.write(out / f"{name}.md", f"Language modelling by length: {page.model_name(document)}", document, parts)
+
+
+def table_3(cells: list[dict[str, Any]], train: int) -> str:
+    """Whether the paper's Table 3 is seen at the longest length: the plain model explodes, and P_max alignment mends it."""
+    at = {(cell["method"], cell["length"]): cell for cell in cells}
+    longest = max(length for method, length in at if method == "pmax-model")
+    plain, aligned = (at[method, longest] for method in ("none", "pmax-model"))
+    rise = plain["perplexity"] / at["none", train]["perplexity"]
+    pair = compared(*(dict(enumerate(cell["nll"])) for cell in (aligned, plain)))
+    assert pair is not None
+    moved = "lowers" if pair.high < 0 else "raises" if pair.low > 0 else "does not change"
+    said = "is seen" if rise >= EXPLODES and pair.high < 0 else "is **not reproduced**"
+    change = f"{pair.difference:+.3f} nats a token [{pair.low:+.3f}, {pair.high:+.3f}]"
+    numbers = {"said": said, "rise": rise, "train": train, "longest": longest, "moved": moved, "change": change, "n": pair.n}
+    return str(WORDS["table_3"].format(**numbers))
 
 
 def _interval(cell: Mapping[str, Any], key: str) -> str:

@@ -191,6 +191,9 @@ def further(outcome: Outcome, last: int) -> dict[str, Any]:
     return {"before": before, "against": against, "misalignment": misaligned}
 
 
+MADE_OF = {"misalignment_loss": ["tables"]}
+
+
 def write_pages(results: Path, out: Path) -> None:
     """The page and its chart, from RESULTS/misalignment_loss.json and tables.json."""
     document = read(results / RESULTS)

@@ -63,6 +63,18 @@ def test_a_t5_whose_config_flattens_its_likelihoods_is_refused() -> None:
     refuse_flattened(SimpleNamespace(config=T5Config(tie_word_embeddings=False)), "t5")
 
 
+def test_every_page_names_its_files_and_a_command_that_exists() -> None:
+    for name in set(pages.EXPERIMENTS) - {"scorecard"}:
+        for file in pages.folder(name).glob("*.md"):
+            *_, last = file.read_text().splitlines()
+            files, modules = re.findall(r"\]\((\S+\.json)\)", last), re.findall(r"experiments\.(\w+\.\w+)`", last)
+            assert last.startswith(pages.MADE), file
+            assert files, file
+            assert modules, file
+            assert all((file.parent / made_of).exists() for made_of in files), file
+            assert all(pages.HERE.joinpath(*module.split(".")).with_suffix(".py").exists() for module in modules), file
+
+
 @pytest.mark.parametrize("path", sorted(pages.HERE.rglob("*.py")), ids=lambda path: str(path.relative_to(pages.HERE)))
 def test_a_module_can_be_imported_and_says_what_it_is_for(path: Path) -> None:
     module = importlib.import_module(".".join(("experiments", *path.relative_to(pages.HERE).with_suffix("").parts)))
