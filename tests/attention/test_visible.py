@@ -9,6 +9,7 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from lengthwise.attention.visible import Visible
 from lengthwise.errors import BadInput
@@ -271,3 +272,17 @@ def test_a_cut_run_holds_the_keys_of_both(first: int, size: int) -> None:
         assert bool((cut.start >= 0).all() & (cut.start <= cut.stop).all() & (cut.stop <= case.keys).all())
         counted = torch.tensor([len(keys) for keys in keys_of(cut, case)])
         assert torch.equal(cut.count.flatten(), counted)
+
+
+def test_runs_of_32_bits_are_counted_by_indices_of_64() -> None:
+    """PyTorch before 2.8 takes no others."""
+    seen = Visible.build(5, 5, causal=True, padding=torch.tensor([[True, False, True, True, False]]))
+    runs = (seen.start, seen.stop, seen.position, seen.hidden)
+
+    def count(start: Tensor, stop: Tensor, position: Tensor, hidden: Tensor) -> Tensor:
+        return Visible(start.int(), stop.int(), position.int(), 5, hidden).count
+
+    graph = make_fx(count)(*runs)
+    assert torch.equal(graph(*runs), seen.count)
+    gathered = [node.args[2].meta["val"] for node in graph.graph.nodes if node.target is torch.ops.aten.gather.default]
+    assert [index.dtype for index in gathered] == [torch.int64] * 2

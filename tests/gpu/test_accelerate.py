@@ -84,9 +84,12 @@ def test_it_writes_the_same_tokens(way: dict[str, Any]) -> None:
 @torch.no_grad()
 def test_it_compiles_as_one_graph(mode: str) -> None:
     torch._dynamo.reset()
-    model, inputs = small_t5().bfloat16(), batch(300)
-    truth = model(**inputs)[0]
+    model, inputs = small_t5(), batch(300)
+    truth = model.double()(**inputs)[0]
+    model.bfloat16()
+    stock = error(model(**inputs)[0], truth)
     lw.accelerate(model)
     compiled = torch.compile(model, fullgraph=True, mode=mode)
     for _ in range(3):
-        assert error(compiled(**inputs)[0].clone(), truth) < 0.03
+        # A graph rounds elsewhere: beside the stock output, not beside the true one, it would be as far off as that is
+        assert error(compiled(**inputs)[0].clone(), truth) < 1.5 * stock

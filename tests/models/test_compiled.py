@@ -84,6 +84,24 @@ def test_holes_between_tokens_are_hidden_in_a_graph() -> None:
         torch.testing.assert_close(graph(model)(**inputs)[0], expected, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.sweep
+@pytest.mark.parametrize("name", ["t5", "llama"])
+@torch.no_grad()
+def test_a_traced_graph_makes_no_tensor_on_another_device(name: str) -> None:
+    """One on the CPU would keep the graph of a GPU from becoming a CUDA graph."""
+    model, inputs = make(name).to("meta"), {key: value.to("meta") for key, value in batch(name).items()}
+    devices = set()
+
+    def look(graph: torch.fx.GraphModule, _: Any) -> Any:
+        values = [node.meta.get("example_value") for node in graph.graph.nodes]
+        devices.update(value.device.type for value in values if isinstance(value, Tensor))
+        raise NotImplementedError
+
+    with lw.accelerate(model) if name == "t5" else lw.extend(model, "log"), pytest.raises(Exception, match="NotImplemented"):
+        torch.compile(model, fullgraph=True, backend=look)(**inputs, use_cache=False)
+    assert devices == {"meta"}
+
+
 @torch.no_grad()
 def test_an_extended_model_is_exported() -> None:
     model, inputs = make("t5 encoder"), batch("")

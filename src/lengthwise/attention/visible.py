@@ -135,8 +135,9 @@ class Visible:
         if self.hidden is None:
             return (self.stop - self.start).clamp_min(0)
         before = torch.nn.functional.pad((~self.hidden).cumsum(-1), (1, 0))
-        rows = torch.broadcast_to(self.stop, (len(before), self.queries))
-        start = torch.minimum(self.start, self.stop).expand_as(rows)
+        # Runs that a graph has read are int32, which PyTorch before 2.8 does not take for an index
+        rows = torch.broadcast_to(self.stop, (len(before), self.queries)).long()
+        start = torch.minimum(self.start, self.stop).expand_as(rows).long()
         return before.gather(-1, rows) - before.gather(-1, start)
 
     @kept

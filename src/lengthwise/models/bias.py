@@ -71,9 +71,9 @@ def table_instead_of_matrix(owner: nn.Module) -> Callable[..., Tensor]:
     return compute_bias
 
 
-def no_bias(*_: Any, **__: Any) -> Tensor:
+def no_bias(*_: Any, device: torch.device | None = None, **__: Any) -> Tensor:
     """Takes the place of `compute_bias` where nobody reads what it makes."""
-    return torch.zeros((1, 1, 1, 1))
+    return torch.zeros((1, 1, 1, 1), device=device)
 
 
 def _line(owner: Any, as_if: nn.Module, reach: int) -> Tensor:  # [1, heads, 1, 2 reach + 1]
