@@ -29,7 +29,7 @@ from tests.helpers.kernels import (
 )
 
 BASE = Case(1000, heads=4, kv_heads=4, size=64, dtype=BF16, radius=91, window=257)
-SIZES, TYPES = (32, 64, 80, 96, 128), (BF16, FP16, FP32)
+SIZES, TYPES = (32, 64, 80, 96, 128, 160, 256), (BF16, FP16, FP32)
 
 
 def with_rows(equation: Equation) -> tuple[Tensor, RowStatistics | None]:
@@ -181,6 +181,9 @@ GRADIENTS = {
     "size 128, one key head": replace(BASE, queries=512, kv_heads=1, size=128),
     "size 128, causal": replace(BASE, queries=512, kv_heads=2, size=128, mask="causal", radius=None),
     "size 80": replace(BASE, queries=500, size=80),
+    "size 160": replace(BASE, queries=500, size=160),
+    "size 256, a causal window": replace(BASE, queries=777, size=256, kv_heads=2, mask="causal window", radius=None),
+    "size 256, float32": replace(BASE, queries=200, size=256, dtype=FP32),
     "size 32": replace(BASE, queries=500, size=32, radius=None),
     "half precision": replace(BASE, queries=500, dtype=FP16, mask="causal", temperature="row"),
     "float32": replace(BASE, queries=300, dtype=FP32, temperature="row"),
@@ -204,6 +207,7 @@ DROPPED = {
     "rows in any order": GRADIENTS["rows in any order"],
     "size 128": replace(BASE, queries=512, size=128),
     "size 80": GRADIENTS["size 80"],
+    "size 160": GRADIENTS["size 160"],
     "half precision": GRADIENTS["half precision"],
     "float32": GRADIENTS["float32"],
     "logits that overflow the frozen maximum": replace(BASE, loud=300.0),
@@ -252,6 +256,8 @@ SCANS = {
     "padding": (replace(BASE, batch=2, mask="padding"), 3),
     "a hole": (replace(BASE, queries=500, mask="hole"), 2),
     "size 128": (replace(BASE, size=128), 3),
+    "size 256": (replace(BASE, size=256), 4),
+    "size 256, float32": (replace(BASE, queries=333, size=256, dtype=FP32), 3),
     "float32": (replace(BASE, queries=333, dtype=FP32), 3),
     "loud": (replace(BASE, loud=300.0), 2),
 }

@@ -19,8 +19,10 @@ IMPLEMENTATIONS = ("auto", "reference", "fused", "dense", "blockwise", "triton")
 
 # Logits that fit anywhere, as those of one query and a window of keys do: going over blocks would cost more than it saves
 SMALL = 2**17
-# From here on our kernel beats PyTorch's flash attention even where that can compute the equation, for blocks of queries
-LONG, BLOCK = 4096, 128
+# Where PyTorch's kernels can compute the equation too: keys from which ours are faster on an H200, without and with a gradient,
+# for heads up to a size. Larger heads are PyTorch's (32,768 keys, heads of 128: a Llama takes 279 ms, and 323 with ours)
+OURS_FROM = {64: (4096, 8192)}
+BLOCK = 128  # queries at least
 
 
 def attention(
@@ -62,7 +64,7 @@ def chosen(equation: Equation, statistics: bool, implementation: str) -> str:
         launch.refuse("dense", "it returns no statistics" if statistics else dense.why_not_dense(equation))
     if implementation != "auto":
         return implementation
-    if equation.query.is_cuda and launch.why_not_triton(equation, statistics) is None and _worth_a_kernel(equation, statistics):
+    if equation.query.is_cuda and launch.why_not_triton(equation, statistics) is None and worth_a_kernel(equation, statistics):
         return "triton"
     if not statistics and fused.why_not_fused(equation) is None:
         return "fused"
@@ -72,11 +74,13 @@ def chosen(equation: Equation, statistics: bool, implementation: str) -> str:
     return "reference" if small else "blockwise"
 
 
-def _worth_a_kernel(equation: Equation, statistics: bool) -> bool:
+def worth_a_kernel(equation: Equation, statistics: bool) -> bool:
+    """Whether our kernels are the fastest that can solve an equation on a GPU."""
     if statistics or equation.bias is not None:
         return True
-    long = equation.visible.keys >= LONG and equation.visible.queries >= BLOCK
-    return long or fused.why_not_fused(equation) is not None
+    limits = next((limits for size, limits in OURS_FROM.items() if equation.query.shape[-1] <= size), None)
+    long = limits is not None and equation.visible.keys >= limits[equation.needs_grad]
+    return (long and equation.visible.queries >= BLOCK) or fused.why_not_fused(equation) is not None
 
 
 def scan(equation: Equation, inverse_temperatures: Tensor) -> RowStatistics:  # fields [temperatures, batch, heads, queries]

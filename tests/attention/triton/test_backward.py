@@ -33,6 +33,8 @@ CASES = {
     "rows in any order": Case(70, heads=1, kv_heads=1, mask="shuffled"),
     "packed sequences": Case(90, heads=1, kv_heads=1, mask="packed"),
     "a filled cache": Case(7, 70, mask="causal"),
+    "size 160": Case(40, size=160, heads=1, kv_heads=1, mask="padding causal"),
+    "size 256, half precision": Case(70, size=256, heads=2, kv_heads=1, dtype=FP16, mask="causal window", radius=None),
     "half precision": Case(70, heads=1, kv_heads=1, dtype=FP16, mask="causal", temperature="row"),
 }
 

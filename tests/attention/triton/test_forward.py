@@ -39,6 +39,11 @@ CASES = {
     "size 80": Case(65, size=80, heads=1, kv_heads=1),
     "size 96": Case(65, size=96, heads=1, kv_heads=1, mask="causal"),
     "size 128": Case(65, size=128, heads=1, kv_heads=1, dtype=FP16),
+    "size 160": Case(40, size=160, heads=1, kv_heads=1, mask="causal", temperature="row"),
+    "size 256": Case(40, size=256, heads=1, kv_heads=1),
+    "size 256, half precision, a window": Case(
+        70, size=256, heads=2, kv_heads=1, dtype=FP16, mask="causal window", radius=None, temperature="row"
+    ),
     "one temperature": Case(70, heads=1, kv_heads=1, temperature="one"),
     "a temperature a head": Case(temperature="head"),
     "a temperature a row": Case(temperature="row"),

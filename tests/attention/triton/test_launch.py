@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 import lengthwise
-from lengthwise.attention import DistanceBias, Equation, Rest, Visible, attention
+from lengthwise.attention import DistanceBias, Equation, Rest, Visible, attention, dispatch
 from lengthwise.attention.triton import launch
 from lengthwise.attention.triton.launch import why_no_scan, why_not_triton
 from lengthwise.errors import BadInput
@@ -38,7 +39,7 @@ def wide_table() -> Equation:
 REFUSED: dict[str, Callable[[], Equation]] = {
     "dropout leaves nothing": lambda: equation(dropout=1.0),
     "values of 24 numbers differ in size from keys of 32": lambda: equation(24),
-    "heads of 160 numbers are larger than 128": lambda: Case(8, size=160).equation(),
+    "heads of 264 numbers are larger than 256": lambda: Case(8, size=264).equation(),
     "queries are float64 and keys float64": lambda: equation(**wide(torch.float64)),
     "queries are float32 and keys float16": lambda: equation(key=torch.zeros(1, 2, 8, 32, dtype=torch.float16)),
     "queries are float32 and values float16": lambda: equation(value=torch.zeros(1, 2, 8, 32, dtype=torch.float16)),
@@ -98,6 +99,44 @@ def test_without_a_gpu_it_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(BadInput) as refused:
         attention(equation, implementation="triton")
     assert str(refused.value) == f"attention implementation 'triton' cannot run here: {reason}; use 'blockwise' or 'auto'"
+
+
+@pytest.mark.parametrize(("size", "shared", "runs"), [(128, 99 * 1024, True), (160, 99 * 1024, False), (256, 227 * 1024, True)])
+def test_large_heads_need_a_gpu_with_much_shared_memory(
+    monkeypatch: pytest.MonkeyPatch, size: int, shared: int, runs: bool
+) -> None:
+    properties = SimpleNamespace(shared_memory_per_block_optin=shared)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "a GPU")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 9))
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
+    launch._why_not_on.cache_clear()
+    reason = launch._why_not_on(torch.device("cuda"), size > launch.USUAL_HEAD)
+    launch._why_not_on.cache_clear()
+    assert reason == (None if runs else "a GPU has 101,376 bytes of shared memory, too few for heads larger than 128")
+
+
+# (size, keys, queries, gradient): where no bias is added
+OURS = {(64, 4096, 4096, False), (64, 8192, 4096, True), (32, 4096, 128, False)}
+TORCHS = {
+    (64, 2048, 2048, False),
+    (64, 4096, 4096, True),
+    (64, 8192, 1, False),
+    (128, 32768, 32768, False),
+    (256, 8192, 8192, True),
+}
+
+
+@pytest.mark.parametrize("case", sorted(OURS | TORCHS))
+def test_pytorchs_kernels_take_what_they_compute_faster(case: tuple[int, int, int, bool]) -> None:
+    size, keys, queries, learns = case
+    key = torch.zeros(1, 1, 1, size).expand(1, 1, keys, size)
+    query = torch.zeros(1, 1, 1, size, requires_grad=learns).expand(1, 1, queries, size)
+    bare = Equation(query, key, key, Visible.build(queries, keys, offset=0))
+    # Rows that see a window are ours: PyTorch's kernels do not compute them
+    windowed = replace(bare, visible=Visible.build(queries, keys, causal=True, window=9))
+    assert dispatch.worth_a_kernel(bare, statistics=False) == (case in OURS)
+    assert dispatch.worth_a_kernel(windowed, statistics=False) == (queries > 1 or case in OURS)
+    assert dispatch.worth_a_kernel(bare, statistics=True)
 
 
 METHODS = {"t5": "constant:tau=0.7", "llama": "log:train_length=32", "llama sinks": "streaming_llm:window=24"}

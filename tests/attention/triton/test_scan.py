@@ -40,6 +40,7 @@ CASES = {
     "a hole": (Case(70, mask="hole"), FOUR[:2]),
     "a filled cache": (Case(7, 100, mask="causal"), FOUR[:2]),
     "a table as wide as the sequence": (Case(70, radius=70, heads=1, kv_heads=1), FOUR[:2]),
+    "size 256": (Case(40, size=256, dtype=FP16, heads=1, kv_heads=1, mask="causal"), FOUR[:2]),
     "half precision": (Case(150, dtype=FP16, heads=1, kv_heads=1), FOUR[:3]),
 }
 

@@ -79,7 +79,9 @@ def tile_for(size: int, dtype: torch.dtype, drops: bool, precision: str | None) 
     if dtype == torch.float32:
         return Tile(32, 32, 4, 1, precision=precision)
     # The hash of dropout would spill
-    return Tile(64, 64, 4, 2, registers=None if drops else 168) if size <= 64 else Tile(64, 64, 8, 2)
+    small = Tile(64, 64, 4, 2, registers=None if drops else 168)
+    # Of 256 numbers a tile is 32 KiB: two stay, two come and go
+    return small if size <= 64 else Tile(64, 64, 8, 2 if size <= 128 else 1)
 
 
 def backward(

@@ -23,7 +23,9 @@ from lengthwise.errors import BadInput
 if TYPE_CHECKING:
     from lengthwise.attention.triton.tiles import Operands
 
-LARGEST_HEAD = 128
+LARGEST_HEAD = 256
+# Heads larger than this need blocks with more shared memory than most GPUs have: Hopper and data-centre Blackwell do
+USUAL_HEAD, SHARED_MEMORY = 128, 200 * 1024
 TYPES = (torch.bfloat16, torch.float16, torch.float32)
 # The gradient of a bias table goes through a band of rows x distances, a head at a time
 WIDEST_BAND = 2**30
@@ -75,7 +77,7 @@ def why_no_scan(equation: Equation) -> str | None:
 def _why_no_logits(equation: Equation) -> str | None:
     query, key = equation.query, equation.key
     if query.device.type == "cuda":
-        if (reason := _why_not_on(query.device)) is not None:
+        if (reason := _why_not_on(query.device, query.shape[-1] > USUAL_HEAD)) is not None:
             return reason
     elif not interpreted():
         return f"the tensors are on {query.device.type} and the kernels need a CUDA device"
@@ -115,11 +117,15 @@ def installed() -> bool:
 
 
 @lru_cache
-def _why_not_on(device: torch.device) -> str | None:
+def _why_not_on(device: torch.device, large: bool) -> str | None:
     if torch.version.hip is not None:
         return "the kernels are written for NVIDIA GPUs"
-    generation = torch.cuda.get_device_capability(device)
-    return None if generation >= (8, 0) else f"{torch.cuda.get_device_name(device)} is older than Ampere"
+    properties: Any = torch.cuda.get_device_properties(device)
+    name, shared = torch.cuda.get_device_name(device), properties.shared_memory_per_block_optin
+    if torch.cuda.get_device_capability(device) < (8, 0):
+        return f"{name} is older than Ampere"
+    little = f"{name} has {shared:,} bytes of shared memory, too few for heads larger than {USUAL_HEAD}"
+    return little if large and shared < SHARED_MEMORY else None
 
 
 def products(dtype: torch.dtype) -> str | None:
