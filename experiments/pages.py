@@ -32,6 +32,7 @@ EXPERIMENTS: tuple[str, ...] = (
     "misalignment_perplexity",
     "misalignment_loss",
     "entropy_invariance",
+    "entropy_seeds",
     "cosine_peak",
     "rope_perplexity",
     "decoders",

@@ -25,7 +25,8 @@ import lengthwise as lw
 from experiments._lib import draw
 from experiments._lib.chinese_novels import Special, beginning, held_out
 from experiments._lib.command import main, option
-from experiments.cosine_peak.run import BINS, before_rotation, histogram
+from experiments._lib.gau_cosines import before_rotation
+from experiments.cosine_peak.run import BINS, histogram
 from lengthwise.attention import Equation, RowStatistics
 from lengthwise.attention.reference import logits
 from lengthwise.models.load import load

@@ -24,10 +24,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import normalize, silu
+from torch.nn.functional import normalize
 
 from experiments._lib.chinese_novels import Chapter, Special, beginning, held_out
 from experiments._lib.command import main, option
+from experiments._lib.gau_cosines import before_rotation
 from experiments._lib.results import write_json
 from experiments.cosine_peak import page
 from lengthwise.errors import require
@@ -38,13 +39,6 @@ SMOOTHED = 61  # bins that a density is averaged over before its peak is looked 
 Array = NDArray[np.float64]
 BINS = 4000  # of -1 ... 1: so fine that e^(600 cos) hardly changes within one
 CENTRES = (np.arange(BINS) + 0.5) * 2 / BINS - 1
-
-
-def before_rotation(unit: Any, hidden: Tensor) -> Tensor:  # [batch, tokens, hidden_size] -> [batch, tokens, tokens]
-    """The cosines of every two tokens, from what a gated attention unit is given."""
-    shared = silu(unit.inward(hidden))[..., -unit.config.head_dim :]
-    query, key = (normalize((shared * gamma).float(), dim=-1) for gamma in (unit.gamma_q, unit.gamma_k))
-    return query @ key.transpose(-1, -2)
 
 
 def histogram(cosines: Tensor, weights: Tensor | None = None) -> Array:  # [BINS]

@@ -3,7 +3,12 @@
     python -m experiments.entropy_invariance.measure --data DATA --out OUT --minutes 9
 
 OUT is the folder of `train`. What is measured lies in OUT/<name>; the same command goes on where it stopped, and several at
-once share the work. Rows whose model is not trained are left out.
+once share the work. Rows whose model is not trained are left out. Of a training with another seed
+
+    python -m experiments.entropy_invariance.measure --data DATA --out OUT --table seeds --seed 1 --like results/tables.json
+
+asks the rows that carry conclusions on the test documents of an earlier run, measures how much of their cosines the rotation
+makes (Theorem 3.5), and writes OUT/<name>/seed-1.json, a part of the page of experiments/entropy_seeds.
 
 Methods are those of their own papers; where the paper tuned a model for a method, so do we. Test documents are chosen as in its
 appendix A.1, so that few of them stand for all: every held-out chapter gets a feature, the mean of the plain model's states;
@@ -15,12 +20,11 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
-from itertools import combinations
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -31,11 +35,12 @@ from torch import Tensor
 import lengthwise as lw
 from experiments._lib.chinese_novels import Chapter, Special, beginning, chapters, tokenizer_of
 from experiments._lib.command import main, option
+from experiments._lib.gau_cosines import by_layer, rotation_shares
 from experiments._lib.minutes import work_for
 from experiments._lib.results import SETTINGS, kept_settings, read, unfinished, write_json
 from experiments._lib.rotary_methods import filled
 from experiments.entropy_invariance import page
-from experiments.entropy_invariance.page import LENGTHS, METHODS, ORDERED, ROWS, SCALE, TABLES, Row
+from experiments.entropy_invariance.page import LENGTHS, METHODS, ORDERED, ROWS, SCALE, SCALES, SEEDED, SEEDS, TABLES, Row
 from experiments.entropy_invariance.train import LOSSES, Configuration, Loss
 from lengthwise.common.formats import Declared
 from lengthwise.errors import require
@@ -48,7 +53,8 @@ from lengthwise.records.intervals import mean_interval
 from lengthwise.tasks.masked_tokens import MaskedTokenScore, hidden, places, score, together
 from lengthwise.tasks.perplexity import Ratio, compared
 
-CELLS, EXAM = "cells.jsonl", "exam.json"
+CELLS, EXAM, ROTATION = "cells.jsonl", "exam.json", "rotation.jsonl"
+ROTATED, ROTATED_DOCUMENTS = 1024, 4  # tokens and documents that the rotation is measured on
 CLUSTERS = 2
 TOKENS_AT_ONCE = 2**16
 LIMIT = 500.0  # of perplexities in the paper
@@ -76,14 +82,17 @@ class Options:
     data: Path = option(help="folder with zh/*.txt and gau_vocab/vocab.txt")
     out: Path = option(help="folder of the trained models")
     name: str = option("tables", "folder of the tables within it")
-    tables: tuple[str, ...] = option(tuple(TABLES), "tables to measure", flag="--table", choices=list(TABLES))
+    tables: tuple[str, ...] = option(tuple(TABLES), "tables to measure, or seeds", flag="--table", choices=[*TABLES, SEEDS])
     lengths: tuple[int, ...] = option(LENGTHS, "tokens of an input", flag="--length")
     methods: tuple[str, ...] = option(METHODS, "methods to measure", flag="--method", choices=list(METHODS))
     documents: int = option(10, "test documents")
     count: int = option(100, "tokens hidden in each document")
     tokens_each: int = option(512, "tokens of an input for each hidden one; 0 hides one at a time, as the paper does")
+    seed: int | None = option(None, "of the training, where there are several")
+    like: Path | None = option(None, "a result file whose test documents are asked again")
     minutes: float = option(math.inf, "stop after so long; the next call goes on")
     device: str | None = option(None, "cuda where there is one")
+    command: str = ""  # as typed
 
     @property
     def folder(self) -> Path:
@@ -91,7 +100,7 @@ class Options:
 
     @property
     def rows(self) -> list[Row]:
-        wanted = {row for name in self.tables for row in TABLES[name]}
+        wanted = {row for name in self.tables for row in (SEEDED if name == SEEDS else TABLES[name])}
         return [row for row in ROWS if row in wanted and row.method in self.methods]
 
 
@@ -120,6 +129,19 @@ class Cell(Declared):
         return score(self.nll, self.right, mean_interval)
 
 
+@dataclass(frozen=True)
+class Rotation(Declared):
+    """How much of a model's cosines the rotation makes."""
+
+    scale: float  # S of its CosScale
+    length: int  # tokens of an input
+    layers: list[dict[str, float]]  # see experiments/_lib/gau_cosines.py
+
+    @property
+    def key(self) -> float:
+        return self.scale
+
+
 Cells = Mapping[tuple[Row, int], Cell]
 
 
@@ -129,6 +151,8 @@ def run(options: Options) -> dict[str, Any]:
     work_for(options.minutes, partial(_measure, options))
     cells = {cell.key: cell for cell in read_lines(options.folder / CELLS, Cell)}
     require(bool(cells), f"nothing is measured in {options.folder} yet")
+    if options.seed is not None:
+        return _written(options, options.seed, cells)
     document = {
         "format": page.FORMAT,
         "exam": read(options.folder / EXAM),
@@ -140,6 +164,22 @@ def run(options: Options) -> dict[str, Any]:
     write_json(options.folder / "tables.json", document)
     write_json(options.folder / page.MODELS, trained_models(options.out))
     page.write_pages(options.folder, options.folder)
+    return document
+
+
+def _written(options: Options, seed: int, cells: Cells) -> dict[str, Any]:
+    """OUT/<name>/seed-SEED.json: what a page over seeds is made of, the paper's numbers included."""
+    printed = {key: {"paper": key[0].printed(key[1]), "label": key[0].label} for key in cells}
+    document = {
+        "format": page.SEED_FORMAT,
+        "seed": seed,
+        "command": f"python -m experiments.entropy_invariance.measure {options.command}",
+        **{key: read(options.folder / file)[key] for key, file in (("made_with", SETTINGS), ("documents", EXAM))},
+        "models": trained_models(options.out),
+        "cells": [_summary(cell) | printed[key] for key, cell in cells.items()],
+        "rotation": [asdict(line) for line in read_lines(options.folder / ROTATION, Rotation)],
+    }
+    write_json(options.folder / f"seed-{seed}.json", document)
     return document
 
 
@@ -158,10 +198,26 @@ def trained_models(out: Path) -> dict[str, dict[str, float]]:
     return models
 
 
+def measure_rotation(options: Options, documents: Sequence[Chapter], device: str) -> None:
+    """Theorem 3.5 on every base model with a CosScale: the mean over documents, layer by layer."""
+    lines = AppendOnly(options.folder / ROTATION, Rotation)
+    for scale in SCALES:
+        export = options.out / Configuration(scale).name / "export"
+        for _ in unfinished(lines, [[scale]] if (export / "config.json").is_file() else []):
+            model, tokenizer = load(str(export), device=device)
+            special, length = Special.of(tokenizer), min(ROTATED, max(options.lengths))
+            texts = [list(by_layer(model, beginning(one, length, special))) for one in documents[:ROTATED_DOCUMENTS]]
+            shares = [[rotation_shares(*layer) for layer in text] for text in texts]
+            layers = [{key: fmean(one[key] for one in layer) for key in layer[0]} for layer in zip(*shares, strict=True)]
+            lines.append([Rotation(scale, length, layers)])
+
+
 def _measure(options: Options) -> None:
     device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
     exam, documents = examined(options, device)
     lines = AppendOnly(options.folder / CELLS, Cell)
+    if options.seed is not None:
+        measure_rotation(options, documents, device)
 
     def make(name: str, missing: list[tuple[Row, int]]) -> None:
         model, tokenizer = load(str(options.out / name / "export"), device=device)
@@ -194,7 +250,10 @@ def examined(options: Options, device: str) -> tuple[dict[str, Any], list[Chapte
     everything = {chapter.name: chapter for chapter in chapters(options.data, tokenizer_of(options.data))}
     asked = {"count": options.count, "tokens_each": options.tokens_each or None}
     kept_settings(options.folder, {**asked, "documents": options.documents}, made_with=made_with(device))
-    if not (file := options.folder / EXAM).is_file():
+    file = options.folder / EXAM
+    if options.like is not None:
+        write_json(file, read(options.like)["exam"])
+    if not file.is_file():
         base = options.out / Configuration().name / "export"
         require(base.is_dir(), f"the test documents are chosen by the plain model, which is not trained in {options.out}")
         model, longest = load(str(base), device=device)[0], max(options.lengths)
@@ -283,7 +342,6 @@ def comparisons(cells: Cells) -> dict[str, Any]:
         "scales": [pair for row, other in scaled for n in lengths if (pair := against(cells, row, other, n))],
         "laws": [pair for name in ("2", "3") for n in lengths if (pair := against(cells, *TABLES[name], n))],
         "best_scales": [best for n in lengths if (best := best_scale(cells, n)) is not None],
-        "standings": standings(cells, lengths),
         "explanations": explanations(cells, lengths),
     }
 
@@ -310,34 +368,6 @@ def best_scale(cells: Cells, length: int) -> dict[str, Any] | None:
     other = None if best == plain or plain not in measured else asdict(ratio(cells, best, plain, length))
     paper = [scale for scale, number in numbers.items() if number == min(numbers.values())]
     return {"length": length, "ours": best.cos, "paper": paper, "against_128": other}
-
-
-def standings(cells: Cells, lengths: Sequence[int]) -> list[dict[str, Any]]:
-    """Each row of Tables 1 and 10 among the others: in how many pairs our interval says what the paper's two numbers say."""
-    from scipy.stats import rankdata
-
-    rows = [row for row in ORDERED if any(row == key[0] for key in cells)]
-    counts: dict[Row, Counter[str]] = {row: Counter() for row in rows}
-    ranks: dict[Row, dict[str, list[float | None]]] = {row: {} for row in rows}
-    for length in lengths:
-        measured = [row for row in rows if (row, length) in cells]
-        for row, other in combinations(measured, 2):
-            printed, others = row.number(length), other.number(length)
-            if printed is None or others is None or printed == others:  # two limits, too
-                continue
-            apart = ratio(cells, row, other, length)
-            agrees = (apart.ratio < 1) == (printed < others)
-            word = "undecided" if apart.low <= 1 <= apart.high else "confirmed" if agrees else "refuted"
-            counts[row][word] += 1
-            counts[other][word] += 1
-        numbers = [number for row in measured if (number := row.number(length)) is not None]
-        ours = rankdata([cells[row, length].score.perplexity for row in measured])
-        # The paper has all rows at its own lengths and none at others
-        theirs = rankdata(numbers).tolist() if numbers else [None] * len(measured)
-        for row, rank, printed in zip(measured, ours.tolist(), theirs, strict=True):
-            ranks[row][str(length)] = [rank, printed]
-    words = ("confirmed", "refuted", "undecided")
-    return [{"row": asdict(row), **{word: counts[row][word] for word in words}, "ranks": ranks[row]} for row in rows]
 
 
 def explanations(cells: Cells, lengths: Sequence[int]) -> list[dict[str, Any]]:

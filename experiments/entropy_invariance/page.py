@@ -15,6 +15,7 @@ from experiments._lib.results import read
 from lengthwise.common.files import write_whole
 
 FORMAT = "lengthwise.experiments.entropy_invariance/2"
+SEED_FORMAT = "lengthwise.experiments.entropy_seeds/1"
 MODELS = "models.json"
 LENGTHS = (128, 256, 512, 1024, 2048, 4096)
 # CosScale's S, another one with windowed attention, and those of Table 9
@@ -72,6 +73,10 @@ TABLES: dict[str, tuple[Row, ...]] = {
     "9": tuple(Row("gau", scale) for scale in SCALES),
     "released": tuple(row for method in RELEASED for row in fourfold(method, released=True)),
 }
+# The rows that carry conclusions, measured for several seeds of the training
+SEEDS = "seeds"
+FOURFOLD = tuple(row for method in ("gau", "window", "rerope", "yarn16") for row in fourfold(method))
+SEEDED = (*FOURFOLD, Row("gau", 32.0), Row("gau", 64.0))
 # Some stand in several tables
 ROWS = tuple(dict.fromkeys(row for rows in TABLES.values() for row in rows))
 ORDERED = (*TABLES["1"], *TABLES["10"])
@@ -102,13 +107,12 @@ def page(document: Numbers, models: Numbers, figure: str) -> str:
     if document["missing"]:
         parts.append(f"**Unfinished**: {document['missing']} cells are missing. The same commands go on.")
     parts.append(f"![Perplexity by length]({figure})")
-    laws, standings = list(dict.fromkeys([*TABLES["2"], *TABLES["3"]])), document["standings"]
+    laws = list(dict.fromkeys([*TABLES["2"], *TABLES["3"]]))
     at = sorted({length for _, length in cells})
     sections = [
         ("Tables 1 and 10: perplexity", "", _table(cells, ORDERED, False)),
         ("Tables 1 and 10: accuracy", "", _table(cells, ORDERED, True)),
         ("Does a scale help?", WORDS["ratios"], _ratios(document["scales"])),
-        ("The order of methods", WORDS["order"], _standings(standings, at)),
         ("Tables 2 and 3: InfoScale against softmax plus", "", _both(cells, laws)),
         ("InfoScale's perplexity over softmax plus's", "", _ratios(document["laws"])),
         ("Table 9: which S", "", _both(cells, TABLES["9"])),
@@ -149,16 +153,6 @@ def _ratios(pairs: Sequence[Numbers]) -> str:
             line += ["" if pair is None else _ratio(pair["ours"]), paper]
         lines.append(line)
     return table(["row", *(word for length in at for word in (f"{length:,}", "paper"))], lines) if lines else ""
-
-
-def _standings(standings: Sequence[Numbers], at: Sequence[int]) -> str:
-    lines = []
-    for standing in standings:
-        ranks = [standing["ranks"].get(str(length)) for length in at]
-        shown = ["" if rank is None else " / ".join("-" if x is None else f"{x:g}" for x in rank) for rank in ranks]
-        counts = [standing[word] for word in ("confirmed", "refuted", "undecided")]
-        lines.append([row_of(standing["row"]).label, *counts, *shown])
-    return table(["row", "confirmed", "refuted", "undecided", *(f"rank at {length:,}" for length in at)], lines)
 
 
 def _best(best: Sequence[Numbers]) -> str:

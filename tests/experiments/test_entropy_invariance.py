@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 
 from experiments._lib import chinese_novels
 from experiments._lib.chinese_novels import Chapter, Special
+from experiments._lib.gau_cosines import rotation_shares
 from experiments.cosine_peak import matrices
 from experiments.cosine_peak import page as peak_page
 from experiments.cosine_peak import run as peak
@@ -128,23 +129,6 @@ def cell(row: Row, length: int, nll: float) -> Cell:
     return Cell(*own, length, "m", "w", measure.spec_of(row, length, 64), 0.1, values, [[1, 0]] * 9)
 
 
-def measured(levels: dict[Row, float], *lengths: int) -> dict[tuple[Row, int], Cell]:
-    return {(row, n): cell(row, n, nll) for row, nll in levels.items() for n in lengths}
-
-
-def test_every_row_stands_somewhere_among_the_others() -> None:
-    # 5.42, 26.59, >500, >500 and 4.24 in the paper
-    levels = {"streaming_llm": 1.0, "yarn16": 2.0, "rerope": 3.0, "pi": 4.0, "window": 2.0}
-    found = measure.standings(measured({Row(name): nll for name, nll in levels.items()}, 4096), [4096])
-    counts = {one["row"]["method"]: [one[word] for word in ("confirmed", "refuted", "undecided")] for one in found}
-    # The window should be first: it is only equal to YaRN, behind StreamingLLM, and before the other two
-    assert (counts["window"], counts["streaming_llm"]) == ([2, 1, 1], [3, 1, 0])
-    # ReRoPE and PI are both beyond the limit, so that pair says nothing
-    assert counts["pi"] == [3, 0, 0]
-    ranks = {one["row"]["method"]: one["ranks"]["4096"] for one in found}
-    assert (ranks["streaming_llm"], ranks["yarn16"], ranks["rerope"], ranks["window"]) == ([1, 2], [2.5, 3], [4, 4.5], [2.5, 1])
-
-
 def test_what_was_released_is_nearer_to_the_paper_or_not() -> None:
     levels = {(Row("gau"), 128): 20, (Row("gau"), 256): 30, (Row("pi"), 128): 22, (Row("pi"), 256): 33}
     levels |= {(Row("pi", released=True), 128): 220, (Row("pi", released=True), 256): 900}
@@ -180,6 +164,36 @@ def test_the_tables_are_measured_once_and_written(data: Path, models: Path) -> N
     before = (asked.folder / "cells.jsonl").read_bytes()
     assert measure.run(asked) == json.loads(json.dumps(document))
     assert (asked.folder / "cells.jsonl").read_bytes() == before
+
+
+def test_another_seed_asks_the_same_documents_and_measures_the_rotation(data: Path, models: Path, tmp_path: Path) -> None:
+    held = [chapter.name for chapter in chinese_novels.held_out(data, 203)]
+    (tmp_path / "like.json").write_text(
+        json.dumps({"exam": {"documents": held[:2], "count": 4, "longest": 40, "tokens_each": 20}})
+    )
+    small = {"lengths": (20, 40), "tables": ("seeds",), "methods": ("gau", "window"), "count": 4, "tokens_each": 20}
+    asked = measure.Options(data=data, out=models, name="other", seed=1, like=tmp_path / "like.json", device="cpu", **small)
+    document = measure.run(asked)
+    assert (document["seed"], document["documents"]) == (1, held[:2])
+    # Plain, with S = 128 and in a window with 16, each with and without InfoScale, at two lengths; 32 and 64 are not trained
+    assert len(document["cells"]) == 8 * 2
+    assert [line["scale"] for line in document["rotation"]] == [16.0, 128.0]
+    assert all(0 < layer["share"] < 1 for line in document["rotation"] for layer in line["layers"])
+    assert json.loads((models / "other" / "seed-1.json").read_text()) == json.loads(json.dumps(document))
+
+
+def test_the_rotation_makes_all_of_equal_cosines_and_nothing_of_what_it_leaves() -> None:
+    drawn = torch.randn(9, 9, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    turned = torch.tensor([[math.cos(0.3 * (i - j)) for j in range(9)] for i in range(9)])
+    alone = rotation_shares(torch.ones(9, 9), turned)
+    assert (alone["content"], alone["share"]) == (0.0, 1.0)
+    # Rows have other means where they see other distances
+    assert 0.6 < alone["distance"] < 1.0
+    left = rotation_shares(drawn, drawn)
+    assert (left["rotation"], left["share"]) == (0.0, 0.0)
+    assert left["content"] == pytest.approx(float(drawn.var(1, correction=0).mean().sqrt()))
+    ring = torch.tensor([[math.cos(2 * math.pi * (i - j) / 9) for j in range(9)] for i in range(9)])
+    assert rotation_shares(torch.zeros(9, 9), ring)["distance"] == pytest.approx(1.0)
 
 
 def queries_and_keys(model: Any, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
