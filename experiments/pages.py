@@ -65,7 +65,8 @@ def made(name: str, stem: str, more: Mapping[str, Sequence[str]]) -> str:
     own = [file for file in files if file == stem or (file.startswith((f"{stem}.", f"{stem}-")) and file not in pages)]
     links = ", ".join(f"[{file}.json]({file}.json)" for file in [*own, *more.get(stem, ())] or files)
     readme = (HERE / name / "README.md").read_text()
-    commands = re.findall(rf"^    (python -m experiments\.{name}\.\w+)", readme, re.MULTILINE)
+    commands = re.findall(r"^    (python -m experiments\.\w+\.\w+)", readme, re.MULTILINE)
+    commands = [command for command in commands if f".{name}." in command] or commands
     asked = ", ".join(f"`{command}`" for command in dict.fromkeys(commands))
     return f"{MADE} `python -m experiments.pages {name}` of {links}; to measure anew: {asked} ([README](../README.md))."
 

@@ -1,7 +1,4 @@
-"""The text of the experiment: novels to train on, to choose a learning rate by and to measure on, and BABILong's questions.
-
-A seed draws the order of the books and the paragraph that each begins with; what stood before it follows at its end. So rows of
-tokens are cut at other places for every seed.
+"""BABILong's questions, asked of a fine-tuned model.
 
 A small model's answers to BABILong are mostly beside the point. So besides what it writes, a label's log-likelihood after the
 prompt is compared with those of all labels that the question does not name.
@@ -9,8 +6,6 @@ prompt is compared with those of all labels that the question does not name.
 
 from __future__ import annotations
 
-import hashlib
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +13,7 @@ from statistics import fmean
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from experiments._lib.novels import unwrapped
-from lengthwise.common.files import write_whole
-from lengthwise.common.text import read_texts
 from lengthwise.errors import require
 from lengthwise.evaluation.likelihood import token_nll
 from lengthwise.evaluation.sweep.generate import greedy_answers
@@ -30,54 +21,8 @@ from lengthwise.models.extend import extend
 from lengthwise.tasks import babilong
 from lengthwise.tasks.material.babi import read_stories
 
-HELD_BACK = 10  # one paragraph in so many, the last ones of a book
 KINDS = ("qa1", "qa2", "qa3", "qa4", "qa5")
 DEPTHS, DEPTH_FACTOR = (0.0, 0.25, 0.5, 0.75), 4  # Table 7, at the paper's four training lengths
-Book = list[str]  # paragraphs
-
-
-def read_books(paths: Sequence[Path]) -> list[Book]:
-    return [unwrapped(read_texts([path])).split("\n\n") for path in paths]
-
-
-def digest(books: Sequence[Book]) -> str:
-    return hashlib.sha256("\0".join("\n\n".join(book) for book in books).encode()).hexdigest()[:16]
-
-
-def held_back(book: Book) -> Book:
-    """The last paragraphs, which no run is trained on: learning rates are chosen by them."""
-    return book[len(book) - len(book) // HELD_BACK :]
-
-
-def training_files(books: Sequence[Book], seed: int, folder: Path) -> list[str]:
-    """The seed's text, a file a book, written where it is missing."""
-    randomness = random.Random(f"fine-tuning {seed}")
-    order = randomness.sample(range(len(books)), len(books))
-    files = []
-    for at, which in enumerate(order):
-        book = books[which][: len(books[which]) - len(books[which]) // HELD_BACK]
-        first = randomness.randrange(len(book))
-        file = folder / f"seed-{seed}" / f"{at}.txt"
-        if not file.exists():
-            write_whole(file, "\n\n".join([*book[first:], *book[:first]]) + "\n")
-        files.append(str(file))
-    return files
-
-
-def streams(tokenizer: Any, books: Sequence[Book], count: int, tokens: int) -> Tensor:  # [books * count, tokens]
-    """`count` streams of every book, evenly spread, each from a paragraph on; without a token that begins a text, as rows that
-    are trained on have none."""
-    rows = []
-    for book in books:
-        for part in range(count):
-            first, last = (len(book) * end // count for end in (part, part + 1))
-            # A token of running text has far fewer than 16 characters
-            text = "\n\n".join(book[first:last])[: 16 * tokens]
-            ids = tokenizer(text, add_special_tokens=False, verbose=False).input_ids[:tokens]
-            few = f"a part of a book has {len(ids):,} tokens, a stream takes {tokens:,}; give longer books or fewer --streams"
-            require(len(ids) == tokens, few)
-            rows.append(ids)
-    return torch.tensor(rows)
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 from experiments._lib import draw
 from experiments._lib.markdown import table, words_beside
 from experiments._lib.results import read
+from experiments._lib.student import Mean
 from lengthwise.common.files import write_whole
 
 RESULTS, PAGE, FIGURE = (f"misalignment_loss.{ending}" for ending in ("json", "md", "svg"))
@@ -45,25 +46,6 @@ ANSWERS = ("written, alpha 0", "0.1", "more", "likeliest, alpha 0", "0.1", "more
 
 Numbers = Mapping[str, Any]
 Line = list[object]
-
-
-@dataclass(frozen=True)
-class Mean:
-    """The mean of a few values, one a seed, with Student's interval."""
-
-    value: float
-    low: float | None  # ends of its 95 % interval; None of a single value
-    high: float | None
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Mean:
-        from scipy.stats import t
-
-        centre, n = fmean(values), len(values)
-        if n == 1:
-            return cls(centre, None, None)
-        half = float(t.ppf(0.975, n - 1)) * stdev(values) / math.sqrt(n)
-        return cls(centre, centre - half, centre + half)
 
 
 @dataclass(frozen=True)

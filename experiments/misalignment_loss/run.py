@@ -13,11 +13,10 @@ A run of 50 steps is the beginning of one of 200. Runs of one seed see the same 
 from __future__ import annotations
 
 import math
-import shutil
 import sys
 import time
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -26,26 +25,22 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
-from transformers import TrainerCallback
 
-import lengthwise as lw
 from experiments._lib.command import main, option
+from experiments._lib.fine_tuning import Reader, Snapshot, trained
 from experiments._lib.minutes import say, work_for
 from experiments._lib.results import kept_settings, read, unfinished, write_json
+from experiments._lib.tuning_text import digest, held_back, read_books, streams, training_files
 from experiments.misalignment_loss import data, page
 from experiments.misalignment_loss.page import LENGTHS, SAMPLING, cheaper, marks
 from lengthwise.common.formats import Declared
 from lengthwise.errors import require
-from lengthwise.evaluation.likelihood import token_nll
 from lengthwise.evaluation.sweep.run_config import made_with, parameters_digest, tokenizer_digest
-from lengthwise.methods import weights
-from lengthwise.models.anatomy import anatomy_of, unwrapped
+from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.load import load
 from lengthwise.models.patches import in_mode
 from lengthwise.records.append_only import AppendOnly, read_lines
 from lengthwise.tasks.sample import sentences
-from lengthwise.training.adjustment import LEARNT, spec_with
 from lengthwise.training.output_alignment.fused import KL, SCE
 from lengthwise.training.output_alignment.regulariser import Regulariser, regularised_loss
 
@@ -54,7 +49,6 @@ ALPHAS = (0.0, 0.1, 0.3, 0.5, 1.0)  # Table 4
 KL_ALPHAS = (0.0, 0.1, 1.0, 10.0)  # of the symmetric KL, a far smaller number than L_SCE
 RANGES = tuple(page.PAPER["5"])  # of e
 TRIAL_SEED = 100  # no run of the tables has it
-Weights = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -208,35 +202,6 @@ class Answers(Declared):
         return self.run, self.kind, self.factor, self.depth
 
 
-@dataclass(frozen=True)
-class Reader:
-    """A model in evaluation, whose weights change from snapshot to snapshot, and novels it was not trained on.
-
-    Perplexity at a length n is that of readings of n tokens, one after the other: every length scores the same tokens.
-    """
-
-    model: Any
-    ids: Tensor  # [streams, longest + 1]
-    lengths: Sequence[int]  # divisors of the longest
-
-    def nll(self, method: str) -> list[list[float]]:
-        """[lengths][streams]; a length is left empty where a stream's mean is not finite."""
-        means = [self._means(method, length) for length in self.lengths]
-        return [streams if all(map(math.isfinite, streams)) else [] for streams in means]
-
-    def _means(self, method: str, length: int) -> list[float]:
-        readings = self.ids.unfold(1, length + 1, length)  # [streams, readings, length + 1]
-        nll = token_nll(self.model, readings.flatten(0, 1), method=method)
-        means: list[float] = nll.view(len(self.ids), -1).double().mean(1).tolist()
-        return means
-
-    def misalignment(self, method: str, length: int, pairs: int) -> list[float | None]:
-        """L_SCE and symmetric KL of two readings of at most `length` tokens; None where they are not finite."""
-        text = self.ids[:, :-1].flatten()
-        apart = lw.misalignment(self.model, text, length=length, pairs=pairs, method=method, show_progress=False)
-        return [value if math.isfinite(value) else None for value in (apart.sce, apart.kl)]
-
-
 class Experiment:
     """The model as it is measured, the novels, and the records in OUT."""
 
@@ -244,11 +209,15 @@ class Experiment:
         self.options, self.out = options, options.out
         self.model, self.tokenizer = load(options.model, "float32", options.device)
         self.train_length = anatomy_of(self.model).train_length
-        self.books, self.held_out = data.read_books(options.books), data.read_books(options.held_out)
+        self.books, self.held_out = read_books(options.books), read_books(options.held_out)
         self.own_weights = {name: weight.clone() for name, weight in self.model.state_dict().items()}
         numbers = ("rates", "kinds", "steps", "batch", "streams", "pairs", "samples", "dtype")
         made = {"model": parameters_digest(self.model), "tokenizer": tokenizer_digest(self.tokenizer)}
-        made |= {"train_length": self.train_length, "books": data.digest(self.books), "held_out": data.digest(self.held_out)}
+        made |= {
+            "train_length": self.train_length,
+            "books": digest(self.books),
+            "held_out": digest(self.held_out),
+        }
         made |= {name: getattr(options, name) for name in numbers}
         novels = {name: [path.stem for path in getattr(options, name)] for name in ("books", "held_out")}
         facts = {"name": Path(options.model).name, **novels, "made_with": made_with(next(self.model.parameters()).device.type)}
@@ -261,14 +230,14 @@ class Experiment:
     @cached_property
     def reader(self) -> Reader:
         lengths = [factor * self.train_length for factor in LENGTHS]
-        rows = data.streams(self.tokenizer, self.held_out, self.options.streams, max(lengths) + 1)
+        rows = streams(self.tokenizer, self.held_out, self.options.streams, max(lengths) + 1)
         return Reader(self.model, rows, lengths)
 
     @cached_property
     def chooser(self) -> Reader:
         """Reads what is held back of the novels trained on, at twice the model's own length, to choose learning rates."""
-        books, length = [data.held_back(book) for book in self.books], 2 * self.train_length
-        return Reader(self.model, data.streams(self.tokenizer, books, max(1, self.options.streams // 2), length + 1), [length])
+        books, length = [held_back(book) for book in self.books], 2 * self.train_length
+        return Reader(self.model, streams(self.tokenizer, books, max(1, self.options.streams // 2), length + 1), [length])
 
     def work(self) -> None:
         """Learning rates are tried first, each adjustment's where it comes first, without the loss, for half of the steps."""
@@ -311,7 +280,7 @@ class Experiment:
     def _trained(
         self, run: Run, name: str, steps: int, at: Collection[int], rate: float
     ) -> AbstractContextManager[list[Snapshot]]:
-        files = data.training_files(self.books, run.seed, self.out / "text")
+        files = training_files(self.books, run.seed, self.out / "text")
         how = how_trained(run, self.options, self.train_length, steps, rate)
         return trained(self.options.model, files, self.out / "runs" / name, at, **how)
 
@@ -347,15 +316,6 @@ def chosen(adjustment: str, trials: Sequence[Trial]) -> float:
     return min(own)[1]
 
 
-@dataclass(frozen=True)
-class Snapshot:
-    """The model after so many steps."""
-
-    steps: int
-    weights: Weights  # as the model itself names them
-    method: str  # to use it with
-
-
 def how_trained(run: Run, options: Options, train_length: int, steps: int, rate: float) -> dict[str, Any]:
     """Settings of `lengthwise.train` for one run."""
     setting = run.setting
@@ -364,56 +324,6 @@ def how_trained(run: Run, options: Options, train_length: int, steps: int, rate:
     how |= {"steps": steps, "learning_rate": rate, "warmup": steps // 10, "dtype": options.dtype, "device": options.device}
     # Unquantised, to be the same on machines with and without bitsandbytes; a run takes less time than going on would save
     return {**how, "quantise": False if setting.adjustment.startswith("longqlora") else None, "save_every": steps + 1}
-
-
-@contextmanager
-def trained(model: str, files: Sequence[str], folder: Path, at: Collection[int], **how: Any) -> Iterator[list[Snapshot]]:
-    """Trains one run and gives its snapshots; what is on the disk is removed afterwards, and what a killed run left before."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    try:
-        keeper = Keeper(at, folder)
-        finished = lw.train(model, folder / "trained", data=list(files), callbacks=[keeper], show_progress=False, **how)
-        yield [Snapshot(after, kept, keeper.method(after, finished.method)) for after, kept in keeper.kept.items()]
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-class Keeper(TrainerCallback):  # type: ignore[misc]
-    """Copies the weights after the steps asked for; 0 is before the first."""
-
-    def __init__(self, at: Collection[int], folder: Path) -> None:
-        self.at, self.folder = at, folder
-        self.kept: dict[int, Weights] = {}
-        self.learnt: dict[int, Path] = {}
-
-    def method(self, steps: int, last: str) -> str:
-        """`last` is the spec of the trained model; what CLEX has learnt differs from step to step."""
-        return spec_with(last, self.learnt[steps]) if steps in self.learnt else last
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any, **_: Any) -> None:
-        if (steps := state.global_step) not in self.at:
-            return
-        inner = unwrapped(model)
-        self.kept[steps] = merged_weights(inner)
-        if (learnt := getattr(inner, LEARNT, None)) is not None:
-            self.learnt[steps] = self.folder / f"clex-{steps}.safetensors"
-            weights.save(learnt, self.learnt[steps])
-
-    on_step_end = on_train_begin
-
-
-def merged_weights(model: Any) -> Weights:
-    """Copies, by the names of the model without LoRA, which is merged in, and without what a method learns."""
-    copies = {
-        name.replace(".base_layer", ""): weight.detach().clone()
-        for name, weight in model.state_dict().items()
-        if ".lora_" not in name and not name.startswith(LEARNT)
-    }
-    for name, module in model.named_modules():
-        if hasattr(module, "get_delta_weight"):
-            copies[f"{name}.weight"] += module.get_delta_weight("default").detach()
-    return copies
 
 
 def step_cost(model: Any, train_length: int, batch: int, dtype: str, pairs: int = 30, warm: int = 3) -> dict[str, Any]:

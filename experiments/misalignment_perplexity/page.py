@@ -1,130 +1,184 @@
-"""The page of Table 1: coefficients beside the paper's, a chart with a dot a row, and all rows."""
+"""The page of Table 1: the models, the coefficients beside the paper's with what chance gives, and a chart with a dot a row."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from experiments._lib import draw
 from experiments._lib.markdown import table, words_beside
+from experiments._lib.page import read_all
 from experiments._lib.results import read
-from experiments.misalignment_perplexity import strength as strengths
-from experiments.misalignment_perplexity.strength import GROUPINGS, MEASURES, Coefficient, Group, Row, Strength, groups
+from experiments._lib.student import Mean
+from experiments.misalignment_perplexity.strength import FEWEST, KINDS, more, strength
 from lengthwise.common.files import write_whole
+from lengthwise.tasks.ruler import NAMES as RULER_TASKS
 
-RESULTS, PAGE, FIGURE = (f"misalignment_perplexity.{ending}" for ending in ("json", "md", "svg"))
+FORMAT = "lengthwise.experiments.misalignment_perplexity/2"
+PAGE, FIGURE = "misalignment_perplexity.md", "misalignment_perplexity.svg"
+COEFFICIENTS, METHODS = "coefficients.json", "over_methods.json"  # made with the page; of an earlier run
+MEASURES = {"l_train": "L_train", "l_misalign": "L_misalign", "kl": "symmetric KL"}
+UNITS = {"token": "nats a token", "byte": "nats a byte"}
+PAPER = read(Path(__file__).with_name("paper.json"))
 WORDS = words_beside(__file__)
+Row = Mapping[str, Any]
+Quality = tuple[str, int]  # what it is, and tokens; 0 stands for twice each model's training length
 
 
 def write_pages(results: Path, out: Path) -> None:
-    """The page and its chart, from RESULTS/misalignment_perplexity.json."""
-    document = read(results / RESULTS)
-    draw.save(chart(document["rows"], _coefficients(document)), out / FIGURE)
-    write_whole(out / PAGE, page(document))
+    """The page and its chart, from all rows in `results`."""
+    rows = sorted((row for _, row in read_all(results, FORMAT)), key=lambda row: (row["settings"]["method"], row["parameters"]))
+    found = coefficients(rows)
+    draw.save(chart(rows), out / FIGURE)
+    write_whole(out / COEFFICIENTS, json.dumps({"coefficients": found}, indent=1) + "\n")
+    write_whole(out / PAGE, page(rows, found, read(file) if (file := results / METHODS).exists() else {}))
 
 
-def page(document: dict[str, Any]) -> str:
-    rows, coefficients = document["rows"], _coefficients(document)
+def page(rows: Sequence[Row], found: Sequence[Row], methods: Mapping[str, Any]) -> str:
     parts = ["# Does misalignment tell more of long perplexity than training loss? (Output Alignment, Table 1)"]
-    parts.append("\n".join(line for model in document["models"] for line in _about(model)))
-    if document["missing"]:
-        parts.append(f"**Unfinished**: {document['missing']} rows are missing. The same command goes on.")
     parts += [WORDS["about"], f"![Long perplexity against each measure]({FIGURE})"]
-    for title, (kind, quality) in zip(WORDS["titles"].split("\n"), GROUPINGS, strict=True):
-        parts += [f"## {title}", _table(groups(rows), coefficients, kind, quality)]
-    first = coefficients[groups(rows)[0].models, groups(rows)[0].lengths, False, "Spearman", "log_ppl"]
-    if first is not None:
-        parts.append(f"L_misalign and L_train with each other, over all rows: {told(first.between)}.")
-    for group in groups(rows):
-        if len({(row["model"], row["factor"]) for row in group.rows}) == 1:
-            parts += [f"## Rows: {group.models}, {group.lengths} ({group.rows[0]['length']:,} tokens)", _rows(group.rows)]
-    for name, refused in document["refused"].items():
-        parts += [f"## Refused by {name}", "\n".join(f"- `{what}`: {why}" for what, why in refused.items())]
+    parts += [part for unit, name in UNITS.items() for part in (f"## The models, {name}", _models(rows, unit))]
+    for kind in KINDS:
+        parts += [f"## {kind}'s coefficients", WORDS["coefficients"], _table([one for one in found if one["kind"] == kind])]
+    parts += ["## Over methods instead of models", WORDS["methods"], _over_methods(methods)]
+    parts += ["## How the rows were obtained", "\n".join(map(_obtained, rows))]
     return "\n\n".join(parts) + "\n"
 
 
-def told(coefficient: Coefficient) -> str:
-    return f"{coefficient.value:.2f} [{coefficient.low:.2f}, {coefficient.high:.2f}]"
+def groups(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Sets of rows that coefficients are taken of."""
+    plain = [row for row in rows if row["settings"]["method"] == "none"]
+    bases = [row for row in plain if row["settings"]["bits"] is None]
+    sets = {"models": bases, "and rounded ones": plain, "and those under a method": list(rows)}
+    return {name: own for at, (name, own) in enumerate(sets.items()) if not at or len(own) > len(list(sets.values())[at - 1])}
 
 
-def _coefficients(document: dict[str, Any]) -> dict[tuple[str, str, bool, str, str], Strength | None]:
-    """The coefficients in the results, by the models, the lengths, whether rows act within, kind and quality."""
-    read: dict[tuple[str, str, bool, str, str], Strength | None] = {}
-    for entry in document["coefficients"]:
-        for kind, quality in GROUPINGS:
-            values = entry.get(f"{kind} with {quality}")
-            key = entry["models"], entry["lengths"], entry["acting"], kind, quality
-            read[key] = None if values is None else Strength.read(values)
-    return read
+def qualities(rows: Sequence[Row]) -> list[Quality]:
+    common = {(line["measure"], line["length"]) for row in rows for line in row["measures"] if line["measure"] == "log_ppl"}
+    # A length of one model alone compares nothing
+    shared = [(name, n) for name, n in sorted(common) if sum(value(row, (name, n)) is not None for row in rows) > 1]
+    asked = sorted({cell["length"] for row in rows for cell in row["ruler"]})
+    return [("beyond", 0), *shared, *(("ruler", length) for length in asked)]
 
 
-def _about(model: dict[str, Any]) -> list[str]:
-    machine = ", ".join(f"{key} {value}" for key, value in model["made_with"].items())
-    read = f"{model['streams']} streams of {model['source']}, {model['pairs']} pairs of readings, seed {model['seed']}"
-    trained = f"(weights {model['model']}, {model['dtype']}), trained on {model['train_length']:,} tokens"
-    return [f"- {model['name']} {trained}: {read}; {machine}", f"- command: `{model['command']}`"]
+def streams(row: Row, measure: str, length: int) -> list[float] | None:
+    return next((line["streams"] for line in row["measures"] if (line["measure"], line["length"]) == (measure, length)), None)
 
 
-def _table(sets: Sequence[Group], coefficients: dict[Any, Strength | None], kind: str, quality: str) -> str:
-    head = ["rows", "n", "families", *MEASURES.values(), "L_misalign less L_train", "L_misalign correlates"]
+def value(row: Row, quality: Quality, unit: str = "token") -> float | None:
+    """Nats, or RULER's mean in percent; None where it is not measured."""
+    name, length = quality
+    if name == "ruler":
+        means = [fmean(cell["scores"]) for cell in row["ruler"] if cell["length"] == length]
+        return 100 * fmean(means) if len(means) == len(RULER_TASKS) else None
+    own = streams(row, name, length or (1 if name in MEASURES else 2) * row["settings"]["train_length"])
+    return None if own is None else fmean(_in_unit(row, own, unit))
+
+
+def _in_unit(row: Row, own: Sequence[float], unit: str) -> list[float]:
+    return [nats / (rate if unit == "byte" else 1) for nats, rate in zip(own, row["bytes"], strict=True)]
+
+
+def _label(quality: Quality) -> str:
+    name, length = quality
+    if name == "ruler":
+        return f"RULER, {length:,}"
+    return "log PPL beyond L, 2 L" if name == "beyond" else f"log PPL, {length:,}"
+
+
+def _models(rows: Sequence[Row], unit: str) -> str:
+    asked = [(name, 0) for name in MEASURES] + qualities(rows)
+    head = ["model", "parameters", "L", "bytes a token", *MEASURES.values(), *map(_label, qualities(rows))]
     lines: list[list[object]] = []
-    if quality == "log_ppl":
-        lines.append(_line("paper, 7 models, 16k tokens", strengths.of_the_paper(kind), 7))
-    if (kind, quality) == GROUPINGS[0]:
-        printed = strengths.PAPER["printed"]
-        more = f"{printed['l_misalign'] - printed['l_train']:.2f}"
-        lines.append(["paper, as printed", 7, 7, *(printed.get(name, "") for name in MEASURES), more, ""])
-    for group in sets:
-        label, acting = f"{group.models}, {group.lengths}", group.acting
-        lines.append(_line(label, coefficients[group.models, group.lengths, False, kind, quality], len(group.rows)))
-        if len(acting.rows) < len(group.rows):
-            inside = coefficients[group.models, group.lengths, True, kind, quality]
-            lines.append(_line(f"{label}, methods that act within", inside, len(acting.rows)))
+    for row in rows:
+        cells = [_cell(row, quality, unit) for quality in asked]
+        millions = f"{row['parameters'] / 1e6:,.0f} M"
+        lines.append([row["name"], millions, f"{row['settings']['train_length']:,}", f"{fmean(row['bytes']):.2f}", *cells])
     return table(head, lines)
 
 
-def _line(label: str, strength: Strength | None, rows: int) -> list[object]:
-    if strength is None:
-        return [label, rows, *[""] * (len(MEASURES) + 2), strengths.SILENT]
-    columns = [told(strength.of[name]) if name in strength.of else "" for name in MEASURES]
-    return [label, strength.rows, strength.owners, *columns, told(strength.more), strength.verdict]
+def _cell(row: Row, quality: Quality, unit: str) -> str:
+    found = value(row, quality, unit)
+    if found is None or quality[0] == "ruler":
+        return "" if found is None else f"{found:.1f}"
+    name, length = quality
+    own = streams(row, name, length or (1 if name in MEASURES else 2) * row["settings"]["train_length"])
+    mean = Mean.of(_in_unit(row, own or [], unit))
+    digits = 3 if unit == "token" else 4
+    return f"{mean.value:.{digits}f}" + (
+        "" if mean.low is None else f" [{mean.low:.{digits - 1}f}, {mean.high:.{digits - 1}f}]"
+    )
 
 
-def _rows(rows: Sequence[Row]) -> str:
-    names = (*MEASURES, "log_ppl", "beyond")
-    ranked = sorted(rows, key=lambda row: row["log_ppl"]["mean"])
-    lines = [[f"`{row['spec']}`{' =' if row['unchanged'] else ''}", *(_cell(row[name]) for name in names)] for row in ranked]
-    return table(["method", *MEASURES.values(), "log of long perplexity", "beyond"], lines)
+def coefficients(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """The paper's and ours: each measure's with each quality, and how much more L_misalign goes along than L_train."""
+    l_train, l_misalign, *qualities_of_paper = zip(*PAPER["models"].values(), strict=True)
+    measured = {"l_train": l_train, "l_misalign": l_misalign}
+    cases = [
+        ({"rows": "the paper's", "unit": "token", "with": name}, measured, quality, sign)
+        for name, quality, sign in zip(("log PPL, 16k", "LongBench-E"), qualities_of_paper, (1, -1), strict=True)
+    ]
+    for (name, own), unit, quality in itertools.product(groups(rows).items(), UNITS, qualities(rows)):
+        chosen = [row for row in own if value(row, quality) is not None]
+        good = [value(row, quality, unit) or 0.0 for row in chosen]
+        columns = {measure: [value(row, (measure, 0), unit) or 0.0 for row in chosen] for measure in MEASURES}
+        about = {"rows": name, "unit": unit, "with": _label(quality)}
+        cases.append((about, columns, good, -1 if quality[0] == "ruler" else 1))  # type: ignore[arg-type]
+    found = []
+    for kind, (about, columns, good, sign) in itertools.product(KINDS, cases):
+        strengths = {name: strength(kind, column, good) for name, column in columns.items()}
+        strengths["more"] = more(kind, columns["l_misalign"], columns["l_train"], good, sign)
+        known = {name: asdict(one) for name, one in strengths.items() if one is not None}
+        found.append({"kind": kind, **about, "n": len(good), **known})
+    return found
 
 
-def _cell(numbers: dict[str, float]) -> str:
-    return f"{numbers['mean']:.3f} [{numbers['low']:.2f}, {numbers['high']:.2f}]"
+def _table(found: Sequence[Row]) -> str:
+    head = ["rows", "in", "with", "n", *MEASURES.values(), "L_misalign less L_train", "chance gives"]
+    lines: list[list[object]] = []
+    for one in found:
+        told = [f"{one[name]['value']:.2f} (p {one[name]['p']:.3f})" if name in one else "" for name in (*MEASURES, "more")]
+        chance = f"{one['l_misalign']['low']:.2f} to {one['l_misalign']['high']:.2f}" if "l_misalign" in one else ""
+        few = f"fewer than {FEWEST} models" if one["n"] < FEWEST else chance
+        lines.append([one["rows"], UNITS[one["unit"]], one["with"], one["n"], *told, few])
+    return table(head, lines)
 
 
-def chart(rows: Sequence[Row], coefficients: dict[Any, Strength | None]) -> Any:
-    """Long perplexity against each measure: a dot a row, a colour a length, a sign a model; the plain model has a dark rim."""
-    figure, panels = draw.panels(len(MEASURES), width=4, height=4.8, share_y=True)
-    colours = dict(zip(sorted({row["factor"] for row in rows}), draw.COLOURS * 9, strict=False))
-    signs = dict(zip(dict.fromkeys(row["model"] for row in rows), "os^Dv*P" * 9, strict=False))
-    first = groups(rows)[0]
-    strength = coefficients[first.models, first.lengths, False, "Spearman", "log_ppl"]
-    for axes, (measure, label) in zip(panels, MEASURES.items(), strict=True):
-        for plain, (model, sign), (factor, colour) in itertools.product((False, True), signs.items(), colours.items()):
-            dots = [row for row in rows if (row["method"] == "none", row["model"], row["factor"]) == (plain, model, factor)]
-            at = [row[measure]["mean"] for row in dots], [row["log_ppl"]["mean"] for row in dots]
-            size, rim, width = (70, draw.INK, 1.4) if plain else (34, "white", 0.5)
-            axes.scatter(*at, c=colour, marker=sign, s=size, edgecolors=rim, linewidths=width)
-        axes.set(xlabel=f"{label}, nats")
-        axes.set_title(f"{label}: {told(strength.of[measure])}" if strength else label, fontsize=10)
-    panels[0].set_ylabel("log of long perplexity")
-    axes = panels[-1]
-    for factor, colour in colours.items():
-        axes.scatter([], [], s=34, c=colour, label=f"{factor:g} x the training length")
-    for model, sign in signs.items():
-        axes.scatter([], [], s=34, c=draw.GREY, marker=sign, label=model)
-    axes.scatter([], [], s=70, c="white", edgecolors=draw.INK, linewidths=1.4, label="without a method")
-    draw.key(figure, axes, columns=6)
-    figure.suptitle("Long perplexity against what is measured up to the training length; Spearman's coefficients", fontsize=11)
+def _over_methods(document: Mapping[str, Any]) -> str:
+    lines: list[list[object]] = []
+    for one in document.get("coefficients", ()):
+        if not one["acting"] and (own := one.get("Spearman with log_ppl")):
+            numbers = [own["of"]["l_train"], own["of"]["l_misalign"], own["more"]]
+            told = ["{value:.2f} [{low:.2f}, {high:.2f}]".format(**number) for number in numbers]
+            lines.append([f"{one['models']}, {one['lengths']}", own["rows"], *told])
+    return table(["rows", "n", "L_train", "L_misalign", "L_misalign less L_train"], lines)
+
+
+def _obtained(row: Row) -> str:
+    settings, made = row["settings"], ", ".join(f"{key} {value}" for key, value in row["made_with"].items())
+    counts = {len(cell["scores"]) for cell in row["ruler"]}
+    asked = f"; RULER with {min(counts)} samples a task" if counts else ""
+    text = f"{settings['streams']} streams of {settings['source']}, seed {settings['seed']}{asked}"
+    return f"- {row['name']} (weights {settings['model']}, {settings['dtype']}): {text}; {made}; `{row['command']}`"
+
+
+def chart(rows: Sequence[Row]) -> Any:
+    """Long perplexity at twice each training length against both measures; hollow dots are rounded or under a method."""
+    figure, panels = draw.panels(2, width=4.4, height=4, share_y=True)
+    for axes, measure in zip(panels, ("l_train", "l_misalign"), strict=True):
+        for at, row in enumerate(rows):
+            x, y = value(row, (measure, 0)), value(row, ("beyond", 0))
+            if x is None or y is None:
+                continue
+            filled = row["settings"]["method"] == "none" and row["settings"]["bits"] is None
+            colour = draw.colour(at)
+            axes.scatter(x, y, s=46, facecolors=colour if filled else "white", edgecolors=colour, label=row["name"])
+        axes.set(xlabel=f"{MEASURES[measure]}, nats a token")
+    panels[0].set_ylabel("log of perplexity beyond L, at 2 L")
+    draw.key(figure, panels[0], columns=3)
     return figure

@@ -1,233 +1,224 @@
-"""Measures models, plain and with every training-free length method, up to their training length and beyond it.
+"""Measures a decoder up to its training length L and beyond it: a row of Output Alignment's Table 1.
 
-    python -m experiments.misalignment_perplexity.run MODEL ... --length 2x 4x 8x --out OUT                 # its own stories
-    python -m experiments.misalignment_perplexity.run MODEL ... --books FILE ... --length 2x 4x --out OUT   # text of books
+    python -m experiments.misalignment_perplexity.run MODEL --books FILE ... --out OUT
 
-    l_train       mean cross-entropy of readings of the training length L, one after the other through the text
+    l_train       mean cross-entropy of readings of L tokens, one after the other through each stream of text
     l_misalign    L_SCE of the same place told from L/2 to L tokens: `lengthwise.misalignment`;   kl   its symmetric KL
-    log_ppl       mean cross-entropy of one forward over more than L tokens;   beyond   of those told from more than L of them
+    log_ppl       mean cross-entropy of one forward over a long stream;   beyond   of its tokens told from more than L tokens
+    ruler         RULER's 13 tasks, asked by `lengthwise.evaluate`
 
-All in nats. OUT/MODEL/cells.jsonl gets a line a number: the same command again goes on where the last one stopped, several at
-once share the work, and another MODEL may be added to the same OUT later. Stories suit a model that tells texts within its
-training length, such as stories15M; other models need --books.
+All in nats a token, stream by stream. Streams begin at the same places of the same books for every model. A reading begins with
+the token that the tokenizer begins texts with, if there is one. The same command goes on where the last one stopped; each row
+is a file OUT/NAME.json, and the page is made of all of them.
 """
 
 from __future__ import annotations
 
-import math
 import sys
 import time
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 import lengthwise as lw
-from experiments._lib import rotary_methods as rotary
+from experiments._lib import results
 from experiments._lib.command import main, option
 from experiments._lib.minutes import say, work_for
-from experiments._lib.results import SETTINGS, kept_settings, read, unfinished, write_json
 from experiments._lib.streams import source_of
 from experiments.misalignment_perplexity import page
-from experiments.misalignment_perplexity.strength import GROUPINGS, Row, groups
 from lengthwise.common.formats import Declared
+from lengthwise.common.sequences import special_tokens
 from lengthwise.errors import require
-from lengthwise.evaluation.likelihood import token_nll, windowed_nll
+from lengthwise.evaluation.likelihood import token_nll
 from lengthwise.evaluation.sweep.run_config import made_with
 from lengthwise.models.anatomy import anatomy_of
-from lengthwise.models.load import load
-from lengthwise.records.append_only import AppendOnly, read_lines
-from lengthwise.tasks.perplexity import SlidingWindows, by_bucket
+from lengthwise.models.load import DTYPES, load
+from lengthwise.records import Record, read_lines
+from lengthwise.records.append_only import AppendOnly
+from lengthwise.records.directory import RECORDS
+from lengthwise.tasks.ruler import NAMES as RULER_TASKS
 
-FORMAT = "lengthwise.experiments.output_alignment.correlation/1"
-CELLS = "cells.jsonl"
-SHORT, LONG = ("l_train", "l_misalign", "kl"), ("log_ppl", "beyond")
-# Differences below half of it, in nats, are rounding of the arithmetic and must not make ranks
-DECIMALS = 3
-Estimate = tuple[float, float, float]  # mean and the ends of its 95 % interval, nats
-Asked = tuple[str, int]  # a method by its name, with places to fill, and the long length
+BLOCK = 32  # weights that share a scale when they are rounded
+MOST_PAIRS = 64  # of readings in a stream
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(rotary.Options):
-    """One call."""
+class Options:
+    """One row."""
 
-    models: tuple[str, ...] = option(help="directories, hub names or GGUF files of causal language models", positional=True)
-    lengths: tuple[str, ...] = option(("2x", "4x", "8x"), "tokens, or multiples of each training length", flag="--length")
-    streams: int = option(4, "streams of text")
-    pairs: int = option(16, "pairs of readings that misalignment is measured on")
-    stages: int = option(len(rotary.STAGES), "how many of our lists of methods, the most important first")
+    model: str = option(help="directory, hub name or GGUF file of a causal language model", positional=True)
+    out: Path = option(help="folder of all rows")
+    books: tuple[Path, ...] = option(help="text files, a book each, and one more than --streams")
+    method: str = option("none", "in force throughout, as in the paper's models with YaRN and CLEX")
+    bits: int | None = option(None, "round the layers' weights to so many bits: the same base in another quantisation")
+    lengths: tuple[str, ...] = option(
+        ("2x", "16384", "65536"), "tokens, or training lengths, of long forwards", flag="--length"
+    )
+    tokens: int = option(65536, "of each stream that the short readings are cut from")
+    streams: int = option(4, "of text, each of another book")
+    ruler: tuple[int, ...] = option((), "tokens of RULER's prompts", flag="--ruler-length")
+    samples: int = option(10, "of each task of RULER")
+    seed: int = option(0, "of what is drawn")
+    dtype: str = option("auto", "of the model", choices=list(DTYPES))
+    device: str | None = option(None, "cuda where there is one")
+    minutes: float = option(float("inf"), "stop after so long; the next call goes on")
+    command: str = ""  # as typed
+
+    @property
+    def name(self) -> str:
+        """What tells the row from others: the model, how it is rounded, and the method."""
+        bits = [] if self.bits is None else [f"{self.bits}bit"]
+        method = [] if self.method == "none" else [self.method.replace(":", "-").replace("=", "").replace(",", "-")]
+        return "-".join([Path(self.model).stem, *bits, *method])
 
 
 @dataclass(frozen=True)
-class Cell(Declared):
-    """One number."""
+class Line(Declared):
+    """One measure at one length."""
 
     measure: str
-    spec: str  # the method, with its places filled
-    length: int  # tokens of the readings
-    mean: float
-    low: float
-    high: float
+    length: int
+    streams: list[float]  # nats a token
     seconds: float  # of the readings, which give other measures as well
 
     @property
-    def key(self) -> tuple[str, str, int]:
-        return self.measure, self.spec, self.length
+    def key(self) -> tuple[str, int]:
+        return self.measure, self.length
 
 
 @dataclass(frozen=True)
 class Reader:
-    """A model, the streams it reads, and how numbers are made of them."""
+    """A model and the streams it reads."""
 
     model: Any
     ids: Tensor  # [streams, tokens]
     train_length: int
-    stretch: int | None  # tokens of a stream that are independent of those after them
-    pairs: int  # pairs of two readings
-    seed: int
+    tokens: int  # of each stream that short readings are cut from
+    method: str = "none"
+    first: int | None = None  # token that every reading begins with
+    seed: int = 0
 
-    def short(self, method: Any) -> dict[str, Estimate]:
-        """Training loss and misalignment: readings of at most the training length."""
-        length, text = self.train_length, self.ids[:, : text_tokens(self.train_length, self.pairs, len(self.ids))]
-        whole = (text.shape[1] - 1) // length * length
-        windows = SlidingWindows(length + 1, length)
-        nll = windowed_nll(self.model, text[:, : whole + 1], windows, method=method, train_length=length)
-        how = {"train_length": length, "pairs": self.pairs, "seed": self.seed, "method": method, "show_progress": False}
-        apart = lw.misalignment(self.model, text.flatten(), **how)
-        loss = _logarithm(nll, 0, whole, self.stretch)
-        return {"l_train": loss, "l_misalign": (apart.sce, *apart.interval), "kl": (apart.kl, *apart.kl_interval)}
+    def train_loss(self) -> dict[str, list[float]]:
+        rows = self.ids[:, : self.tokens + 1].unfold(1, self.train_length + 1, self.train_length).clone()
+        if self.first is not None:
+            rows[..., 0] = self.first
+        nll = self._nll(rows.flatten(0, 1))
+        return {"l_train": nll.view(len(self.ids), -1).mean(1).tolist()}
 
-    def long(self, method: Any, length: int) -> dict[str, Estimate]:
-        """Long perplexity: one forward over `length` tokens of every stream."""
-        nll = token_nll(self.model, self.ids[:, : length + 1], method=method, train_length=self.train_length)
-        firsts = {"log_ppl": 0, "beyond": self.train_length}
-        return {name: _logarithm(nll, first, length, self.stretch) for name, first in firsts.items()}
+    def misalignment(self) -> dict[str, list[float]]:
+        """Pairs of readings of each stream, as many as have room side by side, and two at least."""
+        length = self.train_length
+        pairs = max(2, min(MOST_PAIRS, self.tokens // (length + length // 2)))
+        how = {"train_length": length, "pairs": pairs, "seed": self.seed, "method": self.method, "first_token": self.first}
+        with warnings.catch_warnings():
+            # Their intervals are not used: those here are over streams
+            warnings.filterwarnings("ignore", message=".*pairs of .* overlap")
+            apart = [lw.misalignment(self.model, row[: self.tokens], **how, show_progress=False) for row in self.ids]
+        return {"l_misalign": [one.sce for one in apart], "kl": [one.kl for one in apart]}
+
+    def long(self, length: int) -> dict[str, list[float]]:
+        """One forward over `length` tokens of every stream."""
+        nll = self._nll(self.ids[:, : length + 1])
+        told = {"log_ppl": nll, "beyond": nll[:, self.train_length :]}
+        return {name: part.mean(1).tolist() for name, part in told.items() if part.shape[1]}
+
+    def _nll(self, ids: Tensor) -> Tensor:
+        return token_nll(self.model, ids, method=self.method, train_length=self.train_length).double()
 
 
-def text_tokens(train_length: int, pairs: int, streams: int) -> int:
-    """Tokens of each stream that misalignment reads, so that no two pairs need the same ones."""
-    return math.ceil(pairs * (train_length + train_length // 2) / streams)
-
-
-def _logarithm(nll: Tensor, first: int, last: int, stretch: int | None) -> Estimate:
-    (bucket,) = by_bucket(nll, [first, last], stretch)
-    return math.log(bucket.perplexity), math.log(bucket.low), math.log(bucket.high)
-
-
-def run(options: Options) -> list[Row]:
-    """Measures as much as there is time for; writes the results and the page of all that is measured."""
+def run(options: Options) -> dict[str, Any]:
+    """Measures as much as there is time for; writes the row, and the page of all rows."""
+    begun = time.perf_counter()
+    model, tokenizer = load(options.model, options.dtype, options.device)
+    if options.bits is not None:
+        round_weights(model, options.bits)
+    train, folder = anatomy_of(model).train_length, options.out / options.name
+    source = source_of(model, tokenizer, train, options.seed, options.streams, options.books, options.out)
+    settings = {**source.made, "source": source.words, "method": options.method, "bits": options.bits, "tokens": options.tokens}
+    facts = {"made_with": made_with(next(model.parameters()).device.type), "command": options.command}
+    noted = results.kept_settings(folder, settings, **facts)
+    lengths = sorted({tokens_of(length, train) for length in options.lengths})
+    ids, _ = source.read(max(*lengths, options.tokens) + 1)
+    before, _ = special_tokens(tokenizer)
+    say(f"{options.name}: loaded and {len(ids)} streams read in {time.perf_counter() - begun:.0f} s")
 
     def work() -> None:
-        for model in options.models:
-            measure(options, model, options.out / Path(model).name)
+        reader = Reader(model, ids, train, options.tokens, options.method, before[0] if before else None, options.seed)
+        _read(reader, lengths, AppendOnly(folder / "lines.jsonl", Line))
+        if options.ruler:
+            asked = options.ruler, options.samples, options.seed, folder / "run"
+            told = {"name": options.name, "sharpness": False, "show_progress": False}
+            lw.evaluate(model, tokenizer, [options.method], list(RULER_TASKS), *asked, **told)
+            say(f"{options.name}: RULER asked, {time.perf_counter() - begun:.0f} s since the start")
 
     work_for(options.minutes, work)
-    models = [(file.parent, read(file)) for file in sorted(options.out.glob(f"*/{SETTINGS}"))]
-    rows = [row for folder, noted in models for row in rows_of(folder, noted)]
-    if rows:
-        write_json(options.out / page.RESULTS, document_of(models, rows))
-        page.write_pages(options.out, options.out)
-    return rows
+    about = {"name": options.name, "parameters": sum(weights.numel() for weights in model.parameters())}
+    document = document_of(folder, noted, about | {"bytes": [byte_rate(tokenizer, row[: options.tokens]) for row in ids]})
+    results.write_json(options.out / f"{options.name}.json", document)
+    page.write_pages(options.out, options.out)
+    return document
 
 
-def measure(options: Options, name: str, folder: Path) -> None:
-    """Everything of one model that is not yet measured."""
-    model, tokenizer = load(name, options.dtype, options.device)
-    train = anatomy_of(model).train_length
-    lengths = sorted({tokens_of(length, train, name) for length in options.lengths})
-    # The most important methods first
-    stages = [options.methods] if options.methods else rotary.STAGES[: options.stages]
-    asked = [(method, length) for stage in stages for length in lengths for method in stage]
-    source = source_of(model, tokenizer, train, options.seed, options.streams, options.books, folder)
-    settings = {**source.made, "source": source.words, "pairs": options.pairs}
-    facts = {"name": Path(name).name, "made_with": made_with(next(model.parameters()).device.type), "asked": []}
-    command = f"python -m experiments.misalignment_perplexity.run {options.command}"
-    noted = kept_settings(folder, settings, command=command, **facts)
-    noted["asked"] = list(dict.fromkeys([*map(tuple, noted["asked"]), *asked]))
-    write_json(folder / SETTINGS, noted)
-    longest = max(length for _, length in asked)
-    say(f"{Path(name).name}: {len(asked)} rows, {options.streams} streams of {longest:,} tokens")
-    # One token more than is read: the last prediction has a target, too
-    ids, text = source.read(max(longest + 1, text_tokens(train, options.pairs, options.streams)))
-    reader = Reader(model, ids, train, source.stretch, options.pairs, options.seed)
-    _read_all(asked, reader, rotary.Alignments(model, tokenizer, text, train, folder / "alignments"), folder)
-
-
-def tokens_of(length: str, train_length: int, name: str) -> int:
-    """`8x` is eight times the training length, `2048` so many tokens."""
-    tokens = int(length.removesuffix("x")) * (train_length if length.endswith("x") else 1)
-    require(tokens > train_length, f"length {length} is not beyond the {train_length:,} tokens that {name} was trained on")
-    return tokens
-
-
-def _read_all(asked: list[Asked], reader: Reader, alignments: rotary.Alignments, folder: Path) -> None:
-    """What is told up to the training length, and beyond it, is read separately: one short reading serves all long ones."""
-    lines, train = AppendOnly(folder / CELLS, Cell), reader.train_length
-
-    def read(name: str, spec: str, length: int, read_at: int) -> None:
-        keys = [(measure, spec, read_at) for measure in (SHORT if read_at == train else LONG)]
-        for missing in unfinished(lines, [keys]):
-            say(f"{spec} at {read_at:,} tokens")
-            begun, method = time.perf_counter(), alignments.method(name, length)
-            numbers = reader.short(method) if read_at == train else reader.long(method, read_at)
+def _read(reader: Reader, lengths: list[int], lines: AppendOnly[Line]) -> None:
+    train = reader.train_length
+    short: list[tuple[Callable[[], dict[str, list[float]]], str]] = [(reader.train_loss, "l_train")]
+    short.append((reader.misalignment, "l_misalign"))
+    asked = [(measure, name, train) for measure, name in short]
+    asked += [(lambda length=length: reader.long(length), "log_ppl", length) for length in lengths]  # type: ignore[misc]
+    for measure, name, length in asked:
+        for _ in results.unfinished(lines, [[(name, length)]]):
+            begun = time.perf_counter()
+            numbers = measure()
             seconds = round(time.perf_counter() - begun, 2)
-            lines.append([Cell(*key, *numbers[key[0]], seconds) for key in missing])
-
-    for name, length in asked:
-        spec = rotary.filled(name, length, train)
-        for read_at in (train, length):
-            rotary.accepted(folder, spec, read_at, partial(read, name, spec, length, read_at))
+            lines.append([Line(one, length, streams, seconds) for one, streams in numbers.items()])
+            told = ", ".join(f"{one} {fmean(streams):.3f}" for one, streams in numbers.items())
+            say(f"{told} at {length:,} tokens in {seconds} s")
 
 
-def rows_of(folder: Path, noted: dict[str, Any]) -> list[Row]:
-    """The rows of one model that are measured: numbers are rounded, so that arithmetic does not make an order."""
-    cells = {cell.key: cell for cell in read_lines(folder / CELLS, Cell)}
-    train = noted["settings"]["train_length"]
-
-    def numbers(spec: str, length: int) -> dict[str, dict[str, float]] | None:
-        keys = [*((name, spec, train) for name in SHORT), *((name, spec, length) for name in LONG)]
-        if not all(key in cells for key in keys):
-            return None
-        return {key[0]: {end: round(getattr(cells[key], end), DECIMALS) for end in ("mean", "low", "high")} for key in keys}
-
-    plain = [round(cells[key].mean, DECIMALS) for name in SHORT if (key := (name, rotary.PLAIN, train)) in cells]
-    rows: list[Row] = []
-    for method, length in noted["asked"]:
-        spec = rotary.filled(method, length, train)
-        if (measured := numbers(spec, length)) is not None:
-            row = {"model": noted["name"], "method": method, "spec": spec, "length": length, "factor": length / train}
-            rows.append({**row, **measured, "unchanged": [measured[name]["mean"] for name in SHORT] == plain})
-    return rows
+def tokens_of(length: str, train_length: int) -> int:
+    """`2x` is twice the training length, `16384` so many tokens."""
+    number = length.removesuffix("x")
+    require(number.isdigit(), f"a length is tokens, such as 16384, or training lengths, such as 2x, and not {length!r}")
+    return int(number) * (train_length if length.endswith("x") else 1)
 
 
-def document_of(models: Sequence[tuple[Path, dict[str, Any]]], rows: Sequence[Row]) -> dict[str, Any]:
-    """All of it as JSON, the coefficients included."""
-    refused = {noted["name"]: rotary.read_refused(folder) for folder, noted in models}
-    asked = sum(len(noted["asked"]) for _, noted in models)
-    never = 0
-    for _, noted in models:
-        train, why = noted["settings"]["train_length"], refused[noted["name"]]
-        specs = [(rotary.filled(method, length, train), length) for method, length in noted["asked"]]
-        never += sum(rotary.refusal(spec, train) in why or rotary.refusal(spec, length) in why for spec, length in specs)
-    coefficients = []
-    for group in groups(rows):
-        for acting in (False, True):
-            chosen = group.acting if acting else group
-            own = {f"{kind} with {quality}": chosen.strength(kind, quality) for kind, quality in GROUPINGS}
-            measured = {key: asdict(strength) for key, strength in own.items() if strength is not None}
-            coefficients.append({"models": group.models, "lengths": group.lengths, "acting": acting, **measured})
-    facts = ("made_with", "command")
+@torch.no_grad()
+def round_weights(model: Any, bits: int) -> None:
+    """Rounds every linear layer but the head: blocks of weights to whole multiples of a 2^(bits - 1) - 1th of their largest."""
+    require(2 <= bits <= 8, f"weights can be rounded to 2 to 8 bits, not to {bits}")
+    steps = 2 ** (bits - 1) - 1
+    for module in model.modules():
+        if isinstance(module, nn.Linear) and module is not model.get_output_embeddings():
+            blocks = module.weight.view(-1, BLOCK)
+            scale = blocks.abs().amax(1, keepdim=True).clamp_min(torch.finfo(blocks.dtype).tiny) / steps
+            blocks.copy_((blocks / scale).round() * scale)
+
+
+def byte_rate(tokenizer: Any, ids: Tensor) -> float:
+    """Bytes a token has in a text."""
+    return len(str(tokenizer.decode(ids, skip_special_tokens=True)).encode()) / len(ids)
+
+
+def document_of(folder: Path, noted: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
+    """The row as JSON."""
+    answers: dict[tuple[str, int], list[float]] = {}
+    for record in sorted(read_lines(folder / "run" / RECORDS, Record), key=lambda record: record.index):
+        answers.setdefault((record.task, record.length), []).append(record.score)
+    command = f"python -m experiments.misalignment_perplexity.run {noted['command']}"
     return {
-        "format": FORMAT,
-        "models": [{"name": n["name"], **n["settings"], **{key: n[key] for key in facts}} for _, n in models],
-        "refused": {name: why for name, why in refused.items() if why},
-        "missing": asked - never - len(rows),
-        "coefficients": coefficients,
-        "rows": list(rows),
+        "format": page.FORMAT,
+        **about,
+        "settings": noted["settings"],
+        "made_with": noted["made_with"],
+        "command": command,
+        "measures": [asdict(line) for line in read_lines(folder / "lines.jsonl", Line)],
+        "ruler": [{"task": task, "length": length, "scores": scores} for (task, length), scores in answers.items()],
     }
 
 

@@ -13,9 +13,12 @@ import torch
 from transformers import ByT5Tokenizer
 
 import lengthwise as lw
+from experiments._lib import tuning_text
+from experiments._lib.fine_tuning import Snapshot, trained
+from experiments._lib.student import Mean
 from experiments.misalignment_loss import data, page, run
-from experiments.misalignment_loss.page import Mean, Outcome, Point
-from experiments.misalignment_loss.run import Answers, Options, Result, Run, Setting, Snapshot
+from experiments.misalignment_loss.page import Outcome, Point
+from experiments.misalignment_loss.run import Answers, Options, Result, Run, Setting
 from lengthwise.models.load import load
 from lengthwise.records.append_only import read_lines
 from tests.helpers.answering import answering, saved
@@ -70,17 +73,17 @@ def finished(model: str, novels: tuple[Path, ...], babi: Path, tmp_path_factory:
 
 
 def test_a_seed_draws_other_text_and_what_is_held_back_is_never_trained_on(novels: tuple[Path, ...], tmp_path: Path) -> None:
-    books = data.read_books(novels[:2])
+    books = tuning_text.read_books(novels[:2])
     beginnings = set()
     for seed in range(3):
-        files = [Path(file) for file in data.training_files(books, seed, tmp_path)]
-        assert data.training_files(books, seed, tmp_path) == list(map(str, files))
+        files = [Path(file) for file in tuning_text.training_files(books, seed, tmp_path)]
+        assert tuning_text.training_files(books, seed, tmp_path) == list(map(str, files))
         read = [file.read_text().strip().split("\n\n") for file in files]
         beginnings |= {book[0] for book in read}
         # Nothing is lost and nothing doubled, and the last tenth is not there
         assert sorted(paragraph for book in read for paragraph in book) == sorted([*books[0][:54], *books[1][:54]])
     assert len(beginnings) == 6
-    assert [data.held_back(book) for book in books] == [book[54:] for book in books]
+    assert [tuning_text.held_back(book) for book in books] == [book[54:] for book in books]
 
 
 @pytest.mark.parametrize("setting", [CLEX, LORA])
@@ -100,7 +103,7 @@ def test_snapshots_are_the_models_that_shorter_runs_leave(
 
     def snapshots(steps: int, at: list[int]) -> tuple[dict[int, Snapshot], dict[int, torch.Tensor], torch.Tensor]:
         how = run.how_trained(Run(setting, 0.3, 5), asked, 64, steps, 0.01)
-        with run.trained(model, [str(novels[0])], tmp_path / "run", at, **how) as taken:
+        with trained(model, [str(novels[0])], tmp_path / "run", at, **how) as taken:
             logits = {one.steps: said(model, one.weights, one.method) for one in taken}
             method = (tmp_path / "run" / "trained" / "method.txt").read_text().strip()
             last = said(str(tmp_path / "run" / "trained" / "model"), None, method)

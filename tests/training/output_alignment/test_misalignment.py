@@ -65,6 +65,16 @@ def test_it_is_a_loop_over_pairs_and_positions(method: str, monkeypatch: pytest.
     assert found.model["family"] == "llama"
 
 
+def test_both_readings_begin_with_the_first_token() -> None:
+    model, read = decided(), []
+    model.model.register_forward_pre_hook(lambda _module, _args, given: read.append(given["input_ids"]), with_kwargs=True)
+    ids = tokens(2 * PAIR)[0]
+    lw.misalignment(model, ids, pairs=2, first_token=9, show_progress=False)
+    assert [set(rows[:, 0].tolist()) for rows in read] == [{9}, {9}]
+    with pytest.raises(lw.BadInput, match="999"):
+        lw.misalignment(model, ids, pairs=2, first_token=999, show_progress=False)
+
+
 def test_the_interval_is_that_of_a_ratio_of_means() -> None:
     """Against the delta method for many pairs: sums over counts, with the spread of (sum - mean count) between pairs."""
     generator = np.random.default_rng(1)

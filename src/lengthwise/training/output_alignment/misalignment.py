@@ -8,7 +8,8 @@
 A pair is a place in the text and an e from U{1 ... L/2}: tokens [0, L) and [e, L + e) are read once each, and every position
 counts that both readings tell from L/2 to L tokens, L/2 + 1 - e of them. Over the draws of e every two different lengths of the
 range meet equally often: the paper's expectation, with two forwards for many positions instead of one. Neither reading has a
-token of the tokenizer's own in front, because the paper's suffixes are plain.
+token of the tokenizer's own in front, because the paper's suffixes are plain; a model that cannot read without one, such as
+Gemma, gets it as `first_token`.
 """
 
 from __future__ import annotations
@@ -69,12 +70,14 @@ def misalignment(
     pairs: int = 16,
     seed: int = 0,
     method: Method = "none",
+    first_token: int | None = None,
     show_progress: bool = True,
 ) -> Misalignment:
     """Measure how differently a model goes on from texts and from their suffixes.
 
     The text, files, or the prose that ships with lengthwise are read with the tokenizer; token ids may stand in its place.
-    L is `length`, by default the training length, which is by default what the model's config says.
+    L is `length`, by default the training length, which is by default what the model's config says. `first_token` takes the
+    place of each reading's first one.
     """
     refuse_extended(model, "misalignment")
     anatomy = anatomy_of(model, train_length)
@@ -85,12 +88,12 @@ def misalignment(
     scorer = TokenScorer.of(model, train_length)
     words = vocabulary(model)
     ids = _ids(tokenizer, text, files, words)
-    check_tokens(ids, words)
+    check_tokens(ids if first_token is None else torch.cat([ids, torch.tensor([first_token])]), words)
     rows = _rows(ids, length, pairs, seed)
     plans = [Views(length, drawn_extra(SAMPLING, length, seed, pair), "half") for pair in range(pairs)]
     bar = progress("misalignment", pairs, show_progress)
     with extend(model, method, train_length=train_length), reading(model), bar as tick:
-        sums = _pair_sums(scorer, rows, plans, tick)
+        sums = _pair_sums(scorer, rows, plans, first_token, tick)
     counts = np.array([plan.positions for plan in plans])
     broken = "the model's outputs are NaN or infinite on this text; give a wider --dtype, or another method"
     require(bool(np.isfinite(sums).all()), broken)
@@ -137,14 +140,23 @@ def _rows(ids: Tensor, length: int, pairs: int, seed: int) -> Tensor:  # [pairs,
     return torch.stack([ids[start : start + tokens] for start in starts])
 
 
-def _pair_sums(scorer: TokenScorer, rows: Tensor, plans: Sequence[Views], tick: ProgressCallback) -> np.ndarray:  # [pairs, 2]
+def _pair_sums(
+    scorer: TokenScorer, rows: Tensor, plans: Sequence[Views], first_token: int | None, tick: ProgressCallback
+) -> np.ndarray:  # [pairs, 2]
     """L_SCE and symmetric KL of every pair, summed over its positions."""
+
+    def read(texts: list[Tensor]) -> Tensor:
+        tokens = torch.stack(texts)
+        if first_token is not None:
+            tokens[:, 0] = first_token
+        return scorer.hidden(tokens)
+
     at_once = max(1, TOKENS_AT_ONCE // (2 * plans[0].length))
     sums: list[tuple[float, float]] = []
     for start in range(0, len(rows), at_once):
         some = list(zip(rows[start : start + at_once], plans[start : start + at_once], strict=True))
-        first = scorer.hidden(torch.stack([row[plan.first] for row, plan in some]))
-        second = scorer.hidden(torch.stack([row[plan.second] for row, plan in some]))
+        first = read([row[plan.first] for row, plan in some])
+        second = read([row[plan.second] for row, plan in some])
         for hidden, other, (_, plan) in zip(first, second, some, strict=True):
             over_first, over_second = plan.shared
             sums.append(_sums(scorer, hidden[over_first], other[over_second]))
