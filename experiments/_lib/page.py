@@ -140,6 +140,12 @@ def points(pair: Mapping[str, Any] | None) -> str:
     )
 
 
+def by_chance(n: int, what: str = "differences") -> str:
+    """How many of the intervals that a page shows would leave out 0 by chance alone."""
+    about = f"about {n / 20:.0f}" if n >= 20 else "one or none"
+    return f"{n:,} {what} are shown, each with a 95 % interval of its own: between equals {about} would leave out 0 by chance."
+
+
 def temperatures(document: Document) -> str:
     """Temperatures by length: one number, or the lowest and the highest of layers and heads."""
     rows = {name: {int(length): taus for length, taus in row.items()} for name, row in document["temperatures"].items()}

@@ -1,9 +1,6 @@
 """Two methods on the same samples: how much better is one, and could it be chance?
 
-Of scores of 0 and 1 the interval is Agresti and Min's (2005) for paired proportions, which does not shrink to nothing where the
-two never differ, and the p-value McNemar's exact one. Of other scores from 0 to 1 both are Student's for the mean difference;
-where all differences are the same the interval is Agresti and Min's for two that never differ, because no score moves by more
-than 1.
+Intervals are lengthwise.records.intervals'; of scores of 0 and 1 the p-value is McNemar's exact one, of others Student's.
 """
 
 from __future__ import annotations
@@ -16,7 +13,7 @@ from typing import Any
 
 from scipy.stats import binomtest, t
 
-from lengthwise.records.intervals import Z
+from lengthwise.records.intervals import paired_interval
 
 
 @dataclass(frozen=True)
@@ -39,31 +36,32 @@ class Paired:
 
 def paired(one: Mapping[Any, float], other: Mapping[Any, float]) -> Paired | None:
     """For scores of 0 and 1, by sample; None where they have no sample in common."""
-    both = [(score, other[key]) for key, score in one.items() if key in other]
-    if not both:
-        return None
-    n = len(both)
-    better, worse = (sum(pair == want for pair in both) for want in ((1.0, 0.0), (0.0, 1.0)))
-    # Half a sample is added to each cell of the table of two by two
-    centre = (better - worse) / (n + 2)
-    half = Z * math.sqrt(max(0.0, better + worse + 1 - (better - worse) ** 2 / (n + 2))) / (n + 2)
-    p = float(binomtest(better, better + worse).pvalue) if better + worse else 1.0
-    return Paired(n, better, worse, (better - worse) / n, max(-1.0, centre - half), min(1.0, centre + half), p)
+    return _paired(one, other, exact=True)
 
 
 def paired_means(one: Mapping[Any, float], other: Mapping[Any, float]) -> Paired | None:
-    """For scores between 0 and 1; None where they have no sample in common."""
+    """For any scores; None where they have no sample in common."""
+    return _paired(one, other, exact=False)
+
+
+def _paired(one: Mapping[Any, float], other: Mapping[Any, float], exact: bool) -> Paired | None:
     differences = [score - other[key] for key, score in one.items() if key in other]
     if not differences:
         return None
-    n, mean = len(differences), statistics.fmean(differences)
-    better, worse = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
+    n, better, worse = len(differences), sum(d > 0 for d in differences), sum(d < 0 for d in differences)
     error = statistics.stdev(differences) / math.sqrt(n) if n > 1 else 0.0
-    if error == 0.0:
-        half, p = Z / (n + 2), float(binomtest(better, better + worse).pvalue) if better + worse else 1.0
+    mean, low, high = paired_interval(differences)
+    if exact or error == 0.0:
+        p = float(binomtest(better, better + worse).pvalue) if better + worse else 1.0
     else:
-        half, p = float(t.ppf(0.975, n - 1)) * error, float(2 * t.sf(abs(mean) / error, n - 1))
-    return Paired(n, better, worse, mean, mean - half, mean + half, p)
+        p = float(2 * t.sf(abs(mean) / error, n - 1))
+    return Paired(n, better, worse, mean, low, high, p)
+
+
+def p_of(value: float, low: float, high: float, freedom: int) -> float:
+    """The p-value of a figure that would be 0 by chance alone, from its 95 % interval by Student's t."""
+    half = value - low if value > 0 else high - value
+    return 1.0 if value == 0 else float(2 * t.sf(abs(value) / half * float(t.ppf(0.975, freedom)), freedom))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

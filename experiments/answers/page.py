@@ -10,13 +10,13 @@ from typing import Any
 
 from experiments._lib import draw
 from experiments._lib.markdown import table
-from experiments._lib.page import read_all
+from experiments._lib.page import by_chance, read_all
 from lengthwise.common.files import write_whole
 from lengthwise.records.intervals import paired_interval
 
 FORMAT = "lengthwise.experiments.answers/1"
 ABOUT = """Percent right, or nats a token of a novel. In brackets the difference to the model as it is (`none`) with its 95 %
-interval, paired by prompt; no difference was corrected for the number of those shown. Fits saw other prompts than are asked."""
+interval, paired by prompt. Fits saw other prompts than are asked."""
 COST = """Long forwards are those over one input of the length; a step back counts as two. *Expects* is what prompts say that
 were neither fitted nor are asked above: nats of an answer, plain and fitted."""
 HEADS = """Temperatures of heads, a row a layer: those below 1 (blue) sharpen, those above (orange) flatten."""
@@ -24,7 +24,12 @@ HEADS = """Temperatures of heads, a row a layer: those below 1 (blue) sharpen, t
 
 def write_pages(folder: Path, out: Path) -> None:
     for name, document in read_all(folder, FORMAT):
-        parts = [f"# Temperatures fitted to answers: {document['model']['name']}", ABOUT, _scores(document)]
+        shown = sum(len(by_method) - 1 for by_length in document["scores"].values() for by_method in by_length.values())
+        parts = [
+            f"# Temperatures fitted to answers: {document['model']['name']}",
+            f"{ABOUT} {by_chance(shown)}",
+            _scores(document),
+        ]
         parts += ["## What the fits cost", COST, _costs(document)]
         if heads := {n: tau for n, tau in document["fits"].get("answers-head", {}).get("tau", {}).items() if _several(tau)}:
             draw.save(_figure(heads), out / f"{name}.svg")

@@ -42,11 +42,12 @@ def write_pages(results: Path, out: Path) -> None:
 
 def table_3(cells: list[dict[str, Any]], train: int) -> str:
     """Whether the paper's Table 3 is seen at the longest length: the plain model explodes, and P_max alignment mends it."""
-    at = {(cell["method"], cell["length"]): cell for cell in cells}
-    longest = max(length for method, length in at if method == "pmax-model")
-    plain, aligned = (at[method, longest] for method in ("none", "pmax-model"))
-    rise = plain["perplexity"] / at["none", train]["perplexity"]
-    pair = compared(*(dict(enumerate(cell["nll"])) for cell in (aligned, plain)))
+    plain, aligned = ({cell["length"]: cell for cell in cells if cell["method"] == name} for name in ("none", "pmax-model"))
+    longest = max(plain.keys() & aligned.keys(), default=train)
+    if longest == train or train not in plain:
+        return ""
+    rise = plain[longest]["perplexity"] / plain[train]["perplexity"]
+    pair = compared(*(dict(enumerate(by_length[longest]["nll"])) for by_length in (aligned, plain)))
     assert pair is not None
     moved = "lowers" if pair.high < 0 else "raises" if pair.low > 0 else "does not change"
     said = "is seen" if rise >= EXPLODES and pair.high < 0 else "is **not reproduced**"

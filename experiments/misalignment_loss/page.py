@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -188,7 +189,7 @@ def page(document: Numbers, extra: Numbers) -> str:
     parts += [_about(document["settings"]), WORDS["about"]]
     if document["cost"]:
         parts.append(WORDS["cost"].format(**document["cost"]))
-    parts.append(f"![Perplexity by alpha]({FIGURE})")
+    parts += [_by_chance(document), f"![Perplexity by alpha]({FIGURE})"]
     spread = [cell for cell in document["answers"] if cell["depth"] is None]
     deep = [cell for cell in document["answers"] if cell["depth"] is not None]
     bodies: dict[str, list[Line]] = {
@@ -212,6 +213,14 @@ def page(document: Numbers, extra: Numbers) -> str:
     for name, title in WORDS["titles"].items():
         parts += [f"## {title}", table(heads.get(name, HEAD), bodies[name])] if bodies[name] else []
     return "\n\n".join(parts) + "\n"
+
+
+def _by_chance(document: Numbers) -> str:
+    measured = [row["ratio_to_alpha_0"] for point in document["points"] if point["alpha"] for row in point["measured"]]
+    ratios = [ratio for by_length in measured for length, ratio in by_length.items() if ratio and length != "long"]
+    found = Counter(ratio["verdict"] for ratio in ratios)
+    counts = {word: found[word] for word in ("harms", "helps", "undecided")}
+    return str(WORDS["chance"].format(n=len(ratios), chance=round(len(ratios) / 40), **counts)) if ratios else ""
 
 
 def _about(noted: Numbers) -> str:

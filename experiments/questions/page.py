@@ -31,7 +31,7 @@ def write_pages(folder: Path, out: Path) -> None:
         for n in documents:
             length = _cells(document, n)[0]["length"]
             parts += [f"## {n} documents, about {length:,} tokens (Table 14)", *_right(document, over_places, paper, n)]
-        parts += ["## What alignment gains over the plain model, in points (Table 5)"]
+        parts += ["## What alignment gains over the plain model, in points (Table 5)", page.by_chance(len(document["gains"]))]
         parts += [_gains(document, paper, n) for n in documents]
         parts += [WORDS["middle"], table(["method, documents", "middle less ends"], _middle(over_places))]
         parts += ["## Temperatures (Table 10)", page.temperatures(document)]

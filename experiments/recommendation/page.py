@@ -16,8 +16,8 @@ from lengthwise.records.intervals import paired_interval
 FORMAT = "lengthwise.experiments.recommendation/1"
 ABOUT = """Every candidate of a recommendation, the race's losers too, on questions (or places of another text) that neither
 chose nor confirmed: percent right, or nats a token where a text was given. *Lost* is how far the recommended method is behind
-the best candidate of this table, with the 95 % interval of the paired difference; the best is chosen by the same answers, so
-chance alone makes it look better than it is. Times are of the recommendation."""
+the best candidate of this table, with the 95 % interval of the paired difference; the best of up to fourteen is chosen by the
+same answers, so chance alone makes it look better than it is, and few answers tell little. Times are of the recommendation."""
 HEAD = ("model", "tokens", "asked", "recommended", "score", "best", "score", "lost", "plain", "truncated", "seconds")
 
 
@@ -38,7 +38,8 @@ def _row(document: Mapping[str, Any]) -> list[str]:
     told = [_told(document, scores[name]) if name in scores else "" for name in (mine, best, "none", "truncate")]
     names = (", ".join(document["asked"]), f"`{mine}`", told[0], f"`{best}`", told[1])
     time = f"{document['seconds']:.0f} of {60 * document['minutes']:.0f}"
-    return [document["model"]["name"], length, *names, _lost(document, scores[mine], scores[best]), *told[2:], time]
+    lost = "nothing" if mine == best else _lost(document, scores[mine], scores[best])
+    return [document["model"]["name"], length, *names, lost, *told[2:], time]
 
 
 def _told(document: Mapping[str, Any], scores: Sequence[float]) -> str:

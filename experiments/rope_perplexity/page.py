@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 from experiments._lib import draw
 from experiments._lib.markdown import table, words_beside
 from experiments._lib.page import read_all
+from experiments._lib.paired import holm, p_of
 from lengthwise.common.files import write_whole
 from lengthwise.report.formatting import listed
 
@@ -56,6 +59,7 @@ def page(document: Numbers, figure: str) -> str:
         own = [row for row in rows if row["length"] == length]
         parts += [f"## {length:,} tokens", _ranking(own, same.get(length, []), gold)]
         if length > document["train_length"]:
+            parts += [_by_chance(own, document)]
             parts += _comparisons(document, length, {row["method"]: row["spec"] for row in own})
     if document["refused"]:
         parts += ["## Refused", "\n".join(f"- `{name}`: {why}" for name, why in document["refused"].items())]
@@ -77,6 +81,27 @@ def _ranking(rows: Sequence[Numbers], same: Sequence[str], gold: str) -> str:
         cells = map(_cell, (*row["buckets"], row["whole"]))
         lines.append([listed([f"`{name}`" for name in named]), *cells, *ratios, seconds])
     return table(["method", *edges, "all", *against, "seconds"], lines)
+
+
+def _by_chance(rows: Sequence[Numbers], document: Numbers) -> str:
+    """How many methods are told apart from re-encoding, and how many of them are after Holm's correction."""
+    known = {row["spec"]: row["against"] for row in rows if row["against"] and row["against"]["low"] < row["against"]["high"]}
+    if not known:
+        return ""
+    freedom = {spec: freedom_of(ratio, document) for spec, ratio in known.items()}
+    logs = {spec: [math.log(ratio[key]) for key in ("ratio", "low", "high")] for spec, ratio in known.items()}
+    corrected = holm([p_of(*ends, freedom[spec]) for spec, ends in logs.items()])
+    sure = [f"`{spec}`" for (spec, ends), p in zip(logs.items(), corrected, strict=True) if p <= 0.05 and ends[0] < 0]
+    better, worse = sum(high < 0 for _, _, high in logs.values()), sum(low > 0 for _, low, _ in logs.values())
+    told = f"{listed(sure)} {'is' if len(sure) == 1 else 'are'}" if sure else "none is"
+    return str(WORDS["chance"].format(n=len(known), better=better, worse=worse, chance=round(len(known) / 40), sure=told))
+
+
+def freedom_of(ratio: Numbers, document: Numbers) -> int:
+    """Degrees of freedom of an interval: streams less one, in every stretch where those were drawn anew."""
+    stretch = re.search(r"stretch of (\d+)", ratio["resampled"])
+    tokens = int(ratio["tokens"]) // int(document["streams"])
+    return (int(document["streams"]) - 1) * (math.ceil(tokens / int(stretch[1])) if stretch else 1)
 
 
 def _comparisons(document: Numbers, length: int, specs: Mapping[str, str]) -> list[str]:

@@ -18,7 +18,7 @@ import lengthwise as lw
 from experiments._lib import command
 from experiments._lib.likelihood_cells import FOLDER, Cells, Likelihoods, measured_as
 from experiments._lib.measure import Answers
-from experiments._lib.paired import holm, paired, paired_means
+from experiments._lib.paired import holm, p_of, paired, paired_means
 from experiments._lib.results import kept_settings
 from experiments.against_truncation import run as against_truncation
 from experiments.code import run as code
@@ -314,3 +314,10 @@ def test_what_is_advised_is_held_against_truncation(finished: Path, tmp_path: Pa
     document = json.loads((tmp_path / "against_truncation.json").read_text())
     tasks = {verdict["task"] for verdict in document["verdicts"]}
     assert {"language modelling", "code_completion", "code_key_retrieval", "questions 10-4", "questions 10 documents"} <= tasks
+
+
+def test_a_p_value_can_be_read_off_an_interval() -> None:
+    one, other = [0.2, 0.9, 0.5, 0.4, 1.0], [0.1, 0.7, 0.6, 0.1, 0.5]
+    found = paired_means(dict(enumerate(one)), dict(enumerate(other)))
+    assert p_of(found.difference, found.low, found.high, 4) == pytest.approx(ttest_rel(one, other).pvalue)
+    assert p_of(-found.difference, -found.high, -found.low, 4) == pytest.approx(found.p)

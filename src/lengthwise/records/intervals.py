@@ -1,8 +1,11 @@
-"""The 95 % interval of a mean score.
+"""The 95 % interval of a mean score, and of the mean difference of two methods on the same samples.
 
 Scores of 0 and 1 get Wilson's interval, which is honest for few samples and near 0 and 1. Other scores get Student's interval
 of the mean, clipped to [0, 1]; where they do not vary at all, or there is only one, Wilson's again: for a given mean no
 scores between 0 and 1 vary more than zeros and ones.
+
+Differences of scores of 0 and 1 get Agresti and Min's interval (2005) for paired proportions, which does not shrink to nothing
+where the two never differ. Others get Student's; where all are the same, Agresti and Min's for two that never differ.
 """
 
 from __future__ import annotations
@@ -28,12 +31,26 @@ def mean_interval(scores: Sequence[float]) -> tuple[float, float, float]:
 
 
 def paired_interval(differences: Sequence[float]) -> tuple[float, float, float]:
-    """(mean, low, high) of paired differences by Student's interval; one difference, or equal ones, tell no interval."""
-    from scipy.stats import t
-
+    """(mean, low, high) of at least one difference of two scores of the same sample."""
     n, mean = len(differences), statistics.fmean(differences)
-    half = float(t.ppf(0.975, n - 1)) * statistics.stdev(differences) / math.sqrt(n) if n > 1 else math.inf
-    return mean, max(-1.0, mean - half), min(1.0, mean + half)
+    if set(differences) <= {-1.0, 0.0, 1.0}:
+        return mean, *agresti_min(differences.count(1.0), differences.count(-1.0), n)
+    spread = statistics.stdev(differences) if n > 1 else 0.0
+    if spread == 0.0:
+        half = Z / (n + 2)
+    else:
+        from scipy.stats import t
+
+        half = float(t.ppf(0.975, n - 1)) * spread / math.sqrt(n)
+    return mean, mean - half, mean + half
+
+
+def agresti_min(better: int, worse: int, n: int) -> tuple[float, float]:
+    """The ends of Agresti and Min's interval of a difference of shares: better in so many of n pairs, worse in so many."""
+    # Half a sample is added to each cell of the table of two by two
+    centre = (better - worse) / (n + 2)
+    half = Z * math.sqrt(better + worse + 1 - (better - worse) ** 2 / (n + 2)) / (n + 2)
+    return max(-1.0, centre - half), min(1.0, centre + half)
 
 
 def wilson(mean: float, n: int) -> tuple[float, float]:
