@@ -23,6 +23,7 @@ class Stock:
     pieces: Pieces
     books: Books
     train: bool = True  # else what training never sees
+    tests_wording: bool = True  # whether training reads the wordings that evaluation asks in
 
     def answered(self, source: str, text: str, answer: str) -> Example:
         eos = [self.pieces.eos]
@@ -57,13 +58,14 @@ def in_prose(stock: Stock, randomness: random.Random, length: int) -> Example:
 
 
 def _example(stock: Stock, source: str, randomness: random.Random, length: int, filler: Callable[[int], list[str]]) -> Example:
-    """Evaluation keeps to the package's wording, training uses it in four of ten; some hide a second number."""
-    ours = not stock.train or randomness.random() < 0.4
-    introduction = wordings.PASSKEY_INTRODUCTIONS[0] if ours else randomness.choice(wordings.PASSKEY_INTRODUCTIONS)
-    question = wordings.PASSKEY_QUESTIONS[0] if ours else randomness.choice(wordings.PASSKEY_QUESTIONS)
-    things = [wordings.THINGS[0]] if ours else randomness.sample(wordings.THINGS, 1 + (randomness.random() < 0.3))
+    """Evaluation keeps to the package's wording, training uses it in four of ten or never; some hide a second number."""
+    ours = not stock.train or (stock.tests_wording and randomness.random() < 0.4)
+    first = 0 if ours or stock.tests_wording else 1
+    introduction = _one(wordings.PASSKEY_INTRODUCTIONS, ours, first, randomness)
+    question = _one(wordings.PASSKEY_QUESTIONS, ours, first, randomness)
+    things = [wordings.THINGS[0]] if ours else randomness.sample(wordings.THINGS[first:], 1 + (randomness.random() < 0.3))
     keys = [str(number(randomness)) for _ in things]
-    forms = [wordings.NEEDLES[0] if ours else randomness.choice(wordings.NEEDLES) for _ in things]
+    forms = [_one(wordings.NEEDLES, ours, first, randomness) for _ in things]
     needles = [form.format(thing=thing, key=key) for form, thing, key in zip(forms, things, keys, strict=True)]
     question = question.format(thing=things[0])
     fixed = [introduction, *needles, question]
@@ -73,6 +75,11 @@ def _example(stock: Stock, source: str, randomness: random.Random, length: int, 
         prose.insert(round(randomness.random() * len(prose)), needle)
     text = " ".join(part for part in [introduction, *prose, question] if part)
     return stock.answered(source, text, keys[0])
+
+
+def _one(forms: Sequence[str], ours: bool, first: int, randomness: random.Random) -> str:
+    """The package's own form, which stands first, or any from `first` on."""
+    return forms[0] if ours else randomness.choice(forms[first:])
 
 
 def number(randomness: random.Random) -> int:

@@ -169,16 +169,18 @@ class Run:
         self.losses.add(sources, each, read, binding)
         return (each + ENCODER * read + BINDING * binding).sum() / examples
 
-    def examine(self, model: Any) -> None:
+    def examine(self, model: Any) -> dict[str, float]:
         """Held-out accuracy and perplexity, uncompiled: generation has a new shape at every token."""
+        found = {}
         with evaluating(model), torch.compiler.set_stance("force_eager"):
             for name, exam in self.material.exams.items():
-                right = accuracy(model, self.tokenizer, exam)
-                say(f"  held out  {name:15} {right:5.1f} %  ({len(exam.prompts)} cases)")
-            value = perplexity(model, self.material.prefixes, self.material.continuations)
-            say(f"  held out  perplexity of novels {value:.1f}")
+                found[name] = accuracy(model, self.tokenizer, exam)
+                say(f"  held out  {name:15} {found[name]:5.1f} %  ({len(exam.prompts)} cases)")
+            found["perplexity of novels"] = perplexity(model, self.material.prefixes, self.material.continuations)
+            say(f"  held out  perplexity of novels {found['perplexity of novels']:.1f}")
+        return found
 
-    def finish(self) -> None:
+    def finish(self) -> dict[str, float]:
         """Exports and examines the very files that were written; in float32, for not every CPU computes in bf16."""
         folder = self.options.out / "export"
         plain = plain_model(self.model).to(torch.bfloat16)
@@ -187,7 +189,7 @@ class Run:
         bpe.for_transformers(self.tokenizer).save_pretrained(folder)
         size = (folder / "model.safetensors").stat().st_size
         say(f"exported after {self.done} steps: {size:,} bytes in {folder}")
-        self.examine(T5ForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).to(self.options.device))
+        return self.examine(T5ForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).to(self.options.device))
 
 
 def plain_model(model: T5ForConditionalGeneration) -> T5ForConditionalGeneration:

@@ -35,6 +35,7 @@ LINES = (
     *(Lines(*parts) for parts in _OURS["lines"]),
 )
 SHORT_LINES = LINES[-2:]
+OTHER_LINES = tuple(layout for layout in LINES[1:] if layout.entry != ENTRY)  # none of the task's or LongEval's
 
 
 @dataclass(frozen=True)

@@ -126,7 +126,7 @@ class Stock(t5_examples.Stock):
         return Words(first, [word for word in self.book_words if len(tokens(word)) == 1])
 
 
-def read_stock(data: Path, tokenizer: Any, train: bool) -> Stock:
+def read_stock(data: Path, tokenizer: Any, train: bool, tests_wording: bool = True) -> Stock:
     paths = books.training(data) if train else books.evaluation(data)
     official = read_longeval(data)
     lists = [Words(line.ADJECTIVES, line.NOUNS), Words(official.adjectives, official.nouns)]
@@ -139,6 +139,7 @@ def read_stock(data: Path, tokenizer: Any, train: bool) -> Stock:
         labels=[label for label in wordings.labels() if held_out.label(label) != train],
         official_labels=[label[0].lower() + label[1:] for label in official.labels if held_out.label(label) != train],
         train=train,
+        tests_wording=tests_wording,
     )
 
 

@@ -34,6 +34,8 @@ class Difficulty:
 
 def line_layout(stock: Stock, randomness: random.Random, variety: float) -> Lines:
     """Short entries first, where a name and its number are neighbours; all layouts in the end."""
+    if not stock.tests_wording:
+        return randomness.choice(wordings.SHORT_LINES if randomness.random() < 0.6 * (1 - variety) else wordings.OTHER_LINES)
     if randomness.random() < 0.6 * (1 - variety):
         return randomness.choice(wordings.SHORT_LINES)
     if randomness.random() < 0.25 * variety:
@@ -128,8 +130,8 @@ WHICH = {"first": 0, "last": -1}
 
 
 def topic_example(stock: Stock, randomness: random.Random, length: int) -> Example:
-    layouts = [*[wordings.TOPICS[0]] * 3, *wordings.TOPICS[1:]]
-    if stock.official.topic_questions:
+    layouts = [*[wordings.TOPICS[0]] * 3 * stock.tests_wording, *wordings.TOPICS[1:]]
+    if stock.official.topic_questions and stock.tests_wording:
         layouts += [official_topics(stock)] * 3
     return topic_in(stock, "topic", randomness.choice(layouts), randomness, length)
 

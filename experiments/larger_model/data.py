@@ -1,9 +1,5 @@
 """What the larger T5 is trained on: novels, code and its prose, questions of people, and a vocabulary of 16,384 tokens.
 
-    python -m experiments.larger_model.data --nq nq-open-oracle.jsonl.gz --out held_out.jsonl
-
-writes the questions that training never sees, those on a third of the pages: a page is held out by a hash of its title.
-
 Code is Python files of folders, never the standard library, which evaluation asks about: a file of which much stands in it,
 such as a vendored copy, is dropped. Code becomes one row of tokens, file after file, so
 that a prompt of code is a slice: in this vocabulary every newline, digit and run of spaces is a token of its own, so a
@@ -14,11 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import json
-import random
 import re
-import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,14 +23,11 @@ from tokenizers import Regex, Tokenizer, pre_tokenizers
 from experiments._lib import bpe, t5_examples
 from experiments._lib import novels as books
 from experiments._lib.bpe import Pieces
-from experiments._lib.command import main, option
+from experiments._lib.code_rows import Code, copied, telling, tokenised
+from experiments._lib.natural_questions import Asked, training_questions
 from lengthwise.errors import require
 from lengthwise.tasks import code_key_retrieval
-from lengthwise.tasks.code_completion import BEFORE, CODE, COMMENT, LONGEST, SHORTEST
-from lengthwise.tasks.material.case_files import cases
 from lengthwise.tasks.material.code_files import LEFT_OUT, LEFT_OUT_OF_PYTHON, CodeFile, read_code, standard_library
-from lengthwise.tasks.material.documents import Document, Question, documents_of, read_questions
-from lengthwise.tasks.scoring import normalised
 
 VOCABULARY = 16384
 # Ranges and no classes such as \w, which Python and the tokenizer's own engine understand differently
@@ -61,8 +51,6 @@ MOST_CODE = 60_000_000  # letters of code
 SHARERS = 4  # folders that code is taken from at least, where so many are given
 NOT_READ = LEFT_OUT_OF_PYTHON | {"include"}
 LONGEST_FILE = 200_000  # letters of a file; longer ones are mostly tables
-TELLING = 30  # letters of a line that two files share by copying only
-SHARED = 0.25  # of a file's telling lines in the standard library: then it is a copy
 DOCSTRING = re.compile(r'"""(.*?)"""', re.S)
 PROSE = {".md", ".rst", ".txt"}
 SHORTEST_PROSE = 200  # letters
@@ -78,19 +66,14 @@ def read_code_files(folders: Sequence[Path], most: int = MOST_CODE) -> list[Code
     left = dict.fromkeys(folders, most // min(SHARERS, len(folders)))
     for folder, file in found:
         text = "\n".join(file.lines)
-        lines = telling(file.lines)
         # The function that hides a number must be the only one of its name
-        if len(text) > LONGEST_FILE or code_key_retrieval.NAME in text or len(lines & library) > SHARED * len(lines):
+        if len(text) > LONGEST_FILE or code_key_retrieval.NAME in text or copied(file, library):
             continue
         if len(text) <= min(left[folder], most) and kept.setdefault(_hash(text), file) is file:
             left[folder] -= len(text)
             most -= len(text)
     require(bool(kept), f"no Python file is left to train on in {', '.join(map(str, folders))}; give more folders (--code)")
     return list(kept.values())
-
-
-def telling(lines: Iterable[str]) -> set[int]:
-    return {hash(bare) for line in lines if len(bare := line.strip()) >= TELLING}
 
 
 def prose_of(folders: Sequence[Path], files: Iterable[CodeFile]) -> list[str]:
@@ -107,111 +90,6 @@ def prose_of(folders: Sequence[Path], files: Iterable[CodeFile]) -> list[str]:
 
 def _hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-QUOTES = ('"""', "'''")
-
-
-@dataclass(frozen=True)
-class Code:
-    tokens: NDArray[np.int16]
-    lines: NDArray[np.int64]  # where each line starts
-    begins: NDArray[np.bool_]  # of each line: whether it begins something new
-    files: NDArray[np.int64]  # each file's first line
-    asked: NDArray[np.int64]  # [lines worth completing, 3]: where the line starts, where behind its indentation, where it ends
-
-
-def tokenised(files: Sequence[CodeFile], pieces: Pieces) -> Code:
-    newline = pieces.tokens("\n")
-    row: list[int] = []
-    lines: list[int] = []
-    firsts: list[int] = []
-    begins: list[bool] = []
-    asked: list[tuple[int, int, int]] = []
-    for file in files:
-        worth = set(_worth_completing(file))
-        firsts.append(len(lines))
-        for at, line in enumerate((*file.lines, "")):
-            begins.append(bool(line[:1].strip()) and at > 0 and not file.lines[at - 1])
-            lines.append(len(row))
-            tokens = pieces.tokens(line)
-            if at in worth:
-                bare = pieces.tokens(line.strip())
-                skipped = len(tokens) - len(bare)
-                if 0 <= skipped <= 1 and tokens[skipped:] == bare:
-                    asked.append((len(row), len(row) + skipped, len(row) + len(tokens)))
-            row += tokens
-            row += newline
-    return Code(
-        np.array(row, np.int16),
-        np.array(lines, np.int64),
-        np.array(begins, np.bool_),
-        np.array(firsts, np.int64),
-        np.array(asked, np.int64).reshape(-1, 3),
-    )
-
-
-def _worth_completing(file: CodeFile) -> Iterator[int]:
-    """As the task: behind some other lines, of some length, neither comment nor within a text of several lines."""
-    inside = False
-    for at, line in enumerate(file.lines):
-        quotes = sum(map(line.count, QUOTES))
-        bare = line.strip()
-        code = SHORTEST <= len(bare) <= LONGEST and not bare.startswith(COMMENT) and CODE.search(bare)
-        if code and at >= BEFORE and not inside and not quotes:
-            yield at
-        inside ^= quotes % 2 == 1
-
-
-LONGEST_ANSWER = 80  # letters
-MANY_PASSAGES = 40  # passages among which there are enough without the answer
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A question, and what is needed to choose passages around it."""
-
-    question: Question
-    standing: tuple[str, ...]  # its answers that stand in its passage as they are written
-    plain_answers: tuple[str, ...]  # normalised
-    plain_passage: str
-
-
-def held_out_page(title: str) -> bool:
-    return int(hashlib.sha256(f"title {title.strip().lower()}".encode()).hexdigest(), 16) % 3 == 0
-
-
-def training_questions(path: Path) -> list[Asked]:
-    """Those whose answer can be copied from the passage."""
-    found = (_asked(question) for question in read_questions(path) if not held_out_page(question.gold.title))
-    return [one for one in found if one.standing]
-
-
-def held_out_questions(path: Path) -> list[Question]:
-    return [question for question in read_questions(path) if held_out_page(question.gold.title)]
-
-
-def others(randomness: random.Random, asked: Asked, all_asked: list[Asked]) -> Iterator[Document]:
-    """Some passages of other questions, none of which holds an answer."""
-    for one in randomness.sample(all_asked, min(MANY_PASSAGES, len(all_asked))):
-        if one.question.gold != asked.question.gold and not any(a in one.plain_passage for a in asked.plain_answers):
-            yield one.question.gold
-
-
-def window(randomness: random.Random, text: str, answer: str, words: int) -> str:
-    """About so many words of a text, the answer among them, anywhere."""
-    before, _, after = " ".join(text.split()).partition(answer)
-    left, right = before.split(" "), after.split(" ")
-    spare = max(2, words - len(answer.split()))
-    taken = min(len(left), max(randomness.randint(0, spare), spare - len(right)))
-    return (" ".join(left[len(left) - taken :]) + answer + " ".join(right[: max(1, spare - taken)])).strip()
-
-
-def _asked(question: Question) -> Asked:
-    text = " ".join(question.gold.text.split())
-    standing = [answer for answer in question.answers if answer in text and len(answer) <= LONGEST_ANSWER]
-    plain = tuple(map(normalised, question.answers))
-    return Asked(question, tuple(standing), plain, normalised(question.gold.told))
 
 
 SAMPLE = 4_000_000  # letters of code and of its prose that the vocabulary is learnt from, besides all novels and passages
@@ -254,24 +132,3 @@ def stock(texts: Texts, tokenizer: Any) -> Stock:
     pieces = Pieces(tokenizer, SPLIT)
     code, prose = tokenised(texts.files, pieces), np.array(pieces.tokens("\n\n\n".join(texts.prose)), np.int16)
     return Stock(pieces=pieces, books=books.read(texts.novels, pieces), code=code, prose=prose, questions=texts.questions)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    nq: Path = option(help="JSON lines with question, answers and ctxs, plain or .gz")
-    out: Path = option(help="file of the held-out lines")
-
-
-def write_held_out(options: Options) -> None:
-    """Writes the lines of held-out pages, as they are."""
-    lines = []
-    for case in cases(options.nq):
-        documents, gold = documents_of(case)
-        if held_out_page(documents[gold or 0].title):
-            lines.append(json.dumps(case.fields) + "\n")
-    options.out.write_text("".join(lines), encoding="utf-8")
-    print(f"{len(lines)} questions in {options.out}")
-
-
-if __name__ == "__main__":
-    sys.exit(main(Options, write_held_out, __doc__))

@@ -13,111 +13,23 @@ leave a name or a number out of a document's own sentence. Layouts are those of 
 from __future__ import annotations
 
 import itertools
-import json
 import random
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
 from experiments._lib.batches import Bound, Chunk, Example, collate, ends
 from experiments._lib.bpe import Pieces
+from experiments._lib.made_up import Fact, made_up_facts, made_up_name
+from experiments._lib.natural_questions import others, window
 from experiments._lib.t5_examples import in_prose
 from experiments._lib.t5_training import LONGEST
-from experiments.larger_model.data import Stock, others, window
+from experiments.larger_model.data import Stock
 from lengthwise.tasks import code_key_retrieval, multi_document_qa
-from lengthwise.tasks.material import documents
-from lengthwise.tasks.material.documents import COLOURS, DAYS, DETAILS, MONTHS, THINGS, Document, Question
+from lengthwise.tasks.material.documents import Document, Question
 from lengthwise.tasks.sample import sentences
-
-# Syllables, given names and forms of facts: those of the task of evaluation are not among them, but for its one form
-_MADE_UP = json.loads(Path(__file__).with_name("made_up.json").read_text(encoding="utf-8"))
-BEGINNINGS, MIDDLES, ENDS = _MADE_UP["beginnings"].split(), _MADE_UP["middles"], _MADE_UP["ends"].split()
-GIVEN_NAMES = (*documents.GIVEN_NAMES, *_MADE_UP["given_names"].split())
-TASKS_NAMES = re.compile(
-    f"(?:{'|'.join(documents.BEGINNINGS)})(?:{'|'.join(documents.MIDDLES)})*(?:{'|'.join(documents.ENDS)})"
-)
-
-
-@dataclass(frozen=True)
-class Form:
-    """What a document tells and what is asked, with places for {thing}, {verb}, {place}, {person}, {year} and so on."""
-
-    title: str
-    fact: str
-    question: str
-    answer: str
-    name: str  # what the question finds the document by
-
-
-@dataclass(frozen=True)
-class Fact:
-    """A question, and where in its document the answer stands."""
-
-    question: Question
-    sentence: str  # of the document, with the answer and the name
-    at: int  # letters of the sentence before the answer
-    name: str
-
-
-TASKS_FORM = Form(*_MADE_UP["tasks_form"])
-FORMS = tuple(Form(*parts) for parts in _MADE_UP["forms"])
-
-
-def made_up_facts(randomness: random.Random, words: Sequence[str]) -> Iterator[Fact]:
-    """Without end; no name stands in two of them. `words` are words of novels."""
-    names = _names(randomness, words)
-    form = TASKS_FORM if randomness.random() < 0.5 else randomness.choice(FORMS)
-    while True:
-        yield _fact(randomness, form, next(names), next(names))
-        # Around a question stand mostly facts of its own kind, else the kind alone would tell the document
-        if randomness.random() < 0.2:
-            form = TASKS_FORM if randomness.random() < 0.5 else randomness.choice(FORMS)
-
-
-def made_up_name(randomness: random.Random, words: Sequence[str]) -> str:
-    while True:
-        if words and randomness.random() < 0.3:
-            made = randomness.choice(words).capitalize()
-        else:
-            made = "".join(map(randomness.choice, (BEGINNINGS, MIDDLES, ENDS)))
-        if not TASKS_NAMES.fullmatch(made):
-            return made
-
-
-def _names(randomness: random.Random, words: Sequence[str]) -> Iterator[str]:
-    seen = set()
-    while True:
-        made = made_up_name(randomness, words)
-        if made not in seen:
-            seen.add(made)
-            yield made
-
-
-def _fact(randomness: random.Random, form: Form, place: str, surname: str) -> Fact:
-    thing, verb = randomness.choice(THINGS).split()
-    person = f"{randomness.choice(GIVEN_NAMES)} {surname}"
-    values = {"thing": thing, "verb": verb, "place": place, "person": person, **_random_values(randomness)}
-    title, sentence, asked, answer, name = (
-        part.format(**values) for part in (form.title, form.fact, form.question, form.answer, form.name)
-    )
-    details = [detail.format(**_random_values(randomness)) for detail in randomness.sample(DETAILS, randomness.randint(0, 4))]
-    # Mostly the fact stands first, as in the task
-    details.insert(0 if randomness.random() < 0.7 else randomness.randint(0, len(details)), sentence)
-    question = Question(asked, (answer,), Document(title, " ".join(details)))
-    return Fact(question, sentence, len(form.fact.partition(form.answer)[0].format(**values)), name)
-
-
-def _random_values(randomness: random.Random) -> dict[str, str]:
-    return {
-        "year": str(randomness.randint(1650, 1980)),
-        "number": str(randomness.randint(2, 40)),
-        "colour": randomness.choice(COLOURS),
-        "day": randomness.choice(DAYS),
-        "month": randomness.choice(MONTHS),
-    }
 
 
 def bound_answers(pieces: Pieces, tokens: list[int], facts: Sequence[Fact]) -> tuple[Bound, ...]:

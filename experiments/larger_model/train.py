@@ -22,8 +22,9 @@ from transformers import T5ForConditionalGeneration
 from experiments._lib import bpe, t5_training
 from experiments._lib import novels as books
 from experiments._lib.command import main, option
+from experiments._lib.natural_questions import held_out_questions
 from experiments._lib.t5_training import LONGEST, Exam, Material, Recipe
-from experiments.larger_model.data import Texts, held_out_questions, learn_vocabulary, stock, texts
+from experiments.larger_model.data import Texts, learn_vocabulary, stock, texts
 from experiments.larger_model.examples import CONTINUED, SOURCES, TARGET, batch
 from lengthwise.tasks import code_completion, code_key_retrieval, language_modelling, multi_document_qa, passkey
 from lengthwise.tasks.sample import Sample

@@ -1,7 +1,7 @@
 """Multi-document question answering by the place of the gold document: Tables 5, 10 and 14, for any T5.
 
     python -m experiments.questions.run MODEL --out runs/model
-    python -m experiments.questions.run MODEL --questions held_out.jsonl --out runs/model
+    python -m experiments.questions.run MODEL --questions nq.jsonl.gz --held-out --out runs/model
 
 Ten, twenty or thirty documents as in the paper, and three, which is what a model reads that was trained on 512 tokens.
 The same questions among the same documents at every place; made-up ones, or those of a file in the layout of Lost in the
@@ -21,8 +21,10 @@ from typing import Any
 from experiments._lib import alignments, measure, results
 from experiments._lib.command import main, option
 from experiments._lib.measure import Answers, Asked, Place, Runs, Subject
+from experiments._lib.natural_questions import held_out_questions
 from experiments._lib.paired import Paired, compared, paired_means
 from experiments.questions.page import FORMAT, OVER_PLACES, POSITIONS, write_pages
+from lengthwise.errors import require
 from lengthwise.records import mean_interval
 from lengthwise.tasks import Sample
 from lengthwise.tasks.material.documents import Question, read_questions
@@ -35,8 +37,12 @@ ROUND = 100  # tokens
 
 @dataclass(frozen=True, kw_only=True)
 class Options(measure.Options):
-    questions: Path | None = option(None, "file of held-out questions; made-up ones if not given")
+    questions: Path | None = option(None, "file of questions; made-up ones if not given")
+    held_out: bool = option(False, "only those of the file that no training here reads")
     documents: tuple[int, ...] = option(tuple(POSITIONS), "numbers of them", choices=tuple(POSITIONS))
+
+    def __post_init__(self) -> None:
+        require(self.questions is not None or not self.held_out, "--held-out chooses among those of a file; give --questions")
 
     @property
     def name(self) -> str:
@@ -46,7 +52,8 @@ class Options(measure.Options):
 
 def questions(options: Options) -> Answers:
     """Measures as much as there is time for, and writes the page of what has been measured so far."""
-    given = None if options.questions is None else read_questions(options.questions)
+    read = held_out_questions if options.held_out else read_questions
+    given = None if options.questions is None else read(options.questions)
     subject = Subject.of(options)
     places = _places(options, subject.tokenizer, given)
     subject.measure(places)

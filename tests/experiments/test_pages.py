@@ -5,18 +5,18 @@ from __future__ import annotations
 import importlib
 import re
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-from transformers import T5Config
+import torch
+from transformers import T5Config, T5ForConditionalGeneration
 
 from experiments import pages
 from experiments._lib import page
 from experiments._lib.measure import refuse_flattened
 from lengthwise.errors import BadInput
 
-# Every experiment; the trainings of the two T5s have no page
-FOLDERS = (*pages.EXPERIMENTS, "embedded_model", "larger_model")
+# Every experiment; the trainings of T5s have no page of results
+FOLDERS = (*pages.EXPERIMENTS, "embedded_model", "larger_model", "tuned_flan")
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 
 
@@ -54,13 +54,13 @@ def test_floors_and_ceilings_are_told() -> None:
 
 
 def test_a_t5_whose_config_flattens_its_likelihoods_is_refused() -> None:
-    config = T5Config()
-    model = SimpleNamespace(config=config)
-    refuse_flattened(model, "tied")
-    config.tie_word_embeddings = False
+    model = T5ForConditionalGeneration(T5Config(vocab_size=8, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2))
+    refuse_flattened(model, "t5")
+    model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach() + 1)
     with pytest.raises(BadInput, match=r"t5 scales its decoder's output .* set scale_decoder_outputs to false"):
         refuse_flattened(model, "t5")
-    refuse_flattened(SimpleNamespace(config=T5Config(tie_word_embeddings=False)), "t5")
+    model.config.scale_decoder_outputs = False
+    refuse_flattened(model, "t5")
 
 
 def test_every_page_names_its_files_and_a_command_that_exists() -> None:

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 import torch
-from tokenizers import Tokenizer
-from transformers import AutoTokenizer, T5ForConditionalGeneration
+from tokenizers import Tokenizer, pre_tokenizers
+from transformers import AutoTokenizer, T5Config, T5ForConditionalGeneration
 
 import lengthwise
-from experiments._lib import bpe, held_out, reader, t5_training
+from experiments._lib import bpe, held_out, made_up, natural_questions, reader, t5_training
 from experiments._lib.batches import IGNORED, Stream
-from experiments._lib.command import main
+from experiments._lib.measure import head_is_the_embedding, refuse_flattened
 from experiments._lib.t5_training import LONGEST, Material, Recipe, Run, plain_model, warm_up_then_cosine
 from experiments.embedded_model import data as embedded_data
 from experiments.embedded_model import examples as embedded_examples
@@ -29,9 +29,11 @@ from experiments.larger_model import data as larger_data
 from experiments.larger_model import examples as larger_examples
 from experiments.larger_model import train as larger
 from experiments.larger_model.examples import SOURCES
+from experiments.tuned_flan import data as tuned_data
+from experiments.tuned_flan import train as tuned
 from lengthwise.common.text import shipped_prose
 from lengthwise.models.load import load
-from lengthwise.tasks import code_key_retrieval, multi_document_qa
+from lengthwise.tasks import code_key_retrieval, line, multi_document_qa, passkey, topic
 from lengthwise.tasks.material import documents
 from lengthwise.tasks.material.code_files import CodeFile, standard_library
 from lengthwise.tasks.material.documents import Document
@@ -235,7 +237,7 @@ def test_held_out_words_and_labels_stay_out_of_training(
 def test_training_never_uses_a_name_that_evaluation_can_make() -> None:
     words = ["barton", "corford", "harbour", "window", "calabury"]
     randomness = random.Random(3)
-    names = {larger_examples.made_up_name(randomness, words) for _ in range(4000)}
+    names = {made_up.made_up_name(randomness, words) for _ in range(4000)}
     middles = ["", *documents.MIDDLES, *map("".join, itertools.product(documents.MIDDLES, repeat=2))]
     tasks = {a + b + c for a, b, c in itertools.product(documents.BEGINNINGS, middles, documents.ENDS)}
     assert {"Barton", "Corford", "Calabury"} <= tasks
@@ -268,16 +270,12 @@ def test_answers_in_made_up_documents_are_bound_to_their_places(code_and_questio
     assert bound > 30
 
 
-def test_pages_of_evaluation_are_not_trained_on(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    trained = {one.question.gold.title for one in larger_data.training_questions(data / "nq.jsonl")}
-    asked = {question.gold.title for question in larger_data.held_out_questions(data / "nq.jsonl")}
+def test_pages_of_evaluation_are_not_trained_on(data: Path) -> None:
+    trained = {one.question.gold.title for one in natural_questions.training_questions(data / "nq.jsonl")}
+    asked = {question.gold.title for question in natural_questions.held_out_questions(data / "nq.jsonl")}
     assert asked
     assert not trained & asked
     assert len(trained | asked) == 12
-    write = partial(main, larger_data.Options, larger_data.write_held_out, None)
-    assert write(["--nq", str(data / "nq.jsonl"), "--out", str(tmp_path / "held.jsonl")]) == 0
-    assert f"{len(asked)} questions" in capsys.readouterr().out
-    assert {question.gold.title for question in documents.read_questions(tmp_path / "held.jsonl")} == asked
 
 
 def test_cut_passages_and_gaps_keep_to_their_text() -> None:
@@ -285,7 +283,7 @@ def test_cut_passages_and_gaps_keep_to_their_text() -> None:
     document = Document("T", "Short one. In those days the old king of Spain met Peter Brown in 1702 near the river.")
     left_out = set()
     for seed in range(60):
-        cut = larger_data.window(random.Random(seed), text, "Anna Smith", 6)
+        cut = natural_questions.window(random.Random(seed), text, "Anna Smith", 6)
         assert "Anna Smith" in cut
         assert cut in text
         assert 2 <= len(cut.split()) <= 8
@@ -409,3 +407,83 @@ def test_training_learns_resumes_and_exports_a_stock_t5(
     assert loaded.dtype == torch.bfloat16
     rounded = {name: weight.bfloat16() for name, weight in plain_model(parts).named_parameters()}
     assert all(torch.equal(parameter, rounded[name]) for name, parameter in loaded.named_parameters())
+
+
+WORDINGS = (
+    passkey.INTRODUCTION,
+    passkey.QUESTION,
+    line.INTRODUCTION,
+    "REGISTER_CONTENT",
+    "Which number is on line",
+    topic.INTRODUCTION[:40],
+    topic.OPENING.partition("{")[0],
+    multi_document_qa.INTRODUCTION,
+    "Question:",
+    "Document 1",
+    code_key_retrieval.NAME,
+)
+
+
+def test_a_training_can_leave_out_the_wordings_of_evaluation(data: Path, tokenizers: dict[str, Tokenizer]) -> None:
+    for without in (True, False):
+        stock = embedded_data.read_stock(data, tokenizers["embedded"], train=True, tests_wording=not without)
+        made = [embedded_examples.example(stock, LATE, random.Random(at)) for at in range(300)]
+        assert any(part in one.text for one in made for part in WORDINGS) != without
+    assert embedded.Options(data=data, out=data, size="first").sizes == {"num_layers": 6, "d_kv": 64}
+
+
+@pytest.fixture(scope="module")
+def word_t5(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny T5 with a head of its own, whose tokenizer splits at white space as T5's does."""
+    split = [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.ByteLevel(add_prefix_space=True)]
+    tokenizer = bpe.learn([shipped_prose()], 2047, split)
+    tokenizer.add_special_tokens(["<extra_id_0>"])
+    folder = tmp_path_factory.mktemp("word_t5")
+    bpe.for_transformers(tokenizer).save_pretrained(folder)
+    sizes: dict[str, Any] = {**SMALL, "feed_forward_proj": "gated-gelu", "n_positions": 512, "decoder_start_token_id": 0}
+    model = T5ForConditionalGeneration(T5Config(vocab_size=2048, pad_token_id=0, tie_word_embeddings=False, **sizes))
+    model.lm_head.weight = torch.nn.Parameter(0.1 * torch.randn(2048, 32))
+    model.config.tie_word_embeddings = False
+    model.save_pretrained(folder)
+    return folder
+
+
+def test_tuning_reads_no_wording_and_no_material_of_evaluation(data: Path, word_t5: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(word_t5).backend_tokenizer
+    stock = tuned_data.read_stock(data, data / "nq.jsonl", tokenizer)
+    randomness = random.Random(0)
+    for source in tuned_data.SOURCES:
+        for _ in range(40):
+            one = tuned_data.example(stock, randomness, source)
+            text = one.text or tokenizer.decode(one.tokens)
+            assert len(one.tokens) <= LONGEST
+            assert one.tokens[-1] == 1
+            assert not [part for part in WORDINGS if part in text]
+            if one.text:
+                assert one.tokens == tokenizer.encode(one.text).ids
+                copied = re.sub(r"^(?:answer: |It is |\(\d+\) )|\.$", "", one.answer)
+                assert copied in one.text or source == "summary"
+    assert not any(held_out.code(file) for file in tuned_data.training_code())
+    assert not any(held_out.word(word) for word in stock.names)
+
+
+def test_tuning_learns_resumes_and_says_what_it_gained(
+    data: Path, word_t5: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tuned, "RECIPE", replace(tuned.RECIPE, warm_up=2, peak=3e-2))
+    given: dict[str, Any] = {"model": str(word_t5), "nq": data / "nq.jsonl", "steps": 8, "batch": 8, "samples": 1, "workers": 0}
+    options = tuned.Options(data=data, out=tmp_path, device="cpu", log_every=1, **given)
+    tuned.train(replace(options, stop_after=3))
+    tuned.train(options)
+    losses = [float(loss) for loss in re.findall(r"^step \d+ .*? loss (\S+)", capsys.readouterr().out, re.M)]
+    assert len(losses) == 8
+    assert losses[-1] < losses[0] - 0.3
+    document = json.loads((tmp_path / "training.json").read_text())
+    assert (document["steps"], document["planned"], document["seed"]) == (8, 8, 0)
+    assert document["held_out"]["as found"].keys() == document["held_out"]["tuned"].keys()
+    config = json.loads((tmp_path / "export" / "config.json").read_text())
+    assert (config["tie_word_embeddings"], config["scale_decoder_outputs"]) == (False, False)
+    exported, _ = load(str(tmp_path / "export"), device="cpu")
+    refuse_flattened(exported, "export")
+    assert not head_is_the_embedding(exported)
+    assert "| code line, similarity |" in (tmp_path / "training.md").read_text()
