@@ -20,7 +20,7 @@ from lengthwise.tasks.perplexity import compared
 from lengthwise.tasks.ruler import NAMES as RULER_TASKS
 
 FORMAT = "lengthwise.experiments.decoders/1"
-PLAIN, BASE = "none", "streaming_llm"
+PLAIN, BASE, INFOSCALE = "none", "streaming_llm", "infoscale"
 DRAWN = (
     PLAIN,
     "truncate",
@@ -42,7 +42,8 @@ def write_pages(results: Path, out: Path) -> None:
     found = together([document for _, document in read_all(results, FORMAT)])
     for name, document in found:
         write_whole(out / f"{name}.md", model_page(name, document))
-        draw.save(chart(document), out / f"{name}.svg")
+        if asked(document, "passkey"):
+            draw.save(chart(document), out / f"{name}.svg")
     write_whole(out / "decoders.md", overview(found))
 
 
@@ -92,18 +93,24 @@ def overview(found: Sequence[tuple[str, Document]]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def asked(document: Document, task: str) -> bool:
+    return any(cell["task"] == task for cell in document["answers"])
+
+
 def model_page(name: str, document: Document) -> str:
     tried = len({cell["method"] for cell in document["answers"]} - {PLAIN})
-    parts = [f"# {name}: every method by length", ABOUT.format(tried=tried), f"![Pass keys found]({name}.svg)"]
-    parts += ["## Pass keys found", _by_length(document, "passkey")]
-    asked = [task for task in RULER_TASKS if any(cell["task"] == task for cell in document["answers"])]
-    if asked:
-        parts += ["## RULER", *_ruler_tables(document, asked)]
+    parts = [f"# {name}: every method by length", ABOUT.format(tried=tried)]
+    if asked(document, "passkey"):
+        parts += [f"![Pass keys found]({name}.svg)", "## Pass keys found", _by_length(document, "passkey")]
+    if tasks := [task for task in RULER_TASKS if asked(document, task)]:
+        parts += ["## RULER", *_ruler_tables(document, tasks)]
     if document["reads"]:
         parts += ["## Perplexity beyond the training length, over `streaming_llm`'s", _perplexity(document)]
+        parts += ["## What InfoScale adds: perplexity over that of the same method without it", _infoscale(document)]
     if document["costs"]:
         parts += ["## What it costs", _costs(document)]
-    parts += ["## Pass keys by depth, beyond the training length", _by_depth(document)]
+    if asked(document, "passkey"):
+        parts += ["## Pass keys by depth, beyond the training length", _by_depth(document)]
     if document["refused"]:
         parts.append("\n".join(["Refused:", "", *(f"- `{spec}`: {why}" for spec, why in document["refused"].items())]))
     model = document["model"]
@@ -190,18 +197,28 @@ def _mean_of_tasks(scores: Sequence[Sequence[float]]) -> str:
 
 
 def _perplexity(document: Document) -> str:
-    reads = {(line["method"], line["length"]): line["nll"] for line in document["reads"]}
-    lengths, first = sorted({length for _, length in reads}), document["train_length"] // document["stretch"]
+    return _ratios(document, [(name, BASE) for name in methods_of(document["reads"])])
 
-    def shown(name: str, length: int) -> str:
-        if (name, length) not in reads or (BASE, length) not in reads or length <= document["train_length"]:
+
+def _infoscale(document: Document) -> str:
+    pairs = [(name, name.removesuffix(INFOSCALE).rstrip("+") or PLAIN) for name in methods_of(document["reads"])]
+    return _ratios(document, [pair for pair in pairs if pair[0].endswith(INFOSCALE)])
+
+
+def _ratios(document: Document, pairs: Sequence[tuple[str, str]]) -> str:
+    """A row a pair, a column a length: the first's perplexity over the second's, of tokens beyond the training length."""
+    reads = {(line["method"], line["length"]): line["nll"] for line in document["reads"]}
+    first = document["train_length"] // document["stretch"]
+
+    def shown(name: str, other: str, length: int) -> str:
+        if not {(name, length), (other, length)} <= set(reads):
             return ""
-        ours, theirs = (np.asarray(reads[one, length])[:, first:] for one in (name, BASE))
+        ours, theirs = (np.asarray(reads[one, length])[:, first:] for one in (name, other))
         ratio = compared(ours, theirs)
         return f"{ratio.ratio:.3f} ({ratio.low:.3f}-{ratio.high:.3f})"
 
-    beyond = [length for length in lengths if length > document["train_length"]]
-    rows = [[f"`{name}`", *(shown(name, length) for length in beyond)] for name in methods_of(document["reads"])]
+    beyond = sorted({length for _, length in reads if length > document["train_length"]})
+    rows = [[f"`{name}`", *(shown(name, other, length) for length in beyond)] for name, other in pairs]
     return table(["method", *(f"{length:,}" for length in beyond)], rows)
 
 

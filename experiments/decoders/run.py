@@ -35,8 +35,10 @@ from experiments.decoders import page
 from lengthwise.common.formats import Declared
 from lengthwise.common.text import read_texts, shipped_prose
 from lengthwise.evaluation.likelihood import token_nll
+from lengthwise.evaluation.sweep.run_config import dtype_of, made_with
 from lengthwise.methods.spec import TRUNCATE
 from lengthwise.models.anatomy import anatomy_of
+from lengthwise.models.fingerprint import model_fingerprint
 from lengthwise.models.load import load
 from lengthwise.records import Record, read_lines
 from lengthwise.records.append_only import AppendOnly
@@ -52,7 +54,8 @@ NAMES = (
     *(rotary.PLAIN, TRUNCATE, rotary.YARN, "yarn:factor=4", "yarn:dynamic=true", rotary.NTK, "ntk:dynamic=true"),
     *("rerope:window={half}", "rerope:window={half},leak={leak}", "self_extend:group={group},window={quarter}", "dual_chunk"),
     *("string", "dpe", "ms_poe", "clipped_rope", rotary.INTERPOLATION, "streaming_llm", "lm_infinite", "window", "log"),
-    *("infoscale", f"{rotary.YARN}+log", "rerope:window={half}+log"),
+    *("infoscale", f"{rotary.YARN}+log", "rerope:window={half}+log", f"{rotary.YARN}+infoscale"),
+    "rerope:window={half}+infoscale",
 )
 STRETCH = 1024  # tokens whose likelihoods are kept as one mean
 DECODED = 32  # tokens that are timed
@@ -115,8 +118,10 @@ def run(options: Options) -> dict[str, Any]:
     train = anatomy_of(model, options.train_length).train_length
     options.out.mkdir(parents=True, exist_ok=True)
     work_for(options.minutes, partial(_work, options, model, tokenizer, train))
-    document = document_of(options, train)
-    if document["answers"]:
+    fingerprint = {**model_fingerprint(anatomy_of(model, options.train_length)), "name": Path(options.model).name}
+    about = {"model": fingerprint, "settings": {"seed": options.seed, "dtype": dtype_of(model)}, "tasks": {}}
+    document = document_of(options, train, about | {"made_with": made_with(model.device.type)})
+    if document["answers"] or document["reads"]:
         write_json(options.out / f"{Path(options.model).stem}.json", document)
         page.write_pages(options.out, options.out)
     return document
@@ -223,8 +228,8 @@ def in_turn(tokenizer: Any, length: int, count: int, seed: int, filler: Sequence
     return [sample for row in zip(*columns, strict=True) for sample in row][:count]
 
 
-def document_of(options: Options, train: int) -> dict[str, Any]:
-    """Everything in the folder, whichever call put it there."""
+def document_of(options: Options, train: int, about: dict[str, Any]) -> dict[str, Any]:
+    """Everything in the folder, whichever call put it there; `about` the model where nothing was asked."""
     directory = options.out / "run"
     records = read_lines(directory / RECORDS, Record)
     lengths = sorted({record.length for record in records})
@@ -234,11 +239,11 @@ def document_of(options: Options, train: int) -> dict[str, Any]:
     # Two names may be the same method at some length
     cells = [(name, n, task) for name in dict.fromkeys((*NAMES, *options.methods)) for n in lengths for task in TASKS]
     found = [(name, n, task, answers.get((rotary.filled(name, n, train), task, n), [])) for name, n, task in cells]
-    config = read_config(directory / CONFIG) if records else {}
+    config = read_config(directory / CONFIG) if records else about
     return {
         "format": page.FORMAT,
         "command": f"python -m experiments.decoders.run {options.command}",
-        **{key: config.get(key) for key in ("model", "settings", "tasks", "made_with")},
+        **{key: config[key] for key in ("model", "settings", "tasks", "made_with")},
         "train_length": train,
         "refused": rotary.read_refused(options.out),
         "answers": [

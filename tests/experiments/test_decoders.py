@@ -83,6 +83,18 @@ def test_the_document_holds_what_all_calls_found_and_the_page_tells_it(out: Path
     assert "1.000 (1.000-1.000)" in told
 
 
+def test_a_decoder_that_only_reads_has_a_page_too(model: str, novels: tuple[Path, ...], tmp_path: Path) -> None:
+    methods = ("none", "infoscale", "streaming_llm")
+    given = {"samples": 0, "books": novels, "device": "cpu", "streams": 2, "methods": methods}
+    document = run.run(run.Options(model=model, out=tmp_path, lengths=(LONG,), **given))
+    assert (document["answers"], document["model"]["name"], document["settings"]["dtype"]) == ([], "tiny", "float32")
+    reads = {line["method"]: np.asarray(line["nll"]) for line in document["reads"]}
+    # The first stretch holds all tokens of so short a text, so that those beyond the training length are not told apart
+    assert set(reads) == set(methods)
+    assert (reads["infoscale"] != reads["none"]).all()
+    assert "What InfoScale adds" in (tmp_path / "tiny.md").read_text()
+
+
 def test_only_what_stays_above_chance_after_the_correction_is_marked() -> None:
     def cell(right: int) -> dict[str, list[float]]:
         return {"scores": [1.0] * right + [0.0] * (20 - right)}

@@ -109,3 +109,11 @@ def test_what_cannot_be_read_is_said_in_one_line(file: Path, tmp_path: Path, mon
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(BadInput, match=r"needs the package gguf; pip install 'lengthwise\[gguf\]'"):
         load(str(file))
+
+
+def test_it_can_be_saved_as_a_directory(file: Path, tmp_path: Path) -> None:
+    model, tokenizer = load(str(file), device="cpu")
+    lw.export(model, "yarn:factor=4", to="transformers", out=tmp_path / "long", tokenizer=tokenizer)
+    again, _ = load(str(tmp_path / "long"), device="cpu")
+    assert again.config.rope_parameters["rope_type"] == "yarn"
+    assert all(torch.equal(again.state_dict()[name], weight) for name, weight in model.state_dict().items())

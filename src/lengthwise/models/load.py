@@ -78,15 +78,23 @@ def load(name: str, dtype: str = "auto", device: str | None = None, *, as_stored
     if not file:
         check_stored_types(name, where, model)
     else:
-        # transformers notes the folder only
         for module in model.modules():
             if hasattr(module, "config"):
+                # transformers notes the folder only
                 module.config._name_or_path = name
+        _as_floats(model)
     model = _said_plainly(f"{name} onto {device}", lambda: model.to(device)).eval()
     check_finite(name, model)
     if dtype == "auto" and model.dtype in (torch.bfloat16, torch.float16) and device.startswith("cpu") and not as_stored:
         model = model.float()
     return model, tokenizer
+
+
+def _as_floats(model: Any) -> None:
+    """Take the mark of quantised weights off a model from a GGUF file: they are floats by now, and can be saved as such."""
+    if getattr(model, "hf_quantizer", None) is not None:
+        model.hf_quantizer, model.is_quantized = None, False
+        del model.quantization_method, model.config.quantization_config
 
 
 def _place(name: str) -> tuple[str, dict[str, str]]:
