@@ -10,7 +10,7 @@ import torch
 from lengthwise.attention import DistanceBias, Equation, Visible, attention, dense
 from lengthwise.attention.dispatch import chosen
 from lengthwise.errors import BadInput
-from tests.helpers.kernels import Case, assert_gradients, leaves_of
+from tests.helpers.kernels import FP16, Case, assert_gradients, leaves_of
 
 CASES = {
     "full": Case(40),
@@ -38,6 +38,17 @@ def test_it_is_chosen_for_gradients_that_fit(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(dense, "MOST", 1)
     with pytest.raises(BadInput, match="3,200 logits are too many"):
         attention(equation, implementation="dense")
+
+
+def test_rows_that_see_nothing_have_no_gradient_in_half_precision_either() -> None:
+    whole = Case(40, batch=2, mask="padding", dtype=FP16).equation()
+    # Logits of -28: with the least number of all that is hidden they would be -inf in a whole row
+    whole = replace(whole, query=torch.full_like(whole.query, -5.0), key=torch.ones_like(whole.key))
+    equation, leaves = leaves_of(whole)
+    output = attention(equation, implementation="dense")[0]
+    gradients = torch.autograd.grad(output.float().square().sum(), leaves)
+    assert all(gradient.isfinite().all() for gradient in gradients)
+    assert not gradients[0][0, :, -(40 // 3) :].any()
 
 
 def test_layers_share_the_matrix_of_a_bias() -> None:

@@ -11,6 +11,7 @@ from torch.nn.functional import dropout, pad
 
 from lengthwise.attention.bias import DistanceBias, toeplitz
 from lengthwise.attention.equation import Equation
+from lengthwise.attention.visible import Visible
 
 MOST = 2**26  # logits of a layer
 
@@ -30,16 +31,26 @@ def dense(equation: Equation) -> Tensor:  # [batch, heads, queries, value_size]
     query, key, value = (t.repeat_interleave(equation.group, 1) if t is not equation.query else t for t in _given(equation))
     assert equation.bias is not None
     bias = _matrix(equation.bias, int(equation.visible.position[0]), equation.visible.queries, equation.visible.keys)
-    logits = (equation.scale * query) @ key.mT + bias.to(query.dtype)
+    logits = ((equation.scale * query) @ key.mT).add_(bias.to(query.dtype))
     if equation.inverse_temperature is not None:
         logits = logits * equation.inverse_temperature.to(logits)[..., None]
-    if not equation.visible.is_full:
-        hidden = ~equation.visible.mask()[:, None]
-        logits = logits.masked_fill(hidden, torch.finfo(logits.dtype).min)
+    full = equation.visible.is_full
+    if not full:
+        # Added, not filled in: that way a gradient passes without a look at the mask
+        logits = logits.add_(_hiding(equation.visible, logits.dtype))
     weights = dropout(torch.softmax(logits.float(), -1).to(value.dtype), equation.dropout)
-    if not equation.visible.is_full:
-        weights = weights.masked_fill(~equation.visible.mask().any(-1)[:, None, :, None], 0.0)
-    return weights @ value
+    output = weights @ value
+    return output if full else output.masked_fill((equation.visible.count == 0)[:, None, :, None], 0.0)
+
+
+def _hiding(visible: Visible, dtype: torch.dtype) -> Tensor:  # [batch or 1, 1, queries, keys]
+    """What hides keys when it is added to logits, made once for all layers."""
+    made: dict[torch.dtype, Tensor] = visible.facts.setdefault("hiding", {})
+    if dtype not in made:
+        seen = visible.mask()[:, None]
+        # Half of the least number: what is added to it must not reach -inf
+        made[dtype] = torch.zeros_like(seen, dtype=dtype).masked_fill(~seen, torch.finfo(dtype).min / 2)
+    return made[dtype]
 
 
 def _given(equation: Equation) -> tuple[Tensor, Tensor, Tensor]:
