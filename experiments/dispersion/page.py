@@ -24,9 +24,26 @@ def write_pages(folder: Path, out: Path) -> None:
             parts += [f"## {words}", table(head, rows)]
             for task, cells in tasks.items():
                 parts.append(page.by_length(f"ours, {task}", cells, lambda cell, key=statistic: f"{cell[key]:.3f}"))  # type: ignore[misc]
+        parts += _logits(document, paper)
         figures = folder / f"{name}.figures.json"
         parts += _figures(results.read(figures), paper, name) if figures.exists() else []
         page.write(out / f"{name}.md", f"How sharp attention is: {page.model_name(document)}", document, parts)
+
+
+def _logits(document: page.Document, paper: dict[str, Any]) -> list[str]:
+    """The first layer's largest logit by length, and how straight its QQ plot is; results from before have none."""
+    rows = document.get("logits", [])
+    lengths, known = sorted({row["length"] for row in rows}), {(row["task"], row["length"]): row for row in rows}
+    shown = "{top:.2f} ({sigma:.2f}, {qq_r:.3f})"
+    ours = [[task, *(shown.format(**known[task, n]) for n in lengths)] for task in dict.fromkeys(row["task"] for row in rows)]
+    head = "largest entry of the first layer's sorted, averaged logits (sigma, straightness of the QQ plot)"
+    parts = ["## The largest logit (Table 7)", table([head, *(f"{n:,}" for n in lengths)], ours), _paper_logits(paper)]
+    return parts if rows else []
+
+
+def _paper_logits(paper: dict[str, Any]) -> str:
+    rows = [[task, *values] for task, values in paper["table_7"].items()]
+    return table([f"paper, Table 7: {paper['model']}", "short", "long"], rows)
 
 
 def _figures(document: dict[str, Any], paper: dict[str, Any], name: str) -> list[str]:

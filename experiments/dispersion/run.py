@@ -3,7 +3,8 @@
     python -m experiments.dispersion.run embedded --out runs/embedded
     python -m experiments.dispersion.run embedded --analyse --out runs/embedded
 
-Means of P_max and entropy over all layers, heads and rows of the samples of a task. --analyse runs `lengthwise analyse` on
+Means of P_max and entropy over all layers, heads and rows of the samples of a task, and of the plain model's first layer the
+sorted, averaged logits of the first sample. --analyse runs `lengthwise analyse` on
 prose and on one long prompt of every task instead, into OUT/analysis and OUT/analysis-TASK; new lengths are added.
 """
 
@@ -26,7 +27,9 @@ from experiments._lib.minutes import say
 from experiments._lib.retrieval_tasks import TASKS as RETRIEVAL
 from experiments._lib.retrieval_tasks import asked
 from experiments.dispersion.page import FORMAT, write_pages
+from lengthwise.analysis.measurements import at_length
 from lengthwise.errors import require
+from lengthwise.models.anatomy import anatomy_of
 from lengthwise.tasks import TASKS
 
 METHODS = ("none", "log", *alignments.ALIGNED)
@@ -63,7 +66,7 @@ def dispersion(options: Options) -> list[dict[str, Any]]:
         return []
     names, tasks = options.methods or METHODS, asked(options.tasks, options.data)
     methods = subject.contenders(names)
-    cells = []
+    cells, logits = [], []
     for task in tasks:
         for length in options.lengths:
             say(f"{task.name} at {length:,} tokens")
@@ -71,8 +74,10 @@ def dispersion(options: Options) -> list[dict[str, Any]]:
             ids = [torch.tensor([subject.tokenizer(sample.prompt, verbose=False).input_ids]) for sample in samples]
             for name, method in methods.items():
                 cells.append({"task": task.name, "length": length, "method": name, **_means(subject, ids, method)})
+            first = at_length(subject.model, anatomy_of(subject.model, subject.train_length), ids[0])
+            logits.append({"task": task.name, "length": length, "top": first.top, "sigma": first.sigma, "qq_r": first.qq_r})
     facts = subject.facts("dispersion", {task.name: task.material for task in tasks})
-    results.write(options.out / "dispersion.json", FORMAT, facts["command"], {**facts, "cells": cells})
+    results.write(options.out / "dispersion.json", FORMAT, facts["command"], {**facts, "cells": cells, "logits": logits})
     write_pages(options.out, options.out)
     return cells
 

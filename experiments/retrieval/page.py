@@ -8,15 +8,20 @@ from typing import Any
 
 from experiments._lib import draw, page
 from experiments._lib.markdown import table, words_beside
+from lengthwise.common.files import write_whole
 
 FORMAT = "lengthwise.experiments.retrieval/1"
 WORDS = words_beside(__file__)
 TASKS = ("passkey-novels", "passkey", "line", "line-told", "topic")
+OVERVIEW = (512, 4096, 15000)  # tokens
 PAIRS = ("layer - model", "head - model", "head - layer")
 
 
 def write_pages(results: Path, out: Path) -> None:
-    for name, document in page.read_all(results, FORMAT):
+    documents = dict(page.read_all(results, FORMAT))
+    if len(documents) > 1:
+        write_whole(out / "overview.md", "\n\n".join(_overview(documents)) + "\n")
+    for name, document in documents.items():
         tasks = {task: cells_of(document, task) for task in TASKS if cells_of(document, task)}
         draw.save(_figure(document, tasks), out / f"{name}.svg")
         parts = [f"![Percent right by length]({name}.svg)", "Percent right with its 95 % interval (Wilson)."]
@@ -26,6 +31,24 @@ def write_pages(results: Path, out: Path) -> None:
         parts += _official(document) + _gains(document) + _scopes(document) + _claims(document)
         parts += ["## Temperatures (Table 9)", page.temperatures(document), *_paper()]
         page.write(out / f"{name}.md", f"Retrieval by length: {page.model_name(document)}", document, parts)
+
+
+def _overview(documents: dict[str, page.Document]) -> list[str]:
+    """Every model beside the others, task by task, at the training length and beyond."""
+    parts = [
+        "# Retrieval: all models",
+        "Percent right with its 95 % interval (Wilson); a model's own page says how it was asked.",
+    ]
+    for task in TASKS:
+        cells = {name: cells_of(document, task) for name, document in documents.items()}
+        methods = page.methods(cell for some in cells.values() for cell in some)
+        rows = []
+        for name, some in cells.items():
+            known = {(cell["method"], cell["length"]): page.percent(cell, 0) for cell in some}
+            for length in [n for n in OVERVIEW if any(n == at for _, at in known)]:
+                rows.append([f"[{name}]({name}.md), {length:,}", *(known.get((method, length), "") for method in methods)])
+        parts += [f"## {task}", table(["model, tokens", *methods], rows)] if rows else []
+    return parts
 
 
 def cells_of(document: page.Document, task: str) -> list[page.Cell]:

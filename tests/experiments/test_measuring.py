@@ -23,8 +23,10 @@ from experiments._lib.results import unfinished
 from experiments.dispersion import run as dispersion
 from experiments.entropy_invariance.train import Loss
 from experiments.retrieval import run as retrieval
+from lengthwise.analysis.measurements import at_length
 from lengthwise.analysis.records import read_analysis
 from lengthwise.common.text import shipped_prose
+from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.load import load
 from lengthwise.records import Record
 from lengthwise.records.append_only import AppendOnly
@@ -181,6 +183,11 @@ def test_dispersion_is_the_mean_over_layers_heads_rows_and_samples(finished: Pat
     assert cells["line", LONG, "pmax-model"]["pmax"] > cells["line", LONG, "none"]["pmax"]
     assert cells["line", TRAIN, "pmax-model"]["pmax"] == cells["line", TRAIN, "none"]["pmax"]
     assert (tmp_path / "pmax-model.json").read_bytes() == made[0].read_bytes()
+    logits = {(row["task"], row["length"]): row for row in json.loads((tmp_path / "dispersion.json").read_text())["logits"]}
+    assert logits.keys() == {(task, length) for task in ("line", "topic") for length in (TRAIN, LONG)}
+    first = at_length(weights, anatomy_of(weights), TOKENIZER(samples[0].prompt, return_tensors="pt").input_ids)
+    assert logits["line", LONG]["top"] == pytest.approx(first.top)
+    assert f"| line | {logits['line', TRAIN]['top']:.2f} (" in (tmp_path / "dispersion.md").read_text()
 
 
 def test_analyses_add_new_lengths(byte_t5: str, tmp_path: Path) -> None:
