@@ -8,9 +8,11 @@ With a = scale * q.k + bias, p = exp(g a - lse), w = p (dO.v - delta), delta = d
 Where dropout took a weight out of the output, p is 0 in dv and dO.v is 0 in w; the others are 1 / (1 - rate) as large.
 
 One kernel goes over blocks of keys (`triton_by_key`: dk, dv; the heads of a group are summed inside), one over blocks of
-queries (`triton_by_query`: dq, dg, bias). Both have the forward kernel's two kinds of tiles: near ones with table and masks,
-far ones bare. The bias gradient needs no atomics: pairs nearer than the radius are written to a band [rows, 2 radius + 1], one
-entry each, the others add up in two numbers a row that fill the band's ends; PyTorch sums the rows. So it is deterministic.
+queries (`triton_by_query`: dq, dg, bias): seven products. With ONE_KERNEL the first gives all but dg, in five. Both have the
+forward kernel's two kinds of tiles: near ones with table and masks, far ones bare. The bias gradient needs no atomics: pairs
+nearer than the radius are written to a band [rows, 2 radius + 1], one entry each, the others add up in two numbers a row that
+fill the band's ends; PyTorch sums the rows. So it is deterministic, but for dq of ONE_KERNEL, which
+torch.use_deterministic_algorithms switches off.
 """
 
 from __future__ import annotations
@@ -41,6 +43,8 @@ from lengthwise.attention.triton.tiles import (
 
 # Numbers in the band of one launch; more rows than that take several launches
 BAND = 2**27
+# Five products instead of seven, with dq added up in memory; not measured on a GPU yet: see benchmarks/tiles_gpu.py
+ONE_KERNEL = False
 
 
 class Needs(NamedTuple):
@@ -102,6 +106,8 @@ def backward(
         Tile(LOT.value, LOT.value, 4, 1),
     )
     dq = dk = dv = d_table = dg = None
+    if ONE_KERNEL and needs.query and needs.key and not needs.g and not torch.are_deterministic_algorithms_enabled():
+        return *_of_all(operands, grad, rows, needs.table, tile), None
     if needs.key or needs.value:
         dk, dv = _of_keys(operands, grad, rows, tile)
     if needs.query or needs.table or needs.g:
@@ -122,18 +128,71 @@ def _strides(operands: Operands, grad: Tensor) -> tuple[int | float, ...]:
 
 
 def _of_keys(operands: Operands, grad: Tensor, rows: Sequence[Tensor], tile: Tile) -> tuple[Tensor, Tensor]:
+    dk, dv = _room_for_keys(operands)
+    _launch_by_key(operands, grad, rows, tile, (dk, dv, dk, dk, dk), 0, dk.shape[0] * dk.shape[2], False, False)
+    return dk.transpose(1, 2), dv.transpose(1, 2)
+
+
+def _of_all(
+    operands: Operands, grad: Tensor, rows: Sequence[Tensor], table: bool, tile: Tile
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """dq, dk, dv and the table's gradient, by one kernel."""
+    query, (dk, dv) = operands.query, _room_for_keys(operands)
+    batch, heads, queries, size = query.shape
+    units, group, width = batch * dk.shape[2], operands.group, 2 * operands.radius + 1
+    dq = torch.zeros((batch, queries, heads, size), dtype=torch.float32, device=query.device)
+    at_once = _heads_at_once(units, group * queries * width) if table else units
+    totals = []
+    for first in range(0, units, at_once):
+        part = min(at_once, units - first)
+        if table:
+            band = torch.zeros((part * group, queries, width), dtype=torch.float32, device=query.device)
+            far = torch.empty((2, part * group, operands.keys), dtype=torch.float32, device=query.device)
+            _launch_by_key(operands, grad, rows, tile, (dk, dv, dq, band, far), first, part, True, True)
+            total, ends = band.sum(1), far.sum(-1)
+            total[:, 0], total[:, -1] = ends[0], ends[1]
+            totals.append(total)
+        else:
+            _launch_by_key(operands, grad, rows, tile, (dk, dv, dq, dq, dq), first, part, True, False)
+    d_table = _over_batch(totals, batch) if table else None
+    return dq.to(query.dtype).transpose(1, 2), dk.transpose(1, 2), dv.transpose(1, 2), d_table
+
+
+def _room_for_keys(operands: Operands) -> tuple[Tensor, Tensor]:
+    """Memory for dk and dv, [batch, keys, kv_heads, size], each of its own, as graphs want it."""
+    batch, kv_heads, keys, size = operands.key.shape
+    like = operands.key
+    dk, dv = (torch.empty((batch, keys, kv_heads, size), dtype=like.dtype, device=like.device) for _ in range(2))
+    return dk, dv
+
+
+def _launch_by_key(
+    operands: Operands,
+    grad: Tensor,
+    rows: Sequence[Tensor],
+    tile: Tile,
+    results: tuple[Tensor, ...],
+    first: int,
+    part: int,
+    whole: bool,
+    table: bool,
+) -> None:
+    """Launch it for `part` key heads of all sequences, from `first` on."""
     query, key, value = operands.query, operands.key, operands.value
-    batch, kv_heads, keys, size = key.shape
-    # Each in memory of its own, as graphs want it
-    dk, dv = (torch.empty((batch, keys, kv_heads, size), dtype=key.dtype, device=key.device) for _ in range(2))
+    slots = (query_bounds(operands, tile), *operands.slots, operands.seed_slot)
+    numbers = (*_numbers(operands, first), *_strides(operands, grad), tile.queries, tile.keys, whole, table)
     launch(
         by_key,
-        -(-keys // tile.keys) * batch * kv_heads,
-        (query, key, value, grad, *rows, dk, dv, query_bounds(operands, tile), *operands.slots, operands.seed_slot),
-        (*_numbers(operands), *_strides(operands, grad), tile.queries, tile.keys, tile.precision, operands.drops),
+        -(-operands.keys // tile.keys) * part,
+        (query, key, value, grad, *rows, *results, *slots),
+        (*numbers, tile.precision, operands.drops),
         tile,
     )
-    return dk.transpose(1, 2), dv.transpose(1, 2)
+
+
+def _heads_at_once(heads: int, numbers: int) -> int:
+    """How many heads a launch takes, all launches alike: a last one of a few heads would leave the GPU idle."""
+    return -(-heads // min(heads, -(-heads * numbers // BAND)))
 
 
 def _of_queries(
@@ -144,9 +203,7 @@ def _of_queries(
     device, width = query.device, 2 * operands.radius + 1
     dq = torch.empty((batch, queries, heads, size), dtype=query.dtype, device=device)
     dg = torch.empty((batch, heads, queries), dtype=torch.float32, device=device) if needs.g else None
-    # All launches alike: a last one of a few heads would leave the GPU idle
-    launches = min(batch * heads, -(-batch * heads * queries * width // BAND)) if needs.table else 1
-    at_once = -(-batch * heads // launches)
+    at_once = _heads_at_once(batch * heads, queries * width) if needs.table else batch * heads
     band = torch.zeros((at_once, queries, width), dtype=torch.float32, device=device) if needs.table else None
     totals = []
     for first in range(0, batch * heads, at_once):
