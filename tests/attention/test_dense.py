@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from lengthwise.attention import DistanceBias, Equation, Visible, attention, dense
+from lengthwise.attention import DistanceBias, Equation, Visible, attention, autocast, dense
 from lengthwise.attention.dispatch import chosen
 from lengthwise.errors import BadInput
-from tests.helpers.kernels import FP16, Case, assert_gradients, leaves_of
+from tests.helpers.kernels import BF16, FP16, Case, assert_gradients, leaves_of
 
 CASES = {
     "full": Case(40),
@@ -49,6 +49,16 @@ def test_rows_that_see_nothing_have_no_gradient_in_half_precision_either() -> No
     gradients = torch.autograd.grad(output.float().square().sum(), leaves)
     assert all(gradient.isfinite().all() for gradient in gradients)
     assert not gradients[0][0, :, -(40 // 3) :].any()
+
+
+@pytest.mark.parametrize("way", ["dense", "fused"])
+def test_types_that_a_cpu_has_no_instructions_for_are_computed_in_float32(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    monkeypatch.setattr(autocast, "_is_slow", lambda _: True)
+    narrow = Case(40, batch=2, mask="padding", dtype=BF16).equation()
+    wide = replace(narrow, query=narrow.query.float(), key=narrow.key.float(), value=narrow.value.float())
+    with torch.set_grad_enabled(way == "dense"):
+        found, expected = (attention(leaves_of(e)[0], implementation=way)[0] for e in (narrow, wide))
+    assert torch.equal(found, expected.bfloat16())
 
 
 def test_layers_share_the_matrix_of_a_bias() -> None:

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import dropout, pad
 
+from lengthwise.attention import autocast
 from lengthwise.attention.bias import DistanceBias, toeplitz
 from lengthwise.attention.equation import Equation
 from lengthwise.attention.visible import Visible
@@ -28,7 +29,10 @@ def why_not_dense(equation: Equation) -> str | None:
 
 def dense(equation: Equation) -> Tensor:  # [batch, heads, queries, value_size]
     """Output by whole matrices; every slot differentiable."""
-    query, key, value = (t.repeat_interleave(equation.group, 1) if t is not equation.query else t for t in _given(equation))
+    best = autocast.fast_type(equation.query.dtype, "cpu")
+    query, key, value = (
+        (t if t is equation.query else t.repeat_interleave(equation.group, 1)).to(best) for t in _given(equation)
+    )
     assert equation.bias is not None
     bias = _matrix(equation.bias, int(equation.visible.position[0]), equation.visible.queries, equation.visible.keys)
     logits = ((equation.scale * query) @ key.mT).add_(bias.to(query.dtype))
@@ -39,7 +43,7 @@ def dense(equation: Equation) -> Tensor:  # [batch, heads, queries, value_size]
         # Added, not filled in: that way a gradient passes without a look at the mask
         logits = logits.add_(_hiding(equation.visible, logits.dtype))
     weights = dropout(torch.softmax(logits.float(), -1).to(value.dtype), equation.dropout)
-    output = weights @ value
+    output = (weights @ value).to(equation.query.dtype)
     return output if full else output.masked_fill((equation.visible.count == 0)[:, None, :, None], 0.0)
 
 

@@ -53,10 +53,13 @@ def _narrowed(equation: Equation) -> bool:
 def fused(equation: Equation) -> Tensor:  # [batch, heads, queries, value_size]
     """Solve the equation by PyTorch's SDPA. Check `why_not_fused` first."""
     device, dtype = equation.query.device.type, equation.query.dtype
-    if _narrowed(equation):
-        # All but the bias: autocast would write its view out as a whole matrix
+    # Under autocast all but the bias, whose view it would write out as a whole matrix
+    narrowed = _narrowed(equation)
+    narrow = torch.get_autocast_dtype(device) if narrowed else dtype
+    best = autocast.fast_type(narrow, device)
+    if narrowed or best != dtype:
         given = (equation.query, equation.key, equation.value)
-        query, key, value = (tensor.to(torch.get_autocast_dtype(device)) for tensor in given)
+        query, key, value = (tensor.to(narrow).to(best) for tensor in given)
         equation = replace(equation, query=query, key=key, value=value)
     with autocast.off(device):
         return _solved(equation).to(dtype)
