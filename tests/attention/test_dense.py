@@ -72,6 +72,20 @@ def test_layers_share_the_matrix_of_a_bias() -> None:
     assert gradient.isfinite().all()
 
 
+def test_a_bias_serves_several_steps_and_may_change_between_them() -> None:
+    equation, leaves = leaves_of(Case(40).equation())
+    found = []
+    for _ in range(2):
+        output = attention(equation, implementation="dense")[0]
+        found.append((output.detach(), torch.autograd.grad(output.square().sum(), leaves)))
+    assert all(torch.equal(one, other) for one, other in zip(found[0][1], found[1][1], strict=True))
+    assert equation.bias is not None
+    before = attention(equation, implementation="dense")[0]
+    with torch.no_grad():
+        equation.bias.table[0, 3] += 1.0
+    assert not torch.equal(attention(equation, implementation="dense")[0], before)
+
+
 def test_dropped_weights_leave_a_gradient_that_gives_back_the_output() -> None:
     equation, leaves = leaves_of(Case(40, dropout=0.5).equation())
     value = leaves[2]

@@ -63,23 +63,26 @@ def _given(equation: Equation) -> tuple[Tensor, Tensor, Tensor]:
 
 def _matrix(bias: DistanceBias, first: int, queries: int, keys: int) -> Tensor:  # [heads, queries, keys]
     """The bias of every pair, made once for layers that share it, so that its gradient is gathered once."""
-    made: dict[tuple[int, int, int], Tensor] = bias.__dict__.setdefault("_matrices", {})
-    if (first, queries, keys) not in made:
+    made: dict[tuple[int | None, ...], Tensor] = bias.__dict__.setdefault("_matrices", {})
+    key = (first, queries, keys, None if bias.table.is_inference() else bias.table._version)
+    if key not in made:
         line = bias.line(1 - queries - first, keys - 1 - first)
-        made[first, queries, keys] = _Matrix.apply(line, queries, keys)  # type: ignore[no-untyped-call]
-    return made[first, queries, keys]
+        made[key] = _Matrix.apply(line, queries, keys, made)  # type: ignore[no-untyped-call]
+    return made[key]
 
 
 class _Matrix(torch.autograd.Function):
-    """A line over distances as a matrix, and the sum over diagonals that is its gradient."""
+    """A line over distances as a matrix, and the sum over diagonals that is its gradient; after that it is `made` anew."""
 
     @staticmethod
-    def forward(ctx: Any, line: Tensor, queries: int, keys: int) -> Tensor:
+    def forward(ctx: Any, line: Tensor, queries: int, keys: int, made: dict[Any, Tensor]) -> Tensor:
+        ctx.made = made
         return toeplitz(line.contiguous(), queries, keys).flip(-2)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        ctx.made.clear()
         heads, queries, keys = grad.shape
         skewed = pad(grad.flip(-2), (0, queries)).flatten(1)[:, :-queries].view(heads, queries, keys + queries - 1)
-        return skewed.sum(1), None, None
+        return skewed.sum(1), None, None, None
