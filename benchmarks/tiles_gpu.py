@@ -1,17 +1,20 @@
 """Which tiles are fastest: times the kernels with each of some, for one data type and head size, best first.
 
     python benchmarks/tiles_gpu.py --dtype float32 --size 128 --length 2048
+    python benchmarks/tiles_gpu.py --dtype bfloat16 --size 256 --length 16384 --heads 4 --mask causal --no-bias
 
-The tile that is in use is marked. A tile that needs more than the GPU has is named with the reason. float32 is tried in three
-passes, as it runs unless PyTorch allows TF32.
+The tile that is in use is marked; the others differ from it in one number, or with --all in any. A tile that needs more than
+the GPU has is named with the reason. float32 is tried in three passes, as it runs unless PyTorch allows TF32. Gradients are
+timed by two kernels and by one (`ONE_KERNEL`); without a bias PyTorch's own kernels are beside ours.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,8 @@ from unittest.mock import patch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention as sdpa
 
 from benchmarks.gpu.timing import repeated
 from lengthwise.attention import DistanceBias, Equation, Visible, attention
@@ -26,18 +31,27 @@ from lengthwise.attention import DistanceBias, Equation, Visible, attention
 TYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
 
 
-def tiles(like: Any, quick: bool) -> Iterator[Any]:
+def tiles(like: Any, which: str) -> Iterator[Any]:
     """The tile in use, then others around it."""
     yield like
+    if which == "near":
+        if like.registers is not None:
+            yield replace(like, registers=None)
+        for warps, stages in product((4, 8), (1, 2, 3)):
+            if (warps == like.warps) != (stages == like.stages):
+                yield replace(like, warps=warps, stages=stages, registers=None)
     for queries, keys, warps, stages in product((32, 64, 128), (32, 64, 128), (4, 8), (1, 2, 3)):
-        if not quick and queries * keys <= 128 * 64 and queries >= 16 * warps // 2:
-            yield replace(like, queries=queries, keys=keys, warps=warps, stages=stages)
+        changed = replace(like, queries=queries, keys=keys, warps=warps, stages=stages)
+        near = which == "near" and (warps, stages) == (like.warps, like.stages)
+        # The table is widened by 192 distances
+        if (which == "all" or near) and queries * keys <= 128 * 64 and queries >= 16 * warps // 2 and queries + keys <= 192:
+            yield changed
 
 
-def tried(module: Any, arguments: tuple[Any, ...], work: Callable[[], object], device: torch.device, quick: bool) -> list[Any]:
+def tried(module: Any, arguments: tuple[Any, ...], work: Callable[[], object], device: torch.device, which: str) -> list[Any]:
     """(seconds, tile) of every tile that runs, fastest first."""
     like, found = module.tile_for(*arguments), []
-    for tile in dict.fromkeys(tiles(like, quick)):
+    for tile in dict.fromkeys(tiles(like, which)):
         with patch.object(module, "tile_for", lambda *_, tile=tile: tile):
             try:
                 found.append((repeated(work, device, most=0.05).seconds, tile))
@@ -45,7 +59,7 @@ def tried(module: Any, arguments: tuple[Any, ...], work: Callable[[], object], d
                 print(f"  {tile.queries} x {tile.keys}: {type(error).__name__} {str(error).splitlines()[0][:90]}", flush=True)
     for seconds, tile in sorted(found, key=lambda pair: pair[0])[:6]:
         mark = "  in use" if tile == like else ""
-        shape = f"{tile.queries:4} x {tile.keys:4}, {tile.warps} warps, {tile.stages} stages, {tile.precision}"
+        shape = f"{tile.queries:4} x {tile.keys:4}, {tile.warps} warps, {tile.stages} stages, {tile.registers} registers"
         print(f"  {seconds * 1e3:9.3f} ms  {shape}{mark}", flush=True)
     return sorted(found, key=lambda pair: pair[0])
 
@@ -55,11 +69,26 @@ def equation(given: argparse.Namespace) -> Equation:
         torch.randn(given.rows, given.heads, given.length, given.size, dtype=TYPES[given.dtype], device=given.device)
         for _ in range(3)
     )
-    bias = DistanceBias(torch.randn(given.heads, 257, device=given.device))
-    return Equation(query, key, value, Visible.build(given.length, given.length, device=given.device), given.size**-0.5, bias)
+    bias = None if given.no_bias else DistanceBias(torch.randn(given.heads, 257, device=given.device))
+    window = given.window if given.mask == "window" else None
+    visible = Visible.build(given.length, given.length, causal=given.mask != "full", window=window, device=given.device)
+    return Equation(query, key, value, visible, given.size**-0.5, bias)
 
 
-def main() -> None:
+def beside(whole: Equation, given: argparse.Namespace, device: torch.device) -> None:
+    """Times of PyTorch's own kernels, where they compute the same equation."""
+    if whole.bias is not None or given.mask == "window":
+        return
+    for backend in (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.EFFICIENT_ATTENTION):
+        try:
+            with sdpa_kernel(backend):
+                work = partial(sdpa, whole.query, whole.key, whole.value, is_causal=given.mask == "causal")
+                print(f"  {repeated(work, device, most=0.05).seconds * 1e3:9.3f} ms  {backend.name}", flush=True)
+        except RuntimeError as error:
+            print(f"  {backend.name}: {str(error).splitlines()[0][:90]}", flush=True)
+
+
+def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dtype", choices=tuple(TYPES), default="float32")
     parser.add_argument("--size", type=int, default=128, help="of a head")
@@ -67,8 +96,15 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=2048)
     parser.add_argument("--rows", type=int, default=1, help="sequences")
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--quick", action="store_true", help="the tile in use alone")
-    given = parser.parse_args()
+    parser.add_argument("--mask", choices=("full", "causal", "window"), default="full")
+    parser.add_argument("--window", type=int, default=1024)
+    parser.add_argument("--no-bias", action="store_true")
+    parser.add_argument(
+        "--quick", dest="which", action="store_const", const="one", default="near", help="the tile in use alone"
+    )
+    parser.add_argument("--all", dest="which", action="store_const", const="all", help="every tile")
+    parser.add_argument("--forward", action="store_true", help="no gradients")
+    given = parser.parse_args(words)
     from lengthwise.attention.triton import backward, forward
     from lengthwise.attention.triton.launch import products
 
@@ -77,16 +113,23 @@ def main() -> None:
     print("forward", flush=True)
     with torch.no_grad():
         solve = lambda: attention(whole, implementation="triton")  # noqa: E731
-        tried(forward, (given.size, dtype, products(dtype)), solve, device, given.quick)
+        tried(forward, (given.size, dtype, products(dtype)), solve, device, given.which)
+        beside(whole, given, device)
+    if given.forward:
+        return
     learning = [t.detach().requires_grad_() for t in (whole.query, whole.key, whole.value)]
     whole = replace(whole, query=learning[0], key=learning[1], value=learning[2])
+    if whole.bias is not None:
+        learning.append(whole.bias.table.requires_grad_())
 
     def step() -> None:
         output = attention(whole, implementation="triton")[0]
         torch.autograd.grad(output, learning, output.detach())
 
-    print("forward and backward", flush=True)
-    tried(backward, (given.size, dtype, False, products(dtype)), step, device, given.quick)
+    for one in (False, True):
+        print(f"forward and backward, {'one kernel' if one else 'two kernels'}", flush=True)
+        with patch.object(backward, "ONE_KERNEL", one):
+            tried(backward, (given.size, dtype, False, products(dtype)), step, device, given.which)
 
 
 if __name__ == "__main__":
