@@ -33,9 +33,7 @@ METHODS = """`none` is the model as it is, `truncate` reads the last {train_leng
 is the paper's P_max alignment and `entropy-model` its entropy alignment; `-layer` and `-head` align every layer or head alone,
 and `hedge-` mixes that reading with what `truncate` reads. Alignments were solved once, on the package's prose; the paper
 calibrates on each task."""
-ANSWERS = (
-    "`answers-head` has one temperature a head, fitted to answers of the package's tasks at 2,048, 4,096 and 15,000 tokens."
-)
+ANSWERS = "`answers-head` has one temperature a head, fitted to answers of the package's own tasks."
 FLOOR, CEILING = 0.05, 0.95
 UNTEMPERED = ("none", "truncate")
 

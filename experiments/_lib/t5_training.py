@@ -31,7 +31,7 @@ LONGEST = 512  # tokens of an input
 FLOOR = 5e-5  # learning rate at the end
 ENCODER, BINDING = 0.5, 0.5  # weights of what the encoder must tell by itself (reader.py)
 SAVE_EVERY, EXAMINE_EVERY = 1000, 2500  # steps
-PIECE = 32  # held-out questions answered at once
+PIECE = 128  # held-out questions answered at once
 
 
 @dataclass(frozen=True, kw_only=True)

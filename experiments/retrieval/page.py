@@ -14,6 +14,7 @@ FORMAT = "lengthwise.experiments.retrieval/1"
 WORDS = words_beside(__file__)
 TASKS = ("passkey-novels", "passkey", "line", "line-told", "topic")
 OVERVIEW = (512, 4096, 15000)  # tokens
+CASES = 50  # in a file of LongEval
 PAIRS = ("layer - model", "head - model", "head - layer")
 
 
@@ -68,14 +69,11 @@ def _figure(document: page.Document, tasks: dict[str, list[page.Cell]]) -> Any:
 
 
 def _official(document: page.Document) -> list[str]:
-    cells = [cell for cell in document["cells"] if cell["data"]]
-    if not cells:
-        return []
-    rows = [
-        [cell["data"], cell["method"], page.percent(cell, 0), cell["n"], f"{cell['length']:,}"]
-        for cell in sorted(cells, key=lambda cell: (cell["data"], cell["method"]))
-    ]
-    return ["## Official LongEval cases", table(["file", "method", "percent right", "samples", "about tokens"], rows)]
+    cells = sorted((cell for cell in document["cells"] if cell["data"]), key=lambda cell: (cell["task"], cell["length"]))
+    files = {cell["data"]: f"{Path(cell['data']).stem}, about {cell['length']:,} tokens" for cell in cells}
+    known = {(cell["method"], cell["data"]): page.percent(cell, CASES) for cell in cells}
+    rows = [[method, *(known.get((method, file), "") for file in files)] for method in page.methods(cells)]
+    return ["## Official LongEval cases", table(["percent right", *files.values()], rows)] if cells else []
 
 
 def _gains(document: page.Document) -> list[str]:
