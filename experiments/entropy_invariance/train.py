@@ -107,7 +107,7 @@ class Options:
     evaluate_every: int = 1000  # steps
     save_every: int = 2000
     log_every: int = 50
-    exam: int = 4096  # held-out windows
+    exam: int = option(4096, "held-out windows that a model is examined on")
     device: str = option("cuda" if torch.cuda.is_available() else "cpu", "cpu or cuda")
     sizes: dict[str, Any] = field(default_factory=dict)  # other sizes of the model
 

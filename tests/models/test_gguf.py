@@ -45,7 +45,11 @@ def llama() -> Any:
 
 @pytest.fixture(scope="module")
 def file(llama: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path: Path = tmp_path_factory.mktemp("gguf") / "tiny.gguf"
+    return written(llama, tmp_path_factory.mktemp("gguf") / "tiny.gguf")
+
+
+def written(llama: Any, path: Path, begins: bool | None = None) -> Path:
+    """`begins` says whether texts begin with a token."""
     config, writer = llama.config, gguf.GGUFWriter(path, "llama")
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
@@ -61,6 +65,8 @@ def file(llama: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     writer.add_token_merges(["a b", "ab c"])
     writer.add_token_types([3, 3, 3, 1, 1, 1, 1, 1])
     writer.add_bos_token_id(1)
+    if begins is not None:
+        writer.add_add_bos_token(begins)
     writer.add_eos_token_id(2)
     for key, tensor in llama.state_dict().items():
         writer.add_tensor(*as_stored(key.removesuffix(".weight"), tensor.numpy()))
@@ -117,3 +123,12 @@ def test_it_can_be_saved_as_a_directory(file: Path, tmp_path: Path) -> None:
     again, _ = load(str(tmp_path / "long"), device="cpu")
     assert again.config.rope_parameters["rope_type"] == "yarn"
     assert all(torch.equal(again.state_dict()[name], weight) for name, weight in model.state_dict().items())
+
+
+@pytest.mark.parametrize("begins", [None, False, True])
+def test_texts_begin_as_the_file_says(begins: bool | None, llama: Any, tmp_path: Path) -> None:
+    _, tokenizer = load(str(written(llama, tmp_path / "tiny.gguf", begins)), device="cpu")
+    assert tokenizer("abc").input_ids == ([1, 7] if begins else [7])
+    assert tokenizer("abc", add_special_tokens=False).input_ids == [7]
+    tokenizer.save_pretrained(tmp_path / "saved")
+    assert tf.AutoTokenizer.from_pretrained(tmp_path / "saved")("abc").input_ids == tokenizer("abc").input_ids
