@@ -97,7 +97,10 @@ def _as_floats(model: Any) -> None:
     """Take the mark of quantised weights off a model from a GGUF file: they are floats by now, and can be saved as such."""
     if getattr(model, "hf_quantizer", None) is not None:
         model.hf_quantizer, model.is_quantized = None, False
-        del model.quantization_method, model.config.quantization_config
+        # Versions of transformers differ in what they note
+        for owner, mark in ((model, "quantization_method"), (model.config, "quantization_config")):
+            if hasattr(owner, mark):
+                delattr(owner, mark)
 
 
 def _place(name: str) -> tuple[str, dict[str, str]]:
