@@ -46,12 +46,15 @@ def _weighed(
 
 
 @triton.jit
-def _add_to_rows(to, w, k, rows, queries, scale, o_m, D: tl.constexpr, DP: tl.constexpr, PRECISION: tl.constexpr):
+def _add_to_rows(
+    to, w, k, m, queries, scale, o_m, D: tl.constexpr, DP: tl.constexpr, BM: tl.constexpr, PRECISION: tl.constexpr
+):
     """Add what a tile's w, [keys, queries], and its keys give to dq; other blocks of keys add to the same rows."""
     part = tl.dot(tl.trans(w.to(k.dtype)), k, input_precision=PRECISION) * scale
+    inner = tl.arange(0, BM)
     column = tl.arange(0, DP)
-    inside = (rows < queries)[:, None] & (column < D)[None, :]
-    tl.atomic_add(to + rows.to(tl.int64)[:, None] * o_m + column[None, :], part, mask=inside, sem="relaxed")
+    at = to + m.to(tl.int64) * o_m + (inner[:, None] * o_m + column[None, :])
+    tl.atomic_add(at, part, mask=(m + inner < queries)[:, None] & (column < D)[None, :], sem="relaxed")
 
 
 @triton.jit
@@ -92,14 +95,14 @@ def _key_edges(
             w = w * g[None, :]
         dk = settled(tl.dot(w.to(q.dtype), q, dk, input_precision=PRECISION))
         if WHOLE:
-            _add_to_rows(dq_from, w, k, rows, queries, scale, dq_m, D, DP, PRECISION)
+            _add_to_rows(dq_from, w, k, m, queries, scale, dq_m, D, DP, BM, PRECISION)
         if TABLE_GRAD:
             left += tl.sum(tl.where(distance <= -radius, w, 0.0), 1)
             right += tl.sum(tl.where(distance >= radius, w, 0.0), 1)
             # Unseen pairs write the 0 that stands there already
             inside = real[None, :] & (distance > -radius) & (distance < radius)
-            line = rows.to(tl.int64) * (2 * radius + 1) + radius
-            tl.store(band + (line[None, :] + distance), w, mask=inside)
+            line = tl.arange(0, BM) * (2 * radius + 1) + radius
+            tl.store(band + m.to(tl.int64) * (2 * radius + 1) + (line[None, :] + distance), w, mask=inside)
     return dk, dv, left, right
 
 
@@ -129,7 +132,7 @@ def _key_far(
             w = w * g[None, :]
         dk = settled(tl.dot(w.to(q.dtype), q, dk, input_precision=PRECISION))
         if WHOLE:
-            _add_to_rows(dq_from, w, k, rows, queries, scale, dq_m, D, DP, PRECISION)
+            _add_to_rows(dq_from, w, k, m, queries, scale, dq_m, D, DP, BM, PRECISION)
         if TABLE_GRAD:
             total = sums(w, BN, BM)
             left += tl.where(is_right, 0.0, total)
