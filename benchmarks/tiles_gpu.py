@@ -3,9 +3,10 @@
     python benchmarks/tiles_gpu.py --dtype float32 --size 128 --length 2048
     python benchmarks/tiles_gpu.py --dtype bfloat16 --size 256 --length 16384 --heads 4 --mask causal --no-bias
 
-The tile that is in use is marked; the others differ from it in one number, or with --all in any. A tile that needs more than
-the GPU has is named with the reason. float32 is tried in three passes, as it runs unless PyTorch allows TF32. Gradients are
-timed by two kernels and by one (`ONE_KERNEL`); without a bias PyTorch's own kernels are beside ours.
+The tile that is in use is marked; the others are near it, or with --all any. A tile that needs more than the GPU has is named
+with the reason. Compiling takes longest: processes with a --part each fill the cache that a last one reads. float32 is tried in
+three passes, as it runs unless PyTorch allows TF32. Gradients are timed by two kernels and by one (`ONE_KERNEL`); without a
+bias PyTorch's own kernels are beside ours.
 """
 
 from __future__ import annotations
@@ -34,24 +35,22 @@ TYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.
 def tiles(like: Any, which: str) -> Iterator[Any]:
     """The tile in use, then others around it."""
     yield like
-    if which == "near":
-        if like.registers is not None:
-            yield replace(like, registers=None)
-        for warps, stages in product((4, 8), (1, 2, 3)):
-            if (warps == like.warps) != (stages == like.stages):
-                yield replace(like, warps=warps, stages=stages, registers=None)
-    for queries, keys, warps, stages in product((32, 64, 128), (32, 64, 128), (4, 8), (1, 2, 3)):
-        changed = replace(like, queries=queries, keys=keys, warps=warps, stages=stages)
-        near = which == "near" and (warps, stages) == (like.warps, like.stages)
+    if which == "near" and like.registers is not None:
+        yield replace(like, registers=None)
+    for queries, keys, warps, stages in product((16, 32, 64, 128), (16, 32, 64, 128), (4, 8), (1, 2, 3)):
+        other = (queries, keys) != (like.queries, like.keys)
+        near = which == "near" and min(queries, keys) >= 32 and (not other or stages == like.stages)
         # The table is widened by 192 distances
-        if (which == "all" or near) and queries * keys <= 128 * 64 and queries >= 16 * warps // 2 and queries + keys <= 192:
-            yield changed
+        if (which == "all" or near) and queries + keys <= 192 and max(queries, keys) >= 8 * warps:
+            yield replace(like, queries=queries, keys=keys, warps=warps, stages=stages, registers=None)
 
 
-def tried(module: Any, arguments: tuple[Any, ...], work: Callable[[], object], device: torch.device, which: str) -> list[Any]:
+def tried(
+    module: Any, arguments: tuple[Any, ...], work: Callable[[], object], device: torch.device, given: argparse.Namespace
+) -> list[Any]:
     """(seconds, tile) of every tile that runs, fastest first."""
     like, found = module.tile_for(*arguments), []
-    for tile in dict.fromkeys(tiles(like, which)):
+    for tile in [*dict.fromkeys(tiles(like, given.which))][given.part[0] :: given.part[1]]:
         with patch.object(module, "tile_for", lambda *_, tile=tile: tile):
             try:
                 found.append((repeated(work, device, most=0.05).seconds, tile))
@@ -103,6 +102,9 @@ def main(words: Sequence[str] | None = None) -> None:
         "--quick", dest="which", action="store_const", const="one", default="near", help="the tile in use alone"
     )
     parser.add_argument("--all", dest="which", action="store_const", const="all", help="every tile")
+    parser.add_argument(
+        "--part", type=int, nargs=2, default=(0, 1), metavar=("I", "N"), help="every N-th tile, from the I-th on"
+    )
     parser.add_argument("--forward", action="store_true", help="no gradients")
     given = parser.parse_args(words)
     from lengthwise.attention.triton import backward, forward
@@ -113,7 +115,7 @@ def main(words: Sequence[str] | None = None) -> None:
     print("forward", flush=True)
     with torch.no_grad():
         solve = lambda: attention(whole, implementation="triton")  # noqa: E731
-        tried(forward, (given.size, dtype, products(dtype)), solve, device, given.which)
+        tried(forward, (given.size, dtype, products(dtype)), solve, device, given)
         beside(whole, given, device)
     if given.forward:
         return
@@ -129,7 +131,7 @@ def main(words: Sequence[str] | None = None) -> None:
     for one in (False, True):
         print(f"forward and backward, {'one kernel' if one else 'two kernels'}", flush=True)
         with patch.object(backward, "ONE_KERNEL", one):
-            tried(backward, (given.size, dtype, False, products(dtype)), step, device, given.which)
+            tried(backward, (given.size, dtype, False, products(dtype)), step, device, given)
 
 
 if __name__ == "__main__":

@@ -81,7 +81,8 @@ def _prepare(
 def tile_for(size: int, dtype: torch.dtype, drops: bool, precision: str | None) -> Tile:
     """The tiles of both kernels; measured on an H200, 32 heads of 64."""
     if dtype == torch.float32:
-        return Tile(32, 32, 4, 1, precision=precision)
+        # Of 256 numbers larger ones spill tens of kilobytes
+        return Tile(32, 32, 4, 1, precision=precision) if size <= 128 else Tile(16, 16, 4, 1, precision=precision)
     # The hash of dropout would spill
     small = Tile(64, 64, 4, 2, registers=None if drops else 168)
     # Of 256 numbers a tile is 32 KiB: two stay, two come and go

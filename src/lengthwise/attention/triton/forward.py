@@ -267,7 +267,7 @@ def _forward(
 def tile_for(size: int, dtype: torch.dtype, precision: str | None) -> Tile:
     """Measured on an H200, 32 heads of 64: two blocks of 8 warps share a multiprocessor, one computes while the other waits."""
     if dtype == torch.float32:
-        return Tile(64, 32, 4, 2, precision=precision) if size <= 128 else Tile(32, 32, 4, 1, precision=precision)
+        return Tile(64, 32, 4, 2, precision=precision) if size <= 128 else Tile(32, 32, 8, 1, precision=precision)
     # Of 256 numbers: queries 64 KiB, keys and values 32 each, twice
     stages = 3 if size <= 128 else 2
     return Tile(128, 64, 8, stages, registers=128 if size <= 64 else None, frozen=dtype == torch.bfloat16)

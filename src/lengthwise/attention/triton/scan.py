@@ -222,15 +222,16 @@ def _scan(
         _write(at + 3 * temperature, field, real, nothing, m, top, l3, e3, g3)
 
 
-def tile_for(dtype: torch.dtype) -> Tile:
-    return Tile(64, 32, 4, 2, precision=products(dtype)) if dtype == torch.float32 else Tile(128, 64, 4, 3)
+def tile_for(size: int, dtype: torch.dtype) -> Tile:
+    stages = 2 if size <= 128 else 1
+    return Tile(64, 32, 4, stages, precision=products(dtype)) if dtype == torch.float32 else Tile(128, 64, 4, 3)
 
 
 def scan(operands: Operands, inverse_temperatures: Tensor) -> Tensor:  # [3, temperatures, batch, heads, queries]
     """P_max, lse and entropy at `inverse_temperatures`, >= 0, [temperatures, batch or 1, heads or 1, queries or 1], float32."""
     query, key = operands.query, operands.key
     batch, heads, queries, size = query.shape
-    count, tile = inverse_temperatures.shape[0], tile_for(query.dtype)
+    count, tile = inverse_temperatures.shape[0], tile_for(size, query.dtype)
     rows = torch.empty((3, count, batch, heads, queries), dtype=torch.float32, device=query.device)
     for first in range(0, count, AT_ONCE):
         g = inverse_temperatures[first : first + AT_ONCE]
