@@ -44,7 +44,11 @@ def page(rows: Sequence[Row], found: Sequence[Row], methods: Mapping[str, Any]) 
     parts += [WORDS["about"], f"![Long perplexity against each measure]({FIGURE})"]
     parts += [part for unit, name in UNITS.items() for part in (f"## The models, {name}", _models(rows, unit))]
     for kind in KINDS:
-        parts += [f"## {kind}'s coefficients", WORDS["coefficients"], _table([one for one in found if one["kind"] == kind])]
+        parts += [
+            f"## {kind}'s coefficients",
+            WORDS["coefficients"].format(count=len(found)),
+            _table([one for one in found if one["kind"] == kind]),
+        ]
     parts += ["## Over methods instead of models", WORDS["methods"], _over_methods(methods)]
     parts += ["## How the rows were obtained", "\n".join(map(_obtained, rows))]
     return "\n\n".join(parts) + "\n"
@@ -139,13 +143,13 @@ def coefficients(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def _table(found: Sequence[Row]) -> str:
-    head = ["rows", "in", "with", "n", *MEASURES.values(), "L_misalign less L_train", "chance gives"]
+    head = ["rows", "in", "with", "n", *MEASURES.values(), "L_misalign less L_train"]
     lines: list[list[object]] = []
     for one in found:
-        told = [f"{one[name]['value']:.2f} (p {one[name]['p']:.3f})" if name in one else "" for name in (*MEASURES, "more")]
-        chance = f"{one['l_misalign']['low']:.2f} to {one['l_misalign']['high']:.2f}" if "l_misalign" in one else ""
-        few = f"fewer than {FEWEST} models" if one["n"] < FEWEST else chance
-        lines.append([one["rows"], UNITS[one["unit"]], one["with"], one["n"], *told, few])
+        numbers = [one.get(name) for name in (*MEASURES, "more")]
+        told = ["" if n is None else "{value:.2f} [{low:.2f}, {high:.2f}], p {p:.3f}".format(**n) for n in numbers]
+        few = [f"fewer than {FEWEST} models", "", "", ""]
+        lines.append([one["rows"], UNITS[one["unit"]], one["with"], one["n"], *(few if one["n"] < FEWEST else told)])
     return table(head, lines)
 
 

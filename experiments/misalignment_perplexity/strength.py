@@ -1,8 +1,8 @@
 """How strongly a measure goes along with quality over a handful of models, and what chance would give.
 
-Every order of the models is tried (5,040 for seven): p is the share of orders whose coefficient is at least as far from 0,
-`chance` the middle 95 % of them. Whether one measure goes along more than another is tried by exchanging the two measures'
-ranks, model by model, in every way.
+Every order of the models is tried (5,040 for seven): p is the share of orders whose coefficient is at least as far from 0, and
+the interval is the coefficient less the middle 95 % of theirs, so that it leaves out 0 where chance seldom gives as much.
+Whether one measure goes along more than another is tried by exchanging the two measures' ranks, model by model, in every way.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Strength:
 
     value: float
     p: float  # two-sided
-    low: float  # ends of the middle 95 % of what chance gives
+    low: float  # ends of its permutation interval
     high: float
 
 
@@ -61,7 +61,7 @@ def strength(kind: str, measure: Sequence[float], quality: Sequence[float]) -> S
         signs = np.sign(x[:, None] - x)[above]
         others = np.sign(ranks[:, :, None] - ranks[:, None, :])[:, above]
         drawn = others @ signs / math.sqrt((signs != 0).sum() * (others[0] != 0).sum())
-    return _among(float(drawn[0]), drawn)
+    return _among(float(drawn[0]), drawn, 1.0)
 
 
 def more(kind: str, one: Sequence[float], other: Sequence[float], quality: Sequence[float], sign: int = 1) -> Strength | None:
@@ -74,7 +74,7 @@ def more(kind: str, one: Sequence[float], other: Sequence[float], quality: Seque
     for swapped in itertools.product((False, True), repeat=len(x)):
         a, b = np.where(swapped, z, x), np.where(swapped, x, z)
         drawn.append(sign * (KINDS[kind](a, y) - KINDS[kind](b, y)))
-    return _among(drawn[0], np.asarray(drawn))
+    return _among(drawn[0], np.asarray(drawn), 2.0)
 
 
 def _telling(x: Array, y: Array) -> bool:
@@ -82,10 +82,13 @@ def _telling(x: Array, y: Array) -> bool:
     return len(x) >= FEWEST and min(len(np.unique(x)), len(np.unique(y))) > 1
 
 
-def _among(value: float, drawn: Array) -> Strength:
+def _among(value: float, drawn: Array, most: float) -> Strength:
     known = drawn[np.isfinite(drawn)]
-    low, high = np.quantile(known, [0.025, 0.975])
-    return Strength(round(value, 9), float(np.mean(np.abs(known) >= abs(value) - 1e-9)), float(low), float(high))
+    low, high = (float(end) for end in np.quantile(known, [0.025, 0.975]))
+    p = float(np.mean(np.abs(known) >= abs(value) - 1e-9))
+    # Rounding of the arithmetic must not carry an end past 0
+    ends = max(-most, value - high), min(most, value - low)
+    return Strength(round(value, 9), p, *(round(end, 9) for end in ends))
 
 
 @cache
