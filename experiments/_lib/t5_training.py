@@ -48,7 +48,7 @@ class Options:
     compile: bool = option(False, "four times as many steps a second, after minutes of compiling")
     batch: int = 256
     curriculum: float = 0
-    samples: int = 128  # of each held-out task
+    samples: int = option(128, "of each held-out task")
     log_every: int = 100
     stop_after: int | None = None  # steps
     attention: str = "sdpa"

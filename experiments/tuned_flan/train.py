@@ -46,7 +46,6 @@ class Options(t5_training.Options):
     nq: Path = option(help="questions with passages: JSON lines, plain or .gz")
     steps: int = option(2500, "in all; the learning rate falls over them")
     batch: int = option(128, "examples of a step")
-    samples: int = option(128, "of each held-out task")
     log_every: int = 50
     command: str = ""
 
