@@ -35,7 +35,7 @@ KERNELS = ("forward", "backward", "backward by one kernel", "scan")
 TOKENS = 512
 
 
-def launches(kernel: str, dtype: torch.dtype, size: int, bias: bool) -> list[tuple[Any, ...]]:
+def launches(kernel: str, dtype: torch.dtype, size: int, bias: bool, shared: int) -> list[tuple[Any, ...]]:
     """(function, tensors, numbers, tile) of what would be launched for a causal equation of grouped heads."""
     made: list[tuple[Any, ...]] = []
 
@@ -46,6 +46,7 @@ def launches(kernel: str, dtype: torch.dtype, size: int, bias: bool) -> list[tup
     table = DistanceBias(torch.zeros(2, 257)) if bias else None
     operands = operands_of(Equation(query, key, key, Visible.build(TOKENS, TOKENS, causal=True), 0.125, table), None)
     with ExitStack() as until:
+        until.enter_context(patch.object(forward, "shared_memory", lambda _: shared))
         for module in (forward, backward, scan):
             until.enter_context(patch.object(module, "launch", record))
         if kernel == "forward":
@@ -93,7 +94,7 @@ def main(words: list[str] | None = None) -> int:
     failures = 0
     for gpu, kernel, dtype, size in cases(parser.parse_args(words)):
         capability, most = GPUS[gpu]
-        for function, tensors, numbers, tile in launches(kernel, TYPES[dtype], size, bias=True):
+        for function, tensors, numbers, tile in launches(kernel, TYPES[dtype], size, True, most):
             needed = shared_memory(function, tensors, numbers, tile, capability)
             failures += needed > most
             verdict = "too much" if needed > most else "fits"

@@ -110,8 +110,10 @@ def test_large_heads_need_a_gpu_with_much_shared_memory(
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 9))
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
     launch._why_not_on.cache_clear()
+    launch.shared_memory.cache_clear()
     reason = launch._why_not_on(torch.device("cuda"), size > launch.USUAL_HEAD)
     launch._why_not_on.cache_clear()
+    launch.shared_memory.cache_clear()
     assert reason == (None if runs else "a GPU has 101,376 bytes of shared memory, too few for heads larger than 128")
 
 

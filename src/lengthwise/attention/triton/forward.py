@@ -27,7 +27,7 @@ import triton.language as tl
 from torch import Tensor
 
 from lengthwise.attention.triton.dropout import row_words, spares
-from lengthwise.attention.triton.launch import products
+from lengthwise.attention.triton.launch import products, shared_memory
 from lengthwise.attention.triton.tiles import (
     LARGEST,
     LN2,
@@ -264,10 +264,14 @@ def _forward(
 
 
 @lru_cache
-def tile_for(size: int, dtype: torch.dtype, precision: str | None) -> Tile:
+def tile_for(size: int, dtype: torch.dtype, precision: str | None, shared: int = 2**20) -> Tile:
     """Measured on an H200, 32 heads of 64: two blocks of 8 warps share a multiprocessor, one computes while the other waits."""
+    if dtype == torch.float32 and size > 128:
+        return Tile(32, 32, 8, 1, precision=precision)
     if dtype == torch.float32:
-        return Tile(64, 32, 4, 2, precision=precision) if size <= 128 else Tile(32, 32, 8, 1, precision=precision)
+        # Of 128 numbers the larger one takes 112 KiB, and a block has 99 on Ada
+        small = size > 64 and shared < 112 * 1024
+        return Tile(32, 32, 4, 1, precision=precision) if small else Tile(64, 32, 4, 2, precision=precision)
     # Of 256 numbers: queries 64 KiB, keys and values 32 each, twice
     stages = 3 if size <= 128 else 2
     return Tile(128, 64, 8, stages, registers=128 if size <= 64 else None, frozen=dtype == torch.bfloat16)
@@ -289,7 +293,7 @@ def prepared(operands: Operands, want: int) -> Launch:
     """The launch of the forward kernel."""
     query, key, value = operands.query, operands.key, operands.value
     batch, heads, queries, size = query.shape
-    tile = tile_for(size, query.dtype, products(query.dtype))
+    tile = tile_for(size, query.dtype, products(query.dtype), shared_memory(query.device))
     out = torch.empty((batch, queries, heads, size), dtype=query.dtype, device=query.device)
     rows = None
     if want != NO_ROWS:

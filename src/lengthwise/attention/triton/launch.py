@@ -120,12 +120,20 @@ def installed() -> bool:
 def _why_not_on(device: torch.device, large: bool) -> str | None:
     if torch.version.hip is not None:
         return "the kernels are written for NVIDIA GPUs"
-    properties: Any = torch.cuda.get_device_properties(device)
-    name, shared = torch.cuda.get_device_name(device), properties.shared_memory_per_block_optin
+    name, shared = torch.cuda.get_device_name(device), shared_memory(device)
     if torch.cuda.get_device_capability(device) < (8, 0):
         return f"{name} is older than Ampere"
     little = f"{name} has {shared:,} bytes of shared memory, too few for heads larger than {USUAL_HEAD}"
     return little if large and shared < SHARED_MEMORY else None
+
+
+@lru_cache
+def shared_memory(device: torch.device) -> int:
+    """Bytes that a block of this device may have; all that a kernel wants where it is interpreted."""
+    if device.type != "cuda":
+        return 2**20
+    properties: Any = torch.cuda.get_device_properties(device)
+    return int(properties.shared_memory_per_block_optin)
 
 
 def products(dtype: torch.dtype) -> str | None:
