@@ -163,7 +163,9 @@ def accelerate_cpu() -> str:
     rows = []
     for r in _benchmark("accelerate_cpu"):
         what = f"{r['dtype']}, {'training' if r['training'] else 'forward'}{', padded' if r['padded'] else ''}"
-        rows.append([what, f"{r['length']:,}", *(f"{r[way] * 1e3:.3g}" for way in ("sdpa", "lengthwise")), f"{r['ratio']:.2f}"])
+        rows.append(
+            [what, f"{r['length']:,}", *(f"{r[way] * 1e3:,.0f}" for way in ("sdpa", "lengthwise")), f"{r['ratio']:.2f}"]
+        )
     return _table(["", "tokens", "sdpa, ms", "accelerated, ms", "times as fast"], rows, left=1)
 
 
