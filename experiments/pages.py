@@ -31,7 +31,6 @@ EXPERIMENTS: tuple[str, ...] = (
     "bits",
     "misalignment_perplexity",
     "misalignment_loss",
-    "misalignment_lora",
     "entropy_invariance",
     "entropy_seeds",
     "cosine_peak",
