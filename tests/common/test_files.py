@@ -217,9 +217,8 @@ def test_all_outputs_go_through_one_writer() -> None:
         r"write_text|write_bytes|open\([^)]*[\"'][rwax]?b?[wax+]|O_WRONLY|O_CREAT|json\.dump\(|savez|np\.save|torch\.save\("
         r"|save_file|to_csv|\.save_pretrained\(|os\.replace|\.rename\("
     )
-    # The writer itself, lines that several processes append, what is thrown away when nobody reads standard output, the mark
-    # of a process's memory
-    homes = {"common/files.py", "records/append_only.py", "cli/standard_output.py", "evaluation/recommendation/beyond.py"}
+    # The writer itself, lines that several processes append, what is thrown away when nobody reads standard output
+    homes = {"common/files.py", "records/append_only.py", "cli/standard_output.py"}
     # What goes into a folder that `save_whole` lets appear when it is whole, or is thrown away
     names = ("export", "checkpoint", "ctranslate2_model", "onnx_graphs", "run_plain")
     homes |= {f"calibration/export/{name}.py" for name in names}
