@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import re
@@ -15,8 +16,10 @@ from typing import Any
 import pytest
 import torch
 import transformers as tf
+from accelerate import Accelerator
 from safetensors import SafetensorError
 from safetensors.torch import load_file
+from torch.nn.parallel import DistributedDataParallel
 from transformers import ByT5Tokenizer
 
 import lengthwise as lw
@@ -414,11 +417,20 @@ def test_alpha_0_and_bfloat16_on_whatever_device_there_is(model: Path, text: Pat
     assert all(p.dtype == torch.float32 for p in tf.LlamaForCausalLM.from_pretrained(trained.model).parameters())
 
 
-def test_two_processes_learn_what_one_does(whole: Callable[[str], lw.Trained], model: Path, text: Path, tmp_path: Path) -> None:
+def test_two_processes_learn_what_one_does(
+    whole: Callable[[str], lw.Trained], model: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     command = f"train {model} --data {text} --out {tmp_path}/run --adjustment clex --lora-rank 4 --batch 1 --save-every 2"
     command += " --train-length 64 --steps 5 --warmup 1 --learning-rate 0.01 --device cpu"
     # First, so that what training imports is there when the processes fork
     straight = whole("clex with lora")
+    end_training = Accelerator.end_training
+
+    def end_without_wrappers(accelerator: Accelerator) -> None:
+        assert not [held for held in gc.get_objects() if isinstance(held, DistributedDataParallel)]
+        end_training(accelerator)
+
+    monkeypatch.setattr(Accelerator, "end_training", end_without_wrappers)
     printed = in_two_processes(lambda rank: run(command.split()), tmp_path)
     found = json.loads((tmp_path / "run" / "config.json").read_text())
     assert found["settings"]["processes"] == 2

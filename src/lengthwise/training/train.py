@@ -183,8 +183,14 @@ def _trained(run: TrainingRun, rows: Tensor, shown: bool, callbacks: Sequence[An
     run.model.config.use_cache = caches
     if run.arguments.process_index == 0:
         _save(model, run)
-    trainer.accelerator.wait_for_everyone()
-    trainer.accelerator.end_training()
+    accelerator = trainer.accelerator
+    accelerator.wait_for_everyone()
+    if run.arguments.world_size > 1:
+        # What wraps the model goes before the processes' group: its last holder waits, with the interpreter held, for a thread
+        # that may wait for the interpreter
+        del trainer, watched
+        accelerator.free_memory()
+    accelerator.end_training()
 
 
 @contextmanager
