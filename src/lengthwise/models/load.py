@@ -72,7 +72,7 @@ def load(name: str, dtype: str = "auto", device: str | None = None, *, as_stored
     make = transformers.AutoTokenizer.from_pretrained
     tokenizer = _said_plainly(f"the tokenizer of {name}", lambda: make(where, **NO_CODE, **file))
     if file:
-        begin_texts_as_stored(tokenizer, Path(name))
+        _said_plainly(f"the tokenizer of {name}", lambda: begin_texts_as_stored(tokenizer, Path(name)))
     _check_settings(name, model, tokenizer)
     # With the special tokens that it adds
     ids = _said_plainly(f"the tokenizer of {name}", lambda: tokenizer("A text.", verbose=False).input_ids)
