@@ -34,14 +34,16 @@ def write_pages(results: Path, out: Path) -> None:
     """The page and its chart, from all rows in `results`."""
     rows = sorted((row for _, row in read_all(results, FORMAT)), key=lambda row: (row["settings"]["method"], row["parameters"]))
     found = coefficients(rows)
-    draw.save(chart(rows), out / FIGURE)
+    # One point shows nothing
+    if len(rows) > 1:
+        draw.save(chart(rows), out / FIGURE)
     write_whole(out / COEFFICIENTS, json.dumps({"coefficients": found}, indent=1) + "\n")
     write_whole(out / PAGE, page(rows, found, read(file) if (file := results / METHODS).exists() else {}))
 
 
 def page(rows: Sequence[Row], found: Sequence[Row], methods: Mapping[str, Any]) -> str:
     parts = ["# Does misalignment tell more of long perplexity than training loss? (Output Alignment, Table 1)"]
-    parts += [WORDS["about"], f"![Long perplexity against each measure]({FIGURE})"]
+    parts += [WORDS["about"], *([f"![Long perplexity against each measure]({FIGURE})"] if len(rows) > 1 else [])]
     parts += [part for unit, name in UNITS.items() for part in (f"## The models, {name}", _models(rows, unit))]
     for kind in KINDS:
         parts += [
