@@ -1,9 +1,9 @@
-"""A GGUF file past its training length in llama.cpp: how well the end of a long text is told, plain and exported with a method.
+"""A GGUF file past its training length in llama.cpp: how well a long text is told on its way, plain and exported with a method.
 
-    python -m benchmarks.engines_likelihood --model qwen_coder_05b.gguf --method yarn:factor=4 --length 65536 --out FILE
+    python -m benchmarks.engines_likelihood --model qwen_coder_05b.gguf --method yarn:factor=4 --lengths 32768 65536 --out FILE
 
-Nats a token over the last tokens of prose that ships with lengthwise, repeated until it is long enough. Needs the environment
-of `make test-engines`.
+Nats a token over the tokens before each length of prose that ships with lengthwise, repeated until it is long enough. Both files
+are read side by side, and each length is written when both have reached it. Needs the environment of `make test-engines`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import json
 import platform
 import tempfile
 import time
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ import torch
 import lengthwise as lw
 from lengthwise.calibration.export.gguf_file import LlamaCpp
 from lengthwise.common.text import shipped_prose
+from lengthwise.errors import require
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.load import load
 
@@ -34,46 +36,54 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--method", required=True)
-    parser.add_argument("--length", type=int, required=True)
-    parser.add_argument("--last", type=int, default=1024, help="Tokens at the end that are scored.")
+    parser.add_argument("--lengths", type=int, nargs="+", required=True)
+    parser.add_argument("--last", type=int, default=1024, help="Tokens before each length that are scored.")
     parser.add_argument("--out", type=Path, required=True)
     chosen = parser.parse_args()
+    lengths = sorted(chosen.lengths)
     model, tokenizer = load(str(chosen.model), device="cpu")
-    text = shipped_prose()
-    ids = tokenizer(text, add_special_tokens=False, verbose=False).input_ids
-    ids = (ids * (1 + chosen.length // len(ids)))[: chosen.length]
-    result: dict[str, Any] = {"model": chosen.model.name, "method": chosen.method, "length": len(ids), "last": chosen.last}
+    ids = tokenizer(shipped_prose(), add_special_tokens=False, verbose=False).input_ids
+    ids = (ids * (1 + lengths[-1] // len(ids)))[: lengths[-1] + 1]
+    scored = {start for end in lengths for start in range(end - chosen.last, end, CHUNK)}
+    result: dict[str, Any] = {"model": chosen.model.name, "method": chosen.method, "last": chosen.last, "lengths": []}
     result |= {"train_length": anatomy_of(model).train_length, "llama_cpp_python": version("llama_cpp_python")}
     result |= {"machine": f"{platform.machine()}, {torch.get_num_threads()} threads"}
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "out")
-        lw.export(model, chosen.method, to="gguf", out=out, tokenizer=tokenizer, length=chosen.length)
+        lw.export(model, chosen.method, to="gguf", out=out, tokenizer=tokenizer, length=lengths[-1])
         del model
-        for name, path in {"exported": out / "model.gguf", "plain": chosen.model}.items():
-            began = time.perf_counter()
-            result[name] = {"nats": round(_nats(path, ids, chosen.last), 4), "seconds": round(time.perf_counter() - began)}
-            chosen.out.write_text(json.dumps(result, indent=1) + "\n")
-            print(name, result[name], flush=True)
+        began = time.perf_counter()
+        with LlamaCpp(out / "model.gguf", len(ids), as_served=True) as exported, LlamaCpp(chosen.model, len(ids), as_served=True) as plain:
+            readers = {"exported": _nats(exported, ids, scored), "plain": _nats(plain, ids, scored)}
+            told: dict[str, list[float]] = {name: [] for name in readers}
+            for end in range(CHUNK, lengths[-1] + 1, CHUNK):
+                for name, reader in readers.items():
+                    told[name] += next(reader)
+                print(f"{end} tokens, {time.perf_counter() - began:.0f} s", flush=True)
+                if end in lengths:
+                    nats = {name: round(sum(all_[-chosen.last :]) / chosen.last, 4) for name, all_ in told.items()}
+                    result["lengths"].append({"length": end, **nats, "seconds": round(time.perf_counter() - began)})
+                    chosen.out.write_text(json.dumps(result, indent=1) + "\n")
+                    print(result["lengths"][-1], flush=True)
 
 
-def _nats(path: Path, ids: list[int], last: int) -> float:
-    """Mean negative log-likelihood of the last tokens."""
-    with LlamaCpp(path, len(ids), half_cache=True) as model:
-        library, total = model.library, 0.0
-        batch = library.llama_batch_init(CHUNK, 0, 1)
-        for start in range(0, len(ids), CHUNK):
-            chunk = ids[start : start + CHUNK]
-            scored = [len(ids) - last <= start + i + 1 < len(ids) for i in range(len(chunk))]
-            batch.n_tokens = len(chunk)
-            for i, token in enumerate(chunk):
-                batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.seq_id[i][0] = token, start + i, 1, 0
-                batch.logits[i] = scored[i] or i == len(chunk) - 1
-            assert library.llama_decode(model.context, batch) == 0
-            for i in (i for i, wanted in enumerate(scored) if wanted):
-                row = numpy.ctypeslib.as_array(library.llama_get_logits_ith(model.context, i), (model.words,))
-                total -= float(torch.from_numpy(row).float().log_softmax(-1)[ids[start + i + 1]])
-        library.llama_batch_free(batch)
-    return total / last
+def _nats(model: LlamaCpp, ids: list[int], scored: set[int]) -> Iterator[list[float]]:
+    """Negative log-likelihoods of the tokens after those of a chunk, a chunk at a time; none where it is not scored."""
+    library = model.library
+    batch = library.llama_batch_init(CHUNK, 0, 1)
+    batch.n_tokens = CHUNK
+    for start in range(0, len(ids) - 1, CHUNK):
+        for i, token in enumerate(ids[start : start + CHUNK]):
+            batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.seq_id[i][0] = token, start + i, 1, 0
+            batch.logits[i] = start in scored or i == CHUNK - 1
+        require(library.llama_decode(model.context, batch) == 0, f"llama.cpp cannot read on from token {start}")
+        if start in scored:
+            rows = numpy.ctypeslib.as_array(library.llama_get_logits(model.context), (CHUNK, model.words))
+            after = torch.tensor(ids[start + 1 : start + CHUNK + 1])
+            yield torch.nn.functional.cross_entropy(torch.from_numpy(rows), after, reduction="none").tolist()
+        else:
+            yield []
+    library.llama_batch_free(batch)
 
 
 if __name__ == "__main__":

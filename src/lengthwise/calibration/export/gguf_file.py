@@ -58,11 +58,11 @@ def _silence() -> Any:
 
 
 class LlamaCpp:
-    """A GGUF file in llama.cpp, through its own library."""
+    """A GGUF file in llama.cpp, through its own library; cached in float32 unless `as_served`, its own choices."""
 
-    def __init__(self, path: Path, tokens: int, half_cache: bool = False) -> None:
+    def __init__(self, path: Path, tokens: int, as_served: bool = False) -> None:
         self.library: Any = needed("llama_cpp", "llama-cpp", "running a GGUF file")
-        self.path, self.tokens, self.half_cache = path, tokens, half_cache
+        self.path, self.tokens, self.as_served = path, tokens, as_served
 
     def __enter__(self) -> LlamaCpp:
         library = self.library
@@ -77,9 +77,8 @@ class LlamaCpp:
         # An encoder reads all of its input at once
         options.n_batch = options.n_ubatch = options.n_ctx if self.reads_first else 512
         options.n_threads = options.n_threads_batch = torch.get_num_threads()
-        options.flash_attn_type = 0
-        if not self.half_cache:
-            options.type_k = options.type_v = 0
+        if not self.as_served:
+            options.flash_attn_type = options.type_k = options.type_v = 0
         self.context = library.llama_init_from_model(self.model, options)
         if not self.context:
             library.llama_model_free(self.model)
