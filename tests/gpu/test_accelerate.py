@@ -84,7 +84,8 @@ def test_it_writes_the_same_tokens(way: dict[str, Any]) -> None:
 @torch.no_grad()
 def test_it_compiles_as_one_graph(mode: str) -> None:
     torch._dynamo.reset()
-    model, inputs = small_t5(), batch(300)
+    # transformers copies a config when it makes a cache, which torch.compile cannot follow, in stock models neither
+    model, inputs = small_t5(), {**batch(300), "use_cache": False}
     truth = model.double()(**inputs)[0]
     model.bfloat16()
     stock = error(model(**inputs)[0], truth)

@@ -46,7 +46,8 @@ class Visible:
         query's own (causal), or reach window - 1 to each side. `padding` is [batch, keys], True for real tokens.
         """
         device = padding.device if padding is not None else device
-        own = torch.arange(queries, device=device) + (keys - queries if offset is None else offset)
+        # | 0: a graph takes them as numbers; Inductor of PyTorch 2.11 makes a formula of an arange that is clamped, and fails
+        own = (torch.arange(queries, device=device) | 0) + (keys - queries if offset is None else offset)
         start = torch.zeros_like(own) if window is None else (own - window + 1).clamp_min(0)
         stop = torch.full_like(own, keys)
         if causal:
