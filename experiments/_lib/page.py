@@ -28,12 +28,14 @@ STYLES: dict[str, dict[str, Any]] = {
     "pmax-head": {"color": draw.COLOURS[2], "linestyle": ":"},
     "entropy-layer": {"color": draw.COLOURS[5], "linestyle": "--"},
     "entropy-head": {"color": draw.COLOURS[5], "linestyle": ":"},
+    "hedge+none": {"color": draw.INK, "linestyle": "-."},
 }
 METHODS = """`none` is the model as it is, `truncate` reads the last {train_length} tokens, `log` is the log law, `pmax-model`
 is the paper's P_max alignment and `entropy-model` its entropy alignment; `-layer` and `-head` align every layer or head alone,
 and `hedge-` mixes that reading with what `truncate` reads. Alignments were solved once, on the package's prose; the paper
 calibrates on each task."""
 ANSWERS = "`answers-head` has one temperature a head, fitted to answers of the package's own tasks."
+PAIRED = "Points on the same samples, with 95 % intervals: Agresti and Min's of right and wrong, Student's of all else."
 FLOOR, CEILING = 0.05, 0.95
 UNTEMPERED = ("none", "truncate")
 
@@ -115,10 +117,10 @@ def undecided(cells: Iterable[Cell]) -> str:
 
 
 def by_length(
-    head: str, cells: Sequence[Cell], shown: Callable[[Cell], str], name: Callable[[int], str] = "{:,}".format
+    head: str, cells: Sequence[Cell], shown: Callable[[Cell], str], name: Callable[[Any], str] = "{:,}".format
 ) -> str:
-    """A row a method, a column a length."""
-    lengths = sorted({cell["length"] for cell in cells})
+    """A row a method, a column a length; the length None, which is several together, comes last."""
+    lengths = sorted({cell["length"] for cell in cells}, key=lambda n: (n is None, n))
     known = {(cell["method"], cell["length"]): shown(cell) for cell in cells}
     rows = [[method, *(known.get((method, n), "") for n in lengths)] for method in methods(cells)]
     return table([head, *map(name, lengths)], rows)
@@ -136,6 +138,22 @@ def points(pair: Mapping[str, Any] | None) -> str:
     return (
         "" if pair is None else "{:+.1f} [{:+.1f}, {:+.1f}]".format(*(100 * pair[key] for key in ("difference", "low", "high")))
     )
+
+
+def gains(document: Document, key: str, tasks: Mapping[str, str]) -> list[str]:
+    """A table a task, under its title: every method over the plain model (`gains`), or P_max over every other (`pmax_over`)."""
+    titles = {"gains": "## Against the plain model", "pmax_over": "## P_max alignment against the others"}
+    rows = document.get(key, [])
+    if key == "pmax_over":
+        rows = [{**row, "method": row["over"]} for row in rows]
+    chosen = {title: [row for row in rows if row["task"] == task] for task, title in tasks.items()}
+    together = f"all beyond {document['train_length']:,}"
+
+    def name(length: int | None) -> str:
+        return together if length is None else f"{length:,}"
+
+    tables = [by_length(title, some, points, name) for title, some in chosen.items() if some]
+    return [titles[key], f"{PAIRED} {by_chance(len(rows))}", *tables] if tables else []
 
 
 def by_chance(n: int, what: str = "differences") -> str:

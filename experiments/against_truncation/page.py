@@ -45,7 +45,9 @@ def _figure(document: page.Document) -> Any:
         if row["length"] is None and "points" in row["difference"]:
             value, low, high = map(float, re.findall(r"[+-]\d+\.\d+", row["difference"]))
             rows.append((row["task"], value, low, high))
-    figure, (axes,) = draw.panels(1, width=7.5, height=0.9 + 0.28 * len(rows), left=2.2)
+    figure, (axes,) = draw.panels(
+        1, width=7.5, height=0.9 + 0.28 * len(rows), left=max(2.2, 0.069 * max(len(row[0]) for row in rows))
+    )
     draw.intervals(axes, rows)
     axes.axvline(0, color=draw.GREY, linewidth=0.9)
     axes.set_xlabel(f"{document['default']} less truncate, points")

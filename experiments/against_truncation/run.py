@@ -26,6 +26,7 @@ from experiments._lib.likelihood_cells import FOLDER, Likelihoods
 from experiments._lib.measure import Answers, Runs, configs
 from experiments._lib.paired import Paired, compared, holm, paired_means
 from experiments._lib.results import SETTINGS
+from experiments._lib.retrieval_tasks import RUNS
 from experiments.against_truncation.page import FORMAT, write_pages
 from lengthwise.errors import require
 from lengthwise.methods.spec import TRUNCATE
@@ -71,7 +72,7 @@ def all_verdicts(folder: Path, method: str) -> list[Verdict]:
     verdicts: list[Verdict] = []
     if (folder / FOLDER / SETTINGS).exists():
         verdicts += by_likelihood(Likelihoods.read(folder), method)
-    for answers in _answers(folder, {"run": {}, "run-novels": {"passkey": "passkey-novels"}}):
+    for answers in _answers(folder, RUNS):
         verdicts += by_scores(answers, method)
     for answers in _answers(folder, {path.name: {} for path in sorted(folder.glob("run-code*"))}):
         verdicts += by_scores(answers, method)

@@ -30,6 +30,8 @@ def write_pages(results: Path, out: Path) -> None:
         parts += [WORDS["paper"].format(model=paper["model"], theirs=paper["train_length"], ours=document["train_length"])]
         for task, cells in tasks.items():
             parts += [f"## {TITLES[task]}", *_tables(task, cells, document["samples"], paper)]
+        points = {task: f"{TITLES[task]}: points" for task in tasks}
+        parts += [part for key in ("gains", "pmax_over") for part in page.gains(document, key, points)]
         rows = [[f"paper, {method}", *row] for method, row in paper["table_11"].items()]
         parts += ["## Temperatures (Table 11)", page.temperatures(document)]
         parts += [table(["tau", *(f"{n:,}" for n in paper["table_11_lengths"])], rows)]

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from experiments._lib import alignments, held_out, measure, page, results
 from experiments._lib.command import main, option
+from experiments._lib.gains import gains, pmax_over
 from experiments._lib.measure import Answers, Asked, Place, Subject
 from experiments.code.page import BUCKET, COMPLETION, FORMAT, KEY, write_pages
 from lengthwise.errors import require
@@ -57,7 +58,8 @@ def code(options: Options) -> Answers:
     answers = Answers.read(options.out, subject.train_length, RUNS)
     if answers.records:
         document = subject.document("code", places, answers, RUNS)
-        results.write(options.out / "code.json", FORMAT, document["command"], document)
+        more = {"gains": gains(answers), "pmax_over": pmax_over(answers)}
+        results.write(options.out / "code.json", FORMAT, document["command"], {**document, **more})
         write_pages(options.out, options.out)
     return answers
 

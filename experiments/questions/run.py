@@ -14,12 +14,14 @@ import hashlib
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from experiments._lib import alignments, measure, results
 from experiments._lib.command import main, option
+from experiments._lib.gains import PLAIN, PMAX
 from experiments._lib.measure import Answers, Asked, Place, Runs, Subject
 from experiments._lib.natural_questions import held_out_questions
 from experiments._lib.paired import Paired, compared, paired_means
@@ -30,7 +32,7 @@ from lengthwise.tasks import Sample
 from lengthwise.tasks.material.documents import Question, read_questions
 from lengthwise.tasks.multi_document_qa import at_position
 
-TASK, PLAIN = "multi_document_qa", "none"
+TASK = "multi_document_qa"
 PROBES = 8  # samples that tell about how many tokens so many documents have
 ROUND = 100  # tokens
 
@@ -61,11 +63,20 @@ def questions(options: Options) -> Answers:
     answers = Answers.read(options.out, subject.train_length, runs)
     if answers.records:
         document = subject.document("questions", places, answers, runs)
-        document |= {"materials": {"questions": _material(options, given)}, "gains": gains(answers)}
+        document |= {
+            "materials": {"questions": _material(options, given)},
+            "gains": gains(answers),
+            "pmax_over": pmax_over(answers),
+        }
         file = options.out / f"{options.name}.json"
         results.write(file, FORMAT, document["command"], document)
         over = f"{FORMAT.rpartition('/')[0]}_over_places/1"
-        results.write(file.with_name(options.name + OVER_PLACES), over, document["command"], over_places(answers))
+        results.write(
+            file.with_name(options.name + OVER_PLACES),
+            over,
+            document["command"],
+            {**over_places(answers), "made_with": document["made_with"]},
+        )
         write_pages(options.out, options.out)
     return answers
 
@@ -90,6 +101,16 @@ def numbers(answers: Answers) -> list[int]:
 def gain(answers: Answers, method: str, documents: int, positions: Sequence[int] | None = None) -> Paired | None:
     """`method` less the plain model on the same questions, at some places or at all."""
     return compared(*(scores(answers, name, documents, positions) for name in (method, PLAIN)))
+
+
+def pmax_over(answers: Answers) -> list[dict[str, Any]]:
+    """P_max alignment less every other method on the same questions, over all places."""
+    rows = []
+    for method, documents in product((name for name in answers.methods if name not in (PLAIN, PMAX)), numbers(answers)):
+        pair = compared(*(scores(answers, name, documents) for name in (PMAX, method)))
+        if pair is not None:
+            rows.append({"method": PMAX, "over": method, "documents": documents, **asdict(pair)})
+    return rows
 
 
 def middle_gain(answers: Answers, method: str, documents: int) -> Paired | None:

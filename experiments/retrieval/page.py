@@ -77,10 +77,9 @@ def _official(document: page.Document) -> list[str]:
 
 
 def _gains(document: page.Document) -> list[str]:
-    """Every method against the plain model on the same samples."""
-    gains = document.get("gains", [])
-    tables = [page.by_length(f"{task}: points", [row for row in gains if row["task"] == task], page.points) for task in TASKS]
-    return ["## Against the plain model", *(text for text in tables if text.count("\n") > 1)] if gains else []
+    """Every method against the plain model, and P_max against every other, on the same samples."""
+    tasks = {task: f"{task}: points" for task in TASKS}
+    return [*page.gains(document, "gains", tasks), *page.gains(document, "pmax_over", tasks)]
 
 
 def _scopes(document: page.Document) -> list[str]:

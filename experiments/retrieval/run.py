@@ -17,15 +17,15 @@ from typing import Any
 
 from experiments._lib import alignments, measure, results
 from experiments._lib.command import main, option
+from experiments._lib.gains import gains, pmax_over
 from experiments._lib.measure import LENGTHS, Answers, Place, Subject
 from experiments._lib.minutes import work_for
-from experiments._lib.paired import compared, paired
+from experiments._lib.paired import paired
 from experiments._lib.retrieval_tasks import RUNS, TASKS, asked
 from experiments.retrieval.page import FORMAT, write_pages
 from lengthwise.methods.temperature.aligned import SCOPES, STATISTICS
 
 COMPARED = (4096, 15000)  # lengths at which scopes are compared
-PLAIN = "none"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ def retrieval(options: Options) -> Answers:
     answers = Answers.read(options.out, subject.train_length, RUNS)
     if answers.records:
         document = subject.document("retrieval", places, answers, RUNS)
-        more = {"scopes": scopes(answers), "gains": gains(answers)}
+        more = {"scopes": scopes(answers), "gains": gains(answers), "pmax_over": pmax_over(answers)}
         results.write(options.out / "retrieval.json", FORMAT, document["command"], {**document, **more})
         write_pages(options.out, options.out)
     return answers
@@ -63,18 +63,6 @@ def _answer_official(subject: Subject, methods: Sequence[str], official: dict[Pa
         known = subject.contenders(stage)
         for path, task in official.items():
             subject.evaluate(known, "run", [task], data=path)
-
-
-def gains(answers: Answers) -> list[dict[str, Any]]:
-    """Every method against the plain model."""
-    rows = []
-    for method in (name for name in answers.methods if name != PLAIN):
-        for task in answers.tasks:
-            for length in answers.lengths:
-                pair = compared(*(answers.scores(name, [task], [length]) for name in (method, PLAIN)))
-                if pair is not None:
-                    rows.append({"method": method, "task": task, "length": length, **asdict(pair)})
-    return rows
 
 
 def scopes(answers: Answers) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ from scipy.stats import ttest_rel
 
 import lengthwise as lw
 from experiments._lib import command
+from experiments._lib.gains import gains, pmax_over
 from experiments._lib.likelihood_cells import FOLDER, Cells, Likelihoods, measured_as
 from experiments._lib.measure import Answers
 from experiments._lib.paired import holm, p_of, paired, paired_means
@@ -109,6 +110,28 @@ def test_scopes_are_compared_on_the_same_samples() -> None:
     assert [row["lengths"] for row in retrieval.scopes(Answers(half, 512))] == [[4096]]
 
 
+def test_pmax_is_held_against_every_other_method_on_the_same_samples() -> None:
+    right = {"none": [0, 0, 1], "pmax-model": [1, 1, 0], "log": [1, 0]}
+    answers = Answers([record for method, scores in right.items() for record in answered(method, "line", scores)], TRAIN)
+    found = {(row["method"], row["over"]): (row["n"], row["better"], row["worse"]) for row in gains(answers)}
+    assert found == {("pmax-model", "none"): (3, 2, 1), ("log", "none"): (2, 1, 0)}
+    (row,) = pmax_over(answers)
+    assert (row["over"], row["n"], row["better"], row["worse"], row["difference"]) == ("log", 2, 1, 0, 0.5)
+
+
+def test_lengths_beyond_training_are_compared_together_on_samples_that_have_them_all() -> None:
+    right = {512: ([1, 1, 1], [0, 0, 0]), 1024: ([1, 1, 1], [0, 1, 1]), 2048: ([1, 0], [0, 0])}
+    records = [
+        replace(record, length=length)
+        for length, both in right.items()
+        for method, scores in zip(("pmax-model", "none"), both, strict=True)
+        for record in answered(method, "line", scores)
+    ]
+    rows = {row["length"]: row for row in gains(Answers(records, TRAIN))}
+    assert list(rows) == [512, 1024, 2048, None]
+    assert (rows[None]["n"], rows[None]["difference"]) == (2, 0.5)
+
+
 def test_means_and_gains_over_places_are_taken_question_by_question() -> None:
     records = [
         *answered("none", "10-0", [1, 1, 0, 0]),
@@ -131,6 +154,9 @@ def test_means_and_gains_over_places_are_taken_question_by_question() -> None:
     middle = questions.middle_gain(answers, "pmax-model", 10)
     assert (middle.difference, middle.n) == (1.0, 3)
     assert questions.numbers(answers) == [10]
+    other = Answers([*records, *(r for at in (0, 4, 9) for r in answered("log", f"10-{at}", [1, 0]))], TRAIN)
+    (row,) = questions.pmax_over(other)
+    assert (row["over"], row["documents"], row["n"], row["difference"]) == ("log", 10, 2, pytest.approx(1 / 3))
 
 
 def test_the_same_questions_are_asked_at_every_place(finished: Path) -> None:
