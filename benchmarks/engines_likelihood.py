@@ -2,8 +2,8 @@
 
     python -m benchmarks.engines_likelihood --model qwen_coder_05b.gguf --method yarn:factor=4 --lengths 32768 65536 --out FILE
 
-Nats a token over the tokens before each length of prose that ships with lengthwise, repeated until it is long enough. Both files
-are read side by side, and each length is written when both have reached it. Needs the environment of `make test-engines`.
+Nats a token over the tokens before each length of prose that ships with lengthwise, repeated until it is long enough. Both
+files are read side by side, and each length is written when both have reached it. Needs the environment of `make test-engines`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ def main() -> None:
         lw.export(model, chosen.method, to="gguf", out=out, tokenizer=tokenizer, length=lengths[-1])
         del model
         began = time.perf_counter()
-        with LlamaCpp(out / "model.gguf", len(ids), as_served=True) as exported, LlamaCpp(chosen.model, len(ids), as_served=True) as plain:
+        files = (LlamaCpp(file, len(ids), as_served=True) for file in (out / "model.gguf", chosen.model))
+        with next(files) as exported, next(files) as plain:
             readers = {"exported": _nats(exported, ids, scored), "plain": _nats(plain, ids, scored)}
             told: dict[str, list[float]] = {name: [] for name in readers}
             for end in range(CHUNK, lengths[-1] + 1, CHUNK):
