@@ -16,7 +16,7 @@ from lengthwise.attention.triton import launch
 from lengthwise.attention.visible import Visible
 
 if TYPE_CHECKING:
-    from lengthwise.attention.triton.tiles import Tile
+    from lengthwise.attention.triton.tiles import Operands, Tile
 
 # What comes beside the output, as the forward kernel counts it, and how many numbers a row each takes
 NO_ROWS, ONLY_LSE, ALL_ROWS = range(3)
@@ -70,14 +70,27 @@ class Given(NamedTuple):
         bias = None if self.table is None else DistanceBias.of_widened(self.table, self.radius)
         return Equation(self.query, self.key, self.value, visible, self.scale, bias, self.g, self.dropout)
 
-    def for_kernels(self, statistics: bool) -> Equation | None:
-        """The equation, where kernels solve it."""
+    def for_kernels(self, statistics: bool, *more: Any) -> tuple[Operands | None, Any]:
+        """What kernels take, where they solve it, and the name of its plan, where there is one for it and `more`."""
+        named = self.implementation == "triton"
+        if not launch.installed() or not (named or (self.implementation == "auto" and self.query.is_cuda)):
+            return None, None
+        from lengthwise.attention.triton import planned
+        from lengthwise.attention.triton.tiles import Operands
+
+        bare = Operands(
+            *self[:3], self.key.shape[2], self.scale, self.runs, self.offset, self.hidden, self.table,
+            max(self.radius, 1) if self.table is not None else 0, self.g, {"bounds": self.bounds}, self.seed, self.dropout,
+        )  # fmt: skip
+        known, name = planned.known(bare, *more)
+        if known:
+            return bare, name
         equation = self.equation(self.visible_to_kernels)
-        if self.implementation == "triton":
+        if named:
             launch.require_triton(equation, statistics)
-            return equation
-        kernel = self.implementation == "auto" and self.query.is_cuda
-        return equation if kernel and launch.why_not_triton(equation, statistics) is None else None
+        elif launch.why_not_triton(equation, statistics) is not None:
+            return None, None
+        return launch.operands_of(equation, self.g, self.seed), None
 
 
 def solve(*given: Any) -> tuple[Tensor, Tensor]:
@@ -86,10 +99,11 @@ def solve(*given: Any) -> tuple[Tensor, Tensor]:
 
     operands, want = Given(*given[:-1]), given[-1]
     statistics = want == ALL_ROWS
-    if (equation := operands.for_kernels(statistics)) is not None:
-        from lengthwise.attention.triton.forward import forward
+    ready, name = operands.for_kernels(statistics, want)
+    if ready is not None:
+        from lengthwise.attention.triton.planned import forward
 
-        output, rows = forward(launch.operands_of(equation, operands.g, operands.seed), want)
+        output, rows = forward(ready, want, name)
     else:
         with _random_numbers(operands.seed):
             equation = operands.equation(operands.visible)
@@ -105,22 +119,28 @@ def gradients(*given: Any) -> tuple[Tensor, ...]:
     """Gradients of queries, keys, values, table and g; an empty tensor where none is needed."""
     operands, (grad, output, rows, needs) = Given(*given[:-4]), given[-4:]
     table = operands.table
-    found: Sequence[Tensor | None]
-    if (equation := operands.for_kernels(False)) is not None:
-        from lengthwise.attention.triton.backward import Needs, backward
+    ready, name = operands.for_kernels(False, tuple(needs), grad, output, rows)
+    if ready is None:
+        found = _gradients_by_blocks(operands, grad, needs)
+    else:
+        from lengthwise.attention.triton.backward import Needs
+        from lengthwise.attention.triton.planned import backward
 
-        found = backward(launch.operands_of(equation, operands.g, operands.seed), grad, output, rows, Needs(*needs))
+        found = backward(ready, grad, output, rows, Needs(*needs), name)
         if table is not None and found[3] is not None:
             # What a widened table repeats beyond its ends has its gradient there
             more = (table.shape[-1] - found[3].shape[-1]) // 2
             found = (*found[:3], pad(found[3], (more, more)), found[4])
-    else:
-        found = _gradients_by_blocks(operands, grad, needs)
-    fitted = [
-        operands.query.new_empty(0) if d is None or leaf is None or not needed else d.sum_to_size(leaf.shape).to(leaf.dtype)
-        for leaf, d, needed in zip(operands.leaves, found, needs, strict=True)
-    ]
-    return tuple(_by_rows(d) if d.dim() == 4 else d.contiguous() for d in fitted)
+    return tuple(_fitted(*each, operands.query) for each in zip(operands.leaves, found, needs, strict=True))
+
+
+def _fitted(leaf: Tensor | None, d: Tensor | None, needed: bool, query: Tensor) -> Tensor:
+    """A gradient as fakes promise it."""
+    if d is None or leaf is None or not needed:
+        return query.new_empty(0)
+    if d.shape != leaf.shape or d.dtype != leaf.dtype:
+        d = d.sum_to_size(leaf.shape).to(leaf.dtype)
+    return _by_rows(d) if d.dim() == 4 else d.contiguous()
 
 
 def _gradients_by_blocks(operands: Given, grad: Tensor, needs: Sequence[bool]) -> tuple[Tensor | None, ...]:
@@ -173,7 +193,8 @@ def scan(
 
 def _by_rows(tensor: Tensor) -> Tensor:
     """[batch, heads, rows, size] in memory of the order [batch, rows, heads, size], as fakes promise."""
-    return tensor.transpose(1, 2).contiguous().transpose(1, 2)
+    by_rows = tensor.transpose(1, 2)
+    return tensor if by_rows.is_contiguous() else by_rows.contiguous().transpose(1, 2)
 
 
 @contextmanager

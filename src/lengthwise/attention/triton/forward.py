@@ -27,7 +27,7 @@ import triton.language as tl
 from torch import Tensor
 
 from lengthwise.attention.triton.dropout import row_words, spares
-from lengthwise.attention.triton.launch import products, shared_memory
+from lengthwise.attention.triton.launch import multiprocessors, products, shared_memory
 from lengthwise.attention.triton.tiles import (
     LARGEST,
     LN2,
@@ -264,8 +264,11 @@ def _forward(
 
 
 @lru_cache
-def tile_for(size: int, dtype: torch.dtype, precision: str | None, shared: int = 2**20) -> Tile:
-    """Measured on an H200, 32 heads of 64: two blocks of 8 warps share a multiprocessor, one computes while the other waits."""
+def tile_for(size: int, dtype: torch.dtype, precision: str | None, shared: int = 2**20, few: bool = False) -> Tile:
+    """Measured on an H200, 32 heads of 64: two blocks of 8 warps share a multiprocessor, one computes while the other waits.
+
+    `few`: of such blocks there are fewer than multiprocessors.
+    """
     if dtype == torch.float32 and size > 128:
         return Tile(32, 32, 8, 1, precision=precision)
     if dtype == torch.float32:
@@ -274,6 +277,8 @@ def tile_for(size: int, dtype: torch.dtype, precision: str | None, shared: int =
         return Tile(32, 32, 4, 1, precision=precision) if small else Tile(64, 32, 4, 2, precision=precision)
     # Of 256 numbers: queries 64 KiB, keys and values 32 each, twice
     stages = 3 if size <= 128 else 2
+    if few and size <= 128:
+        return Tile(64, 64, 4, stages, frozen=dtype == torch.bfloat16)
     return Tile(128, 64, 8, stages, registers=128 if size <= 64 else None, frozen=dtype == torch.bfloat16)
 
 
@@ -293,7 +298,8 @@ def prepared(operands: Operands, want: int) -> Launch:
     """The launch of the forward kernel."""
     query, key, value = operands.query, operands.key, operands.value
     batch, heads, queries, size = query.shape
-    tile = tile_for(size, query.dtype, products(query.dtype), shared_memory(query.device))
+    few = -(-queries // 128) * batch * heads < multiprocessors(query.device)
+    tile = tile_for(size, query.dtype, products(query.dtype), shared_memory(query.device), few)
     out = torch.empty((batch, queries, heads, size), dtype=query.dtype, device=query.device)
     rows = None
     if want != NO_ROWS:

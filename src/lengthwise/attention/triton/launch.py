@@ -136,6 +136,12 @@ def shared_memory(device: torch.device) -> int:
     return int(properties.shared_memory_per_block_optin)
 
 
+@lru_cache
+def multiprocessors(device: torch.device) -> int:
+    """How many blocks this device computes at once at least."""
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 0
+
+
 def products(dtype: torch.dtype) -> str | None:
     """How matrix products of a data type are computed: float32's in TF32 where PyTorch's own switch allows that.
 
@@ -155,7 +161,8 @@ def _plain(dtype: torch.dtype) -> str:
 
 def _solve(equation: Equation, statistics: bool) -> tuple[Tensor, RowStatistics | None]:
     from lengthwise.attention.triton.dropout import drawn
-    from lengthwise.attention.triton.forward import ALL_ROWS, NO_ROWS, forward
+    from lengthwise.attention.triton.forward import ALL_ROWS, NO_ROWS
+    from lengthwise.attention.triton.planned import forward
 
     seed = drawn(equation.query.device) if equation.dropout > 0 else None
     operands = operands_of(equation, equation.inverse_temperature, seed)
@@ -219,7 +226,8 @@ class _Attention(torch.autograd.Function):
     def forward(
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, table: Tensor | None, g: Tensor | None, operands: Operands
     ) -> Tensor:
-        from lengthwise.attention.triton.forward import ONLY_LSE, forward
+        from lengthwise.attention.triton.forward import ONLY_LSE
+        from lengthwise.attention.triton.planned import forward
 
         output, rows = forward(operands, ONLY_LSE)
         # The seed among them: a checkpoint that draws another one must find all of them anew
@@ -230,7 +238,8 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        from lengthwise.attention.triton.backward import Needs, backward
+        from lengthwise.attention.triton.backward import Needs
+        from lengthwise.attention.triton.planned import backward
         from lengthwise.attention.triton.tiles import Operands
 
         query, key, value, table, g, output, rows, seed = ctx.saved_tensors

@@ -6,6 +6,9 @@ bias a side. Tables arrive `DistanceBias.widened`, so that near tiles without a 
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -352,13 +355,34 @@ _MOST = 4096
 
 def launch(kernel: Any, programs: int, tensors: tuple[Tensor, ...], numbers: tuple[Any, ...], tile: Tile) -> Any:
     """kernel[programs](*tensors, *numbers), with Triton's own choice of a variant remembered; what is launched by [grid]."""
+    device = tensors[0].device
+    if not INTERPRETED and device.index != torch.cuda.current_device():
+        with torch.cuda.device(device):
+            return launch(kernel, programs, tensors, numbers, tile)
+    ready = _launch(kernel, programs, tensors, numbers, tile)
+    if (launches := getattr(_recorded, "launches", None)) is not None:
+        launches.append((kernel, ready[programs, 1, 1], numbers))
+    return ready
+
+
+@contextmanager
+def recorded() -> Iterator[list[tuple[Any, Any, tuple[Any, ...]]]]:
+    """What is launched in this thread meanwhile: kernels, what launches them again, and numbers."""
+    _recorded.launches = []
+    try:
+        yield _recorded.launches
+    finally:
+        _recorded.launches = None
+
+
+_recorded = threading.local()
+
+
+def _launch(kernel: Any, programs: int, tensors: tuple[Tensor, ...], numbers: tuple[Any, ...], tile: Tile) -> Any:
     if INTERPRETED:
         kernel[(programs,)](*tensors, *numbers)
         return kernel
     device = tensors[0].device
-    if device.index != torch.cuda.current_device():
-        with torch.cuda.device(device):
-            return launch(kernel, programs, tensors, numbers, tile)
     # The numbers decide a variant, and with them the types of all tensors but the first; so do 16-byte boundaries
     aligned = tuple([tensor.data_ptr() % 16 == 0 for tensor in tensors])
     key = (kernel, device.index, tensors[0].dtype, aligned, numbers, tile)
