@@ -54,7 +54,7 @@ def write_pages(results: Path, out: Path) -> None:
     rows = {name: list(judged(_toml(name)["claim"], models)) for name in PAPERS}
     parts = ["# Scorecard", _about([row for own in rows.values() for row in own], models), _summary(rows, models)]
     for name in PAPERS:
-        parts += [f"## {_toml(name)['title']}", _toml(name)["about"], _table(rows[name])]
+        parts += [f"## {_toml(name)['title']}", _toml(name)["about"], _by_model(rows[name], models), _table(rows[name])]
     write_whole(out / "scorecard.md", "\n\n".join(parts) + "\n")
 
 
@@ -93,18 +93,38 @@ def by_training(rows: Sequence[Row], models: Mapping[str, Any]) -> dict[str, Cou
     return found
 
 
+def by_claim(rows: Sequence[Row]) -> dict[tuple[str, str], Counter[str]]:
+    """Verdicts by claim, which is its item and what it says."""
+    found: dict[tuple[str, str], Counter[str]] = {}
+    for row in rows:
+        found.setdefault((row.item, row.says), Counter())[row.verdict] += 1
+    return found
+
+
+def together(found: Mapping[str, int]) -> str:
+    """What the verdicts on one claim come to; those that are undecided do not count beside one that is not."""
+    holds, refuted = found["reproduced"] + found["reduced"], found["refuted"]
+    if holds and refuted:
+        return "both"
+    return "holds" if holds else "refuted" if refuted else "undecided"
+
+
 def sentence() -> str:
-    """What the page comes to, for README: the verdicts on models that other people trained, and on all others."""
+    """What the page comes to, for README: the claims asked of models that other people trained, and of all others."""
     models = _toml("models")
-    rows = [row for name in PAPERS for row in judged(_toml(name)["claim"], models)]
-    others, *rest = by_training(rows, models).values()
-    ours = sum(rest, Counter[str]())
-    return f"{_told(others)} on models that other people trained; {_told(ours)} on what we trained or tuned, and on formulae."
+    rows = [row for name in PAPERS for row in judged(_toml(name)["claim"], models) if row.model]
+    whose = next(iter(by_training(rows, models)))
+    others = [row for row in rows if models[row.model]["trained"] == whose]
+    ours = [row for row in rows if models[row.model]["trained"] != whose]
+    asked = "asked of what we trained or tuned, or of formulae"
+    return f"Of {_told(others, 'asked of models that other people trained')}; of {_told(ours, asked)}."
 
 
-def _told(found: Mapping[str, int]) -> str:
-    holds = found["reproduced"] + found["reduced"]
-    return f"{holds} hold, {found['refuted']} are refuted and {found['undecided']} undecided"
+def _told(rows: Sequence[Row], whose: str) -> str:
+    claims = by_claim(rows)
+    found = Counter(map(together, claims.values()))
+    both = f"{found['both']} both, " if found["both"] else ""
+    return f"{len(claims)} {whose}, {found['holds']} hold, {found['refuted']} are refuted, {both}{found['undecided']} undecided"
 
 
 def _about(rows: Sequence[Row], models: Mapping[str, Any]) -> str:
@@ -124,6 +144,24 @@ def _summary(rows: Mapping[str, Sequence[Row]], models: Mapping[str, Any]) -> st
             lines.append([title, whose, *(found[word] for word in VERDICTS[:-1]), ""])
         lines.append([title, "asked of none", *[""] * 4, sum(not row.model for row in own)])
     return table(["paper", "models", *VERDICTS], lines)
+
+
+def _by_model(rows: Sequence[Row], models: Mapping[str, Any]) -> str:
+    """Which claims hold on which model."""
+    names = [name for name in models if any(row.model == name for row in rows)]
+    verdicts = {name: by_claim([row for row in rows if row.model == name]) for name in names}
+    lines = []
+    for item, says in by_claim([row for row in rows if row.model]):
+        words = (_counted(verdicts[name].get((item, says))) for name in names)
+        lines.append([item, says, *words])
+    return f"{words_beside(__file__)['by_model']}\n\n{table(['item', 'claim', *names], lines, numbers=False)}"
+
+
+def _counted(found: Mapping[str, int] | None) -> str:
+    """One word, or how many of each where figures of one claim differ."""
+    if found is None or together(found) != "both":
+        return "" if found is None else together(found)
+    return f"holds {found['reproduced'] + found['reduced']}, refuted {found['refuted']}"
 
 
 def _table(rows: Sequence[Row]) -> str:

@@ -65,6 +65,20 @@ def test_models_of_others_stand_first_and_are_counted_apart(tmp_path: Path) -> N
     assert list(page.by_training(rows[::-1], MODELS).items()) == [("by others", {"refuted": 1}), ("by us", {"reduced": 1})]
 
 
+def test_a_claim_is_counted_once_however_many_figures_it_has(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps({"up": 1, "down": -1, "open": {"value": 0, "low": -1, "high": 1}}))
+    lines = [{"model": "ours", "at": "", "file": "a.json", "key": key, "page": "p"} for key in ("up", "open", "up", "down")]
+
+    def rows(*asked: dict[str, str]) -> list[page.Row]:
+        return list(page.judged([{**ABOUT, "above": 0, "asked": list(asked)}], MODELS, tmp_path))
+
+    found = [
+        [page.together(one) for one in page.by_claim(rows(*some)).values()] for some in (lines[:3], lines[1::2], lines[1:2])
+    ]
+    assert found == [["holds"], ["refuted"], ["undecided"]]
+    assert page._by_model(rows(*lines), MODELS).endswith("| Table 1 | it rises | holds 2, refuted 1 |")
+
+
 def test_figures_come_with_intervals_where_there_are_some() -> None:
     assert not figure(2.0).has_interval
     assert over(1.0, 4.0) == Figure(0.25, 0.25, 0.25)
