@@ -1,4 +1,4 @@
-"""Hold the numbers of README.md and docs/ against the result files they come from; `make check` runs it.
+"""Hold the numbers of README.md, docs/ and experiments/ against the result files they come from; `make check` runs it.
 
 A measured number is followed by a comment that names a file and a key in it:
 
@@ -8,7 +8,7 @@ A measured number is followed by a comment that names a file and a key in it:
 The printed number must be the file's value rounded to the digits that are printed; `%` after the key multiplies the value by
 100, and `A / B` and `A - B` are the ratio and the difference of two values; experiments/_lib/keys.py explains keys.
 `<!--= given -->` marks a number that is a setting, a definition or a paper's. A decimal number or a percentage in prose or a
-table without a mark is an error as well.
+table without a mark is an error as well, but for the READMEs of experiments/, which are checked as far as they have marks.
 
 What stands between `<!--generated NAME -->` and `<!--/generated -->` is written by scripts/generated_tables.py:
 `python -m scripts.check_numbers --write` brings it up to date.
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", action="store_true", help="write the generated tables anew before checking")
     options = parser.parse_args(arguments)
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "experiments").rglob("README.md"))]
     if options.write:
         for page in pages:
             page.write_text(with_tables(page.read_text()))
@@ -72,7 +72,7 @@ def check(page: Path, root: Path = ROOT) -> Iterator[str]:
     for block in GENERATED.finditer(text):
         if block[3].strip() != TABLES[block[2]]().strip():
             yield f"{at(block.start())}: the table {block[2]} is out of date; run python -m scripts.check_numbers --write"
-    if page.name not in WITHOUT_MARKS:
+    if page.name not in WITHOUT_MARKS and where.parts[0] != "experiments":
         for number in UNMARKED.finditer(_prose(text)):
             if number[0] != "95 %":
                 yield f"{at(number.start())}: {number[0]} names no result file; add <!--= FILE#KEY --> or <!--= given -->"
