@@ -49,11 +49,30 @@ def larger() -> str:
     return _table(["", *(NAMES[method] for method in methods)], rows, left=1)
 
 
+def flan() -> str:
+    """Percent right of flan_t5_small: pass keys and lines by length, questions over all places of the answer."""
+    methods = list(NAMES)
+    cells = _read("retrieval/results/flan_t5_small.json")["cells"]
+    rows: list[list[object]] = []
+    for task, words in (("passkey-novels", "a number in a novel"), ("line-told", "a line, told as a document")):
+        for length in (512, 2048, 4096, 8192, 15000):
+            found = [_percent(_cell(cells, task=task, length=length, method=method)) for method in methods]
+            rows.append([words, f"{length:,}", *found])
+    for words, file in (("made-up questions", "made_up"), ("Natural Questions", "natural_questions")):
+        cells = _read(f"questions/results/flan_t5_small-{file}.json")["cells"]
+        for documents in (3, 10, 20, 30):
+            some = [cell for cell in cells if cell["task"].startswith(f"{documents}-")]
+            places = sorted({cell["task"] for cell in some})
+            found = [_percent_of_means(some, places, method) for method in methods]
+            rows.append([f"{words} over {documents} documents", f"{some[0]['length']:,}", *found])
+    return _table(["asked for", "tokens", *NAMES.values()], rows, left=1)
+
+
 def going_on() -> str:
-    """Perplexity of continuations over truncation's, by method and length, for both T5s."""
+    """Perplexity of continuations over truncation's, by method and length, for three T5s."""
     methods = ["none", "log", "pmax-model", "hedge-pmax-model"]
     rows = []
-    for model in ("embedded", "larger"):
+    for model in ("embedded", "larger", "flan_t5_small"):
         cells = _read(f"language_modelling/results/{model}.json")["cells"]
         for length in (2048, 8192, 15000):
             ratios = [_cell(cells, method=method, length=length) for method in methods]
@@ -382,7 +401,7 @@ def _table(head: Sequence[object], rows: Sequence[Sequence[object]], left: int =
 TABLES: dict[str, Callable[[], str]] = {
     table.__name__: table
     for table in (
-        *(retrieval, larger, going_on, against_truncation, decoders, misalignment_loss, scorecard),
+        *(retrieval, flan, larger, going_on, against_truncation, decoders, misalignment_loss, scorecard),
         *(
             sharpness,
             temperatures,
