@@ -215,7 +215,7 @@ def attention_gpu() -> str:
 
 
 def workloads_gpu() -> str:
-    """Milliseconds and gigabytes of what people run T5 on: the fastest stock way beside the accelerated one, compiled and not."""
+    """Milliseconds and gigabytes of what people run T5 on: the fastest stock way beside ours, compiled and not."""
     from benchmarks.gpu.workloads import WAYS
 
     records, rows = [r for r in _benchmark("workloads_gpu") if r["seconds"] is not None], []

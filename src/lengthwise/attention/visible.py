@@ -182,11 +182,10 @@ class Visible:
         return torch.stack([self.start, self.stop.expand_as(self.start), self.position.expand_as(self.start)], 1).int()
 
     @kept
-    def for_kernels(self) -> tuple[Tensor | None, Tensor | None, tuple[int | None, ...]]:
-        """Runs and hidden keys as GPU kernels read them, None where they need none, and all numbers that follow from them."""
-        runs, hidden = None if self.full_from is not None else self.packed, None if self.hidden is None else self.flagged
-        strides = (None if tensor is None else tensor.stride(0) if len(tensor) > 1 else 0 for tensor in (runs, hidden))
-        return runs, hidden, (self.keys, self.full_from, *strides)
+    def for_kernels(self) -> tuple[Tensor | None, Tensor | None, int]:
+        """Runs and hidden keys as GPU kernels read them, None where they need none, and where the first query stands then."""
+        first, hidden = self.full_from, None if self.hidden is None else self.flagged
+        return (self.packed, hidden, 0) if first is None else (None, hidden, first)
 
     @kept
     def holes(self) -> Tensor:  # [batch or 1, 1]

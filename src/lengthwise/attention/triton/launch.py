@@ -192,16 +192,16 @@ def operands_of(equation: Equation, g: Tensor | None, seed: Tensor | None = None
     from lengthwise.attention.triton.tiles import Operands
 
     visible, bias = equation.visible, equation.bias
-    first = visible.full_from
+    runs, hidden, offset = visible.for_kernels
     return Operands(
         query=_in_rows(equation.query),
         key=_in_rows(equation.key),
         value=_in_rows(equation.value),
         keys=visible.keys,
         scale=float(equation.scale),
-        runs=visible.packed if first is None else None,
-        offset=first or 0,
-        hidden=None if visible.hidden is None else visible.flagged,
+        runs=runs,
+        offset=offset,
+        hidden=hidden,
         table=None if bias is None else bias.widened_once,
         radius=0 if bias is None else max(bias.radius, 1),
         g=_in_float32(g),
