@@ -218,6 +218,7 @@ def page(document: Numbers, extra: Numbers) -> str:
 def _by_chance(document: Numbers) -> str:
     measured = [row["ratio_to_alpha_0"] for point in document["points"] if point["alpha"] for row in point["measured"]]
     ratios = [ratio for by_length in measured for length, ratio in by_length.items() if ratio and length != "long"]
+    ratios = [ratio for ratio in ratios if "verdict" in ratio]  # of one seed there is none
     found = Counter(ratio["verdict"] for ratio in ratios)
     counts = {word: found[word] for word in ("harms", "helps", "undecided")}
     return str(WORDS["chance"].format(n=len(ratios), chance=round(len(ratios) / 40), **counts)) if ratios else ""
