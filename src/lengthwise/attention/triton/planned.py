@@ -31,8 +31,8 @@ class Plan(NamedTuple):
     shapes: tuple[Any, ...]
 
 
-# By all that chooses kernels and numbers; None where the long way is gone
-_plans: dict[tuple[Any, ...], Plan | None] = {}
+# By all that chooses kernels and numbers
+_plans: dict[tuple[Any, ...], Plan] = {}
 _MOST = 4096
 
 
