@@ -69,7 +69,7 @@ def overview(found: Sequence[tuple[str, Document]]) -> str:
     parts = ["# Which length method for which decoder"]
     for name, document in found:
         rows = []
-        for length in lengths_of(document):
+        for length in sorted({*lengths_of(document), *(line["length"] for line in document["reads"])}):
             keys = {
                 cell["method"]: cell for cell in document["answers"] if (cell["task"], cell["length"]) == ("passkey", length)
             }
@@ -81,13 +81,16 @@ def overview(found: Sequence[tuple[str, Document]]) -> str:
             ruler = {method: _ruler(document, method, length) for method in keys}
             shown = sorted((m for m in ruler if ruler[m]), key=lambda method: -fmean(ruler[method]))[:3]
             by_ruler = ", ".join(f"`{method}` {100 * fmean(ruler[method]):.0f}" for method in shown)
-            rows.append([f"{length:,} ({length / document['train_length']:g} x)", *plain, told, by_ruler])
+            rows.append(
+                [f"{length:,} ({length / document['train_length']:g} x)", *plain, told, by_ruler, _best_reads(document, length)]
+            )
         head = (
             "tokens",
             "as it is",
             "truncated",
             "the three that find most pass keys",
             "the three with the highest RULER mean",
+            "the three with the lowest perplexity, over `streaming_llm`'s",
         )
         parts += [f"## [{name}]({name}.md), trained on {document['train_length']:,} tokens", table(head, rows, numbers=False)]
     return "\n\n".join(parts) + "\n"
@@ -207,19 +210,28 @@ def _infoscale(document: Document) -> str:
 
 def _ratios(document: Document, pairs: Sequence[tuple[str, str]]) -> str:
     """A row a pair, a column a length: the first's perplexity over the second's, of tokens beyond the training length."""
-    reads = {(line["method"], line["length"]): line["nll"] for line in document["reads"]}
-    first = document["train_length"] // document["stretch"]
 
     def shown(name: str, other: str, length: int) -> str:
-        if not {(name, length), (other, length)} <= set(reads):
-            return ""
-        ours, theirs = (np.asarray(reads[one, length])[:, first:] for one in (name, other))
-        ratio = compared(ours, theirs)
-        return f"{ratio.ratio:.3f} ({ratio.low:.3f}-{ratio.high:.3f})"
+        ratio = _ratio(document, name, other, length)
+        return "" if ratio is None else f"{ratio.ratio:.3f} ({ratio.low:.3f}-{ratio.high:.3f})"
 
-    beyond = sorted({length for _, length in reads if length > document["train_length"]})
+    beyond = sorted({line["length"] for line in document["reads"] if line["length"] > document["train_length"]})
     rows = [[f"`{name}`", *(shown(name, other, length) for length in beyond)] for name, other in pairs]
     return table(["method", *(f"{length:,}" for length in beyond)], rows)
+
+
+def _ratio(document: Document, name: str, other: str, length: int) -> Any:
+    reads = {line["method"]: line["nll"] for line in document["reads"] if line["length"] == length}
+    if not {name, other} <= set(reads) or length <= document["train_length"]:
+        return None
+    first = document["train_length"] // document["stretch"]
+    return compared(*(np.asarray(reads[one])[:, first:] for one in (name, other)))
+
+
+def _best_reads(document: Document, length: int) -> str:
+    found = {name: _ratio(document, name, BASE, length) for name in methods_of(document["reads"]) if name != BASE}
+    best = sorted((name for name in found if found[name] is not None), key=lambda name: found[name].ratio)[:3]
+    return ", ".join(f"`{name}` {found[name].ratio:.2f}" for name in best)
 
 
 def _costs(document: Document) -> str:
