@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+# Before torch is imported: commands are tried in forks, which have none of the threads that their parent computed with
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import pytest
 import torch
 
