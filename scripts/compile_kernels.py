@@ -24,8 +24,9 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from lengthwise.attention import DistanceBias, Equation, Visible
-from lengthwise.attention.triton import backward, forward, scan, tiles
+from lengthwise.attention.triton import backward, forward, scan
 from lengthwise.attention.triton.launch import USUAL_HEAD, operands_of
+from lengthwise.attention.triton.operands import ANY_ADDRESS, ANY_NUMBER
 
 # Compute capability, and bytes of shared memory that a block may have
 GPUS = {"ampere": (80, 163 * 1024), "ada": (89, 99 * 1024), "hopper": (90, 227 * 1024)}
@@ -67,11 +68,11 @@ def shared_memory(function: Any, tensors: tuple[Any, ...], numbers: tuple[Any, .
         at = (index,)
         if isinstance(value, torch.Tensor):
             signature[name] = POINTERS[value.dtype]
-        elif function.params[index].is_constexpr or (value == 1 and name not in tiles.ANY_NUMBER):
+        elif function.params[index].is_constexpr or (value == 1 and name not in ANY_NUMBER):
             signature[name], constants[at] = "constexpr", value
         else:
             signature[name] = "fp32" if isinstance(value, float) else "i32"
-        fixed = name in tiles.ANY_NUMBER or name in tiles.ANY_ADDRESS or at in constants
+        fixed = name in ANY_NUMBER or name in ANY_ADDRESS or at in constants
         if not fixed and (isinstance(value, torch.Tensor) or (isinstance(value, int) and value % 16 == 0)):
             facts[at] = [["tt.divisibility", 16]]
     source = ASTSource(fn=function, signature=signature, constexprs=constants, attrs=facts)

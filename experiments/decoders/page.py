@@ -221,6 +221,7 @@ def _ratios(document: Document, pairs: Sequence[tuple[str, str]]) -> str:
 
 
 def _ratio(document: Document, name: str, other: str, length: int) -> Any:
+    """One method's perplexity over another's, with its interval; None where one of them did not read that far."""
     reads = {line["method"]: line["nll"] for line in document["reads"] if line["length"] == length}
     if not {name, other} <= set(reads) or length <= document["train_length"]:
         return None

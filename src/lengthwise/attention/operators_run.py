@@ -16,7 +16,7 @@ from lengthwise.attention.triton import launch
 from lengthwise.attention.visible import Visible
 
 if TYPE_CHECKING:
-    from lengthwise.attention.triton.tiles import Operands, Tile
+    from lengthwise.attention.triton.operands import Operands, Tile
 
 # What comes beside the output, as the forward kernel counts it, and how many numbers a row each takes
 NO_ROWS, ONLY_LSE, ALL_ROWS = range(3)
@@ -76,7 +76,7 @@ class Given(NamedTuple):
         if not launch.installed() or not (named or (self.implementation == "auto" and self.query.is_cuda)):
             return None, None
         from lengthwise.attention.triton import planned
-        from lengthwise.attention.triton.tiles import Operands
+        from lengthwise.attention.triton.operands import Operands
 
         bare = Operands(
             *self[:3], self.key.shape[2], self.scale, self.runs, self.offset, self.hidden, self.table,
@@ -135,7 +135,7 @@ def gradients(*given: Any) -> tuple[Tensor, ...]:
 
 
 def _fitted(leaf: Tensor | None, d: Tensor | None, needed: bool, query: Tensor) -> Tensor:
-    """A gradient as fakes promise it."""
+    """A gradient in the shape, type and order of memory that torch.compile was promised; empty where none is needed."""
     if d is None or leaf is None or not needed:
         return query.new_empty(0)
     if d.shape != leaf.shape or d.dtype != leaf.dtype:

@@ -12,7 +12,7 @@ from tests.helpers.kernels import FP16, Case, assert_gradients, leaves_of
 pytest.importorskip("triton")
 from lengthwise.attention.triton import backward, key_bounds
 from lengthwise.attention.triton.launch import operands_of
-from lengthwise.attention.triton.tiles import Tile
+from lengthwise.attention.triton.operands import Tile
 
 
 def triton(equation: Equation) -> Tensor:

@@ -19,7 +19,7 @@ from tests.conftest import logits, shared, tokens
 from tests.helpers.kernels import Case
 
 pytest.importorskip("triton")
-from lengthwise.attention.triton import tiles
+from lengthwise.attention.triton import operands
 
 
 def equation(value_size: int | None = None, **changes: Any) -> Equation:
@@ -172,14 +172,14 @@ class Kernel:
 
 
 def test_a_launch_asks_triton_for_a_variant_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tiles, "INTERPRETED", False)
-    monkeypatch.setattr(tiles, "_ready", {})
+    monkeypatch.setattr(operands, "INTERPRETED", False)
+    monkeypatch.setattr(operands, "_ready", {})
     monkeypatch.setattr(torch.cuda, "current_device", lambda: None)
-    kernel, tile, tensor = Kernel(), tiles.Tile(64, 64, 4, 2), torch.zeros(64)
+    kernel, tile, tensor = Kernel(), operands.Tile(64, 64, 4, 2), torch.zeros(64)
     for tensors, numbers in (((tensor,), (16, 2)), ((tensor,), (16, 3)), ((tensor[1:],), (16, 2)), ((tensor.half(),), (16, 2))):
         before = kernel.compiled
         for _ in range(3):
-            tiles.launch(kernel, 5, tensors, numbers, tile)
+            operands.launch(kernel, 5, tensors, numbers, tile)
         assert kernel.compiled == before + 1
     assert kernel.launches == 12
 

@@ -13,8 +13,9 @@ from lengthwise.errors import BadInput
 from tests.helpers.kernels import FP16, Case, assert_rows, exact, poison
 
 pytest.importorskip("triton")
-from lengthwise.attention.triton import launch, tiles
+from lengthwise.attention.triton import launch
 from lengthwise.attention.triton import scan as triton_scan
+from lengthwise.attention.triton.operands import Operands
 
 FOUR = torch.tensor([0.7, 1.0, 1.5, 2.0]).view(4, 1, 1, 1)
 
@@ -57,7 +58,7 @@ def test_every_temperature_gives_the_laws_statistics(name: str) -> None:
 def test_rows_too_many_to_count_at_once_are_scanned_in_parts(monkeypatch: pytest.MonkeyPatch, most: int, launches: int) -> None:
     parts: list[int] = []
 
-    def counted(operands: tiles.Operands, g: torch.Tensor) -> torch.Tensor:
+    def counted(operands: Operands, g: torch.Tensor) -> torch.Tensor:
         parts.append(len(g))
         assert len(g) == 1 or g.stride(0) * len(g) < most
         return whole(operands, g)

@@ -29,17 +29,8 @@ from lengthwise.attention.triton.by_key import by_key
 from lengthwise.attention.triton.by_query import by_query
 from lengthwise.attention.triton.key_bounds import query_bounds
 from lengthwise.attention.triton.launch import products
-from lengthwise.attention.triton.tiles import (
-    LOG2E,
-    LOT,
-    Operands,
-    Tile,
-    block_of,
-    launch,
-    one_variant,
-    padded,
-    stored_rows,
-)
+from lengthwise.attention.triton.operands import Operands, Tile, launch, one_variant, padded
+from lengthwise.attention.triton.tiles import LOG2E, LOT, block_of, stored_rows
 
 # Numbers in the band of one launch; more rows than that take several launches
 BAND = 2**27

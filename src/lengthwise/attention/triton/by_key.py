@@ -12,6 +12,7 @@ import triton
 import triton.language as tl
 
 from lengthwise.attention.triton.dropout import row_words, spares
+from lengthwise.attention.triton.operands import one_variant
 from lengthwise.attention.triton.tiles import (
     LOG2E,
     block_of,
@@ -20,7 +21,6 @@ from lengthwise.attention.triton.tiles import (
     edge_tiles,
     has_holes,
     look_up,
-    one_variant,
     rows_at,
     settled,
     sharpness,

@@ -9,6 +9,7 @@ import triton
 import triton.language as tl
 
 from lengthwise.attention.triton.dropout import row_words, spares
+from lengthwise.attention.triton.operands import one_variant
 from lengthwise.attention.triton.tiles import (
     LOG2E,
     block_of,
@@ -17,7 +18,6 @@ from lengthwise.attention.triton.tiles import (
     edge_tile,
     edge_tiles,
     look_up,
-    one_variant,
     rows_at,
     seen_of,
     settled,

@@ -18,7 +18,7 @@ def direct(
         return None
     from lengthwise.attention.triton import planned
     from lengthwise.attention.triton.forward import NO_ROWS
-    from lengthwise.attention.triton.tiles import Operands
+    from lengthwise.attention.triton.operands import Operands
 
     runs, hidden, first = visible.for_kernels
     operands = Operands(query, key, value, visible.keys, scale, runs, first, hidden, wide, max(radius, 1), None, visible.facts)

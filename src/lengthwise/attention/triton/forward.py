@@ -28,23 +28,19 @@ from torch import Tensor
 
 from lengthwise.attention.triton.dropout import row_words, spares
 from lengthwise.attention.triton.launch import multiprocessors, products, shared_memory
+from lengthwise.attention.triton.operands import Operands, Tile, launch, one_variant, padded
 from lengthwise.attention.triton.tiles import (
     LARGEST,
     LN2,
     LOG2E,
     NOTHING,
-    Operands,
-    Tile,
     again,
     bits,
     bounds,
     centre,
     edge_tile,
     edge_tiles,
-    launch,
     look_up,
-    one_variant,
-    padded,
     rows_at,
     seeded,
     seen_of,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from lengthwise.attention.triton.tiles import Operands, Tile
+from lengthwise.attention.triton.operands import Operands, Tile
 
 BIG = 2**30
 # Pairs of a key block and a query block that are looked at together

@@ -21,7 +21,7 @@ from lengthwise.attention.statistics import RowStatistics, join
 from lengthwise.errors import BadInput
 
 if TYPE_CHECKING:
-    from lengthwise.attention.triton.tiles import Operands
+    from lengthwise.attention.triton.operands import Operands
 
 LARGEST_HEAD = 256
 # Heads larger than this need blocks with more shared memory than most GPUs have: Hopper and data-centre Blackwell do
@@ -189,7 +189,7 @@ def _scan(equation: Equation, inverse_temperatures: Tensor) -> RowStatistics:
 
 
 def operands_of(equation: Equation, g: Tensor | None, seed: Tensor | None = None) -> Operands:
-    from lengthwise.attention.triton.tiles import Operands
+    from lengthwise.attention.triton.operands import Operands
 
     visible, bias = equation.visible, equation.bias
     runs, hidden, offset = visible.for_kernels
@@ -239,8 +239,8 @@ class _Attention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         from lengthwise.attention.triton.backward import Needs
+        from lengthwise.attention.triton.operands import Operands
         from lengthwise.attention.triton.planned import backward
-        from lengthwise.attention.triton.tiles import Operands
 
         query, key, value, table, g, output, rows, seed = ctx.saved_tensors
         operands = Operands(_in_rows(query), _in_rows(key), _in_rows(value), g=_in_float32(g), seed=seed, **ctx.rest)

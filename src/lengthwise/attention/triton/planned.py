@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 
 from lengthwise.attention.triton import backward as slow
-from lengthwise.attention.triton import tiles
 from lengthwise.attention.triton.backward import Needs
 from lengthwise.attention.triton.by_key import by_key
 from lengthwise.attention.triton.by_query import by_query
 from lengthwise.attention.triton.forward import NO_ROWS, prepared
 from lengthwise.attention.triton.key_bounds import query_bounds
 from lengthwise.attention.triton.launch import products
-from lengthwise.attention.triton.tiles import Operands
+from lengthwise.attention.triton.operands import Operands, launch, recorded
+from lengthwise.attention.triton.tiles import LOT
 
 
 class Plan(NamedTuple):
@@ -43,12 +43,12 @@ def known(operands: Operands, *more: Any) -> tuple[bool, tuple[Any, ...]]:
 
 
 def forward(operands: Operands, want: int, name: tuple[Any, ...] | None = None) -> tuple[Tensor, Tensor | None]:
-    """`forward.forward`, its output [batch, heads, queries, size] a view of [batch, queries, heads, size]."""
+    """What `forward.forward` returns. `name` is the plan's, where the caller knows it."""
     name = _name(operands, want) if name is None else name
     plan = _plan(name, operands)
     if plan is None:
         out, rows, kernel, programs, tensors, numbers, tile = prepared(operands, want)
-        run = tiles.launch(kernel, programs, tensors, numbers, tile)
+        run = launch(kernel, programs, tensors, numbers, tile)
         _keep(name, Plan((run[programs, 1, 1],), (numbers,), (out.shape, None if rows is None else rows.shape)))
         return out.transpose(1, 2), rows
     query, (shape, fields) = operands.query, plan.shapes
@@ -64,15 +64,15 @@ def forward(operands: Operands, want: int, name: tuple[Any, ...] | None = None) 
 def backward(
     operands: Operands, grad: Tensor, out: Tensor, lse: Tensor, needs: Needs, name: tuple[Any, ...] | None = None
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """`backward.backward`."""
+    """What `backward.backward` returns; the long way with a gradient of g, or where the band takes several launches."""
     name = _name(operands, needs, grad, out, lse) if name is None else name
     plan = _plan(name, operands)
     if plan is None:
-        with tiles.recorded() as launches:
+        with recorded() as launches:
             found = slow.backward(operands, grad, out, lse, needs)
         usual = [kernel for kernel, *_ in launches] == [slow._prepare, by_key, by_query] and not needs.g
         if usual and needs.query and grad.stride(-1) == 1:
-            _keep(name, _of(launches, operands, needs))
+            _keep(name, _backward_plan(launches, operands, needs))
         return found
     query, (stored, of_keys, of_queries, band_shape) = operands.query, plan.shapes
     kind: dict[str, Any] = {"dtype": query.dtype, "device": query.device}
@@ -88,30 +88,26 @@ def backward(
     return dq.transpose(1, 2), dk.transpose(1, 2), dv.transpose(1, 2), d_table, None
 
 
-def _of(launches: list[tuple[Any, ...]], operands: Operands, needs: Needs) -> Plan:
+def _backward_plan(launches: list[tuple[Any, ...]], operands: Operands, needs: Needs) -> Plan:
+    """Of what the long way launched."""
     (batch, heads, queries, size), (_, kv_heads, keys, _) = operands.query.shape, operands.key.shape
-    stored = -(-queries // tiles.LOT.value) * tiles.LOT.value
+    stored = -(-queries // LOT.value) * LOT.value
     band = (batch * heads, queries, 2 * operands.radius + 1) if needs.table else None
     shapes = (2, batch, heads, stored), (batch, keys, kv_heads, size), (batch, queries, heads, size), band
     return Plan(tuple(run for _, run, _ in launches), tuple(numbers for *_, numbers in launches), shapes)
 
 
 def _name(operands: Operands, *more: Any) -> tuple[Any, ...]:
+    """All that chooses kernels and numbers; `more` are tensors and what is wanted of them."""
     query, key, value = operands[:3]
-    tensors = [part for part in more if isinstance(part, Tensor)]
-    address = query.data_ptr() | key.data_ptr() | value.data_ptr()
-    for tensor in tensors:
+    given = (query, key, value, *(part for part in more if isinstance(part, Tensor)))
+    address = 0
+    for tensor in given:
         address |= tensor.data_ptr()
-    return (
-        query.shape, key.shape, value.shape, query.stride(), key.stride(), value.stride(), query.dtype, key.dtype, value.dtype,
-        query.device, operands.keys, operands.scale, operands.offset, operands.radius, operands.dropout, address % 16,
-        products(query.dtype), *map(_kind, (*operands.slots, operands.seed_slot)),
-        *[part.stride() if isinstance(part, Tensor) else part for part in more],
-    )  # fmt: skip
-
-
-def _kind(tensor: Tensor | None) -> Any:
-    return None if tensor is None else (tensor.shape, tensor.stride(), tensor.dtype)
+    wanted = [part for part in more if not isinstance(part, Tensor)]
+    kinds = [(tensor.shape, tensor.stride(), tensor.dtype) for tensor in (*given, *operands.slots, operands.seed_slot)]
+    numbers = (operands.keys, operands.scale, operands.offset, operands.radius, operands.dropout)
+    return (*kinds, *numbers, *wanted, address % 16, query.device, products(query.dtype))
 
 
 def _plan(name: tuple[Any, ...], operands: Operands) -> Plan | None:

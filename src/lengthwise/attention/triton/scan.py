@@ -16,22 +16,18 @@ import triton.language as tl
 from torch import Tensor
 
 from lengthwise.attention.triton.launch import products
+from lengthwise.attention.triton.operands import Operands, Tile, launch, one_variant, padded
 from lengthwise.attention.triton.tiles import (
     LARGEST,
     LN2,
     LOG2E,
     NOTHING,
-    Operands,
-    Tile,
     again,
     bounds,
     centre,
     edge_tile,
     edge_tiles,
-    launch,
     look_up,
-    one_variant,
-    padded,
     rows_at,
     seeded,
     seen_of,
