@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from lengthwise.attention import DistanceBias, Equation, RowStatistics, Visible, attention, reference
+from lengthwise.attention.triton import forward, launch, planned
 from tests.helpers.kernels import FP16, Case, assert_right, poison
 
 pytest.importorskip("triton")
@@ -144,3 +145,11 @@ def test_a_table_made_in_inference_mode_is_read() -> None:
         equation = Case(40).equation()
         bias = DistanceBias(torch.randn(2, 11))
         assert_right(triton, Equation(equation.query, equation.key, equation.value, equation.visible, bias=bias), slack=10.0)
+
+
+def test_few_blocks_are_smaller_and_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planned, "_plans", {})
+    monkeypatch.setattr(forward, "multiprocessors", lambda device: 132)
+    equation = Case(130, batch=2, mask="padding", dtype=FP16).equation()
+    assert forward.prepared(launch.operands_of(equation, None), forward.NO_ROWS).tile.queries == 64
+    assert_right(triton, equation)
