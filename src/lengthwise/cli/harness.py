@@ -10,7 +10,9 @@ import typer
 
 from lengthwise.cli.options import Json, print_json
 
-Data = Annotated[Path | None, typer.Option(help="Folder with LongBench-E's files (hotpotqa_e.jsonl ...), for its tasks.")]
+Data = Annotated[
+    Path | None, typer.Option(help="Folder with LongBench-E's files (hotpotqa_e.jsonl ...) or RULER's, for their tasks.")
+]
 # All other options are lm_eval's
 PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 

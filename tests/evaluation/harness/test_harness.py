@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
 
@@ -19,29 +19,12 @@ from tests.evaluation.harness.conftest import DIGITS, document, write
 from tests.helpers.answering import answering, saved
 
 pytest.importorskip("lm_eval", reason="lm-eval is not installed; pip install 'lengthwise[lm-eval]'")
-import datasets
-import lm_eval.tasks
-from lm_eval.tasks._index import TaskIndex
 from lm_eval.utils import make_table
 from pytablewriter import MarkdownTableWriter
 
 # What LongBench's own scores import is slower without a package it does not ask for
 pytestmark = pytest.mark.filterwarnings("ignore:Using slow pure-python SequenceMatcher")
-STOCK = Path(lm_eval.tasks.__file__).parent
 WORDS = (100, 5000, 9000)
-
-
-@pytest.fixture
-def few_tasks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The harness with LongBench alone, because reading all its thousands of tasks takes long; nothing kept in a home."""
-    every = TaskIndex._iter_yaml_files
-
-    def few(root: Path) -> Iterator[Path]:
-        return every(root / "longbench" if root == STOCK else root)
-
-    monkeypatch.setattr(TaskIndex, "_iter_yaml_files", staticmethod(few))
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    monkeypatch.setattr("lm_eval.__main__.setup_logging", lambda: None)
 
 
 @pytest.mark.usefixtures("few_tasks")
@@ -99,7 +82,7 @@ def test_bad_input_is_said_in_one_line(tmp_path: Path, lengthwise: Callable[...,
         (("--include_path", tmp_path, *task), "--data brings its own --include_path"),
         ((f"--include_path={tmp_path}", *task), "--data brings its own --include_path"),
         (("--inc", tmp_path, *task), "--data brings its own --include_path"),
-        (("--tasks", "longbench_lcc_e", "--data", tmp_path), "holds no file of LongBench-E, such as qasper_e.jsonl"),
+        (("--tasks", "longbench_lcc_e", "--data", tmp_path), "holds no file such as qasper_e.jsonl as in LongBench-E or 4096"),
     ):
         said = lengthwise("harness", *arguments)
         assert said.status == 2
@@ -195,6 +178,7 @@ def test_what_the_harness_says_of_tasks_is_one_line(
         lengthwise("harness", "--tasks", "x")
 
 
+@pytest.mark.usefixtures("few_tasks")
 @pytest.mark.parametrize("content", ["model: llama\nsteps: 5\n", "task: [x\n", "- 1\n"])
 def test_a_folder_of_tasks_with_another_file_in_it_is_one_line(
     content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lengthwise: Callable[..., Said]
@@ -212,7 +196,7 @@ def test_data_out_of_reach_and_a_missing_package_are_said_in_one_line(monkeypatc
 
     monkeypatch.setattr("lm_eval.__main__.cli_evaluate", unreachable)
     with pytest.raises(
-        BadInput, match=r"out of reach \(Couldn't reach the hub\); LongBench-E runs from local files with --data"
+        BadInput, match=r"out of reach \(Couldn't reach the hub\); LongBench-E and RULER run from local files with --data"
     ):
         harness(["--tasks", "a"])
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)

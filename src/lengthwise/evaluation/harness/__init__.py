@@ -31,7 +31,7 @@ TASK_REFUSALS = ("Need to specify task", "No tasks specified", "Tasks not found"
 
 
 def harness(arguments: Sequence[str], data: Path | None = None) -> int:
-    """Run lm_eval's command line and return its exit status; `data` is a folder of LongBench-E's files to use, not the hub."""
+    """Run lm_eval's command line and return its exit status; `data` is a folder of LongBench-E's or RULER's files."""
     installed = importlib.util.find_spec("lm_eval") is not None
     require(installed, "the harness needs the package lm-eval; pip install 'lengthwise[lm-eval]'")
     given = _with_model(arguments)
@@ -80,7 +80,7 @@ def _lm_eval(arguments: list[str]) -> int:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except ConnectionError as error:
         told = f"the data of a task is out of reach ({reason_of(error)})"
-        raise BadInput(f"{told}; LongBench-E runs from local files with --data") from error
+        raise BadInput(f"{told}; LongBench-E and RULER run from local files with --data") from error
     except BadInput:
         raise
     except Exception as error:

@@ -1,4 +1,4 @@
-"""LongBench-E's tasks of the harness on local files: the harness's own prompts and scores, another place for the data."""
+"""Tasks of the harness on local files. Of LongBench-E it has prompts and scores: only the place of the data is another."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import lm_eval.tasks
 
 from lengthwise.common.files import write_whole
 from lengthwise.errors import BadInput, require
+from lengthwise.evaluation.harness import ruler_files
 from lengthwise.tasks import longbench_e
 from lengthwise.tasks.material.case_files import cases
 
@@ -23,12 +24,17 @@ process_docs: !function lengthwise.evaluation.harness.local_data.with_question
 
 
 def write_tasks(data: Path, out: Path) -> list[str]:
-    """Write a task for each file `hotpotqa_e.jsonl` ... of `data`, for the harness's --include_path; return their names."""
-    files = {name: data / f"{name}_e.jsonl" for name in longbench_e.TASKS if (data / f"{name}_e.jsonl").is_file()}
-    if not files:
-        raise BadInput(
-            f"{data} holds no file of LongBench-E, such as {longbench_e.TASKS[0]}_e.jsonl; give the folder that does"
-        )
+    """Write a task for each file of LongBench-E and RULER in `data`, for the harness's --include_path; return their names."""
+    require(data.is_dir(), f"{data} is not a folder; give the one that holds LongBench-E's or RULER's files")
+    longbench = {name: data / f"{name}_e.jsonl" for name in longbench_e.TASKS if (data / f"{name}_e.jsonl").is_file()}
+    ruler = ruler_files.files_in(data)
+    if not longbench and not ruler:
+        known = f"{longbench_e.TASKS[0]}_e.jsonl as in LongBench-E or {ruler_files.EXAMPLE} as in RULER"
+        raise BadInput(f"{data} holds no file such as {known}; give the folder that does")
+    return [*_write_longbench(longbench, out), *(ruler_files.write_tasks(ruler, out) if ruler else [])]
+
+
+def _write_longbench(files: dict[str, Path], out: Path) -> list[str]:
     for name, file in files.items():
         longbench_e.check(next(cases(file)))
         stock = Path(lm_eval.tasks.__file__).parent / "longbench" / f"{name}_e.yaml"

@@ -35,7 +35,7 @@ def any_held(prediction: str, target: str) -> float:
 
 def read(tokenizer: Any, path: Path) -> list[Sample]:
     """Read RULER's own files (`input`, `outputs`, `answer_prefix`), or cases with `prompt` and `target`."""
-    return read_as(_official, tokenizer, path)
+    return read_as(_sample, tokenizer, path)
 
 
 def _held(prediction: str, target: str) -> list[bool]:
@@ -43,13 +43,19 @@ def _held(prediction: str, target: str) -> list[bool]:
     return [reference.lower() in text for reference in target.split(BETWEEN)]
 
 
-def _official(tokenizer: Any, case: Case) -> Sample:
+def official(case: Case) -> tuple[str, str, list[str]]:
+    """The prompt of a line of RULER's own files, how its answer begins ("" if the prompt tells it), and the references."""
     prompt = case.get("input", str, "the prompt (or 'prompt', in a file of your own)")
     references = case.get("outputs", list, "the list of references (or 'target', in a file of your own)")
     texts = bool(references) and all(isinstance(reference, str) and reference.strip() for reference in references)
     require(texts, f"{case.place}: 'outputs' should be a list of texts, not {str(references)[:40]}")
-    # The beginning of the answer, which newer files keep beside the prompt
+    # Newer files keep it beside the prompt
     prefix = str(case.fields.get("answer_prefix") or case.fields.get("gen_prefix") or "").strip()
-    if not prompt.rstrip().endswith(prefix):
+    return prompt, "" if prompt.rstrip().endswith(prefix) else prefix, references
+
+
+def _sample(tokenizer: Any, case: Case) -> Sample:
+    prompt, prefix, references = official(case)
+    if prefix:
         prompt = f"{prompt} {prefix}"
     return Sample(prompt, joined(references), token_count(tokenizer, prompt), None, last_question(prompt))
