@@ -132,13 +132,14 @@ SINGLE = {
 IN_PARTS = ["rerope:window=3,leak=2", "self_extend:group=2,window=3", "dual_chunk:chunk=5,window=1", "dpe:scales=2-3,window=4"]
 
 
-@pytest.mark.parametrize("name", SINGLE)
-@pytest.mark.parametrize("spec", [*IN_PARTS, "streaming_llm:sinks=2,window=3", "ms_poe"])
+@pytest.mark.parametrize("name", [*SINGLE, "known here"])
+@pytest.mark.parametrize("spec", [*IN_PARTS, "streaming_llm:sinks=2,window=3", "lm_infinite", "string:shift=6", "ms_poe"])
 def test_the_parts_of_a_single_row_are_one_with_every_key_at_its_distance(name: str, spec: str) -> None:
-    case = SINGLE[name]
-    (method,) = methods_of(spec, {"train_length": 20, "rotary_size": 8, "key_heads": 2})
-    seen = method.narrow(case.visible) if hasattr(method, "narrow") else case.visible
-    parts = method.distances(seen, case.visible)
+    case = SINGLE.get(name, SINGLE["decoding"])
+    whole = Visible.one_row(0, 13, 12, 13) if name == "known here" else case.visible
+    (method,) = methods_of(spec, {"train_length": 8, "rotary_size": 8, "key_heads": 2})
+    seen = method.narrow(whole) if hasattr(method, "narrow") else whole
+    parts = method.distances(seen, whole)
     one = as_one(parts)
     for head in range(2):
         for pair in range(4):

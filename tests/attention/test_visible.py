@@ -286,3 +286,24 @@ def test_runs_of_32_bits_are_counted_by_indices_of_64() -> None:
     assert torch.equal(graph(*runs), seen.count)
     gathered = [node.args[2].meta["val"] for node in graph.graph.nodes if node.target is torch.ops.aten.gather.default]
     assert [index.dtype for index in gathered] == [torch.int64] * 2
+
+
+@pytest.mark.parametrize("low", [None, -99, -3, 0, 2])
+@pytest.mark.parametrize("high", [None, -4, 0, 1, 99])
+def test_a_row_known_here_is_cut_as_any_other(low: int | None, high: int | None) -> None:
+    known, asked = Visible.one_row(0, 9, 8, 9), Visible.build(1, 9, causal=True)
+    assert (known.is_full, known.full_from, known.run) == (True, 8, asked.run)
+    cut, expected = known.around(low, high), asked.around(low, high)
+    assert cut.row == (int(expected.start), int(expected.stop), 8)
+    assert (cut.start.tolist(), cut.stop.tolist()) == (expected.start.tolist(), expected.stop.tolist())
+    assert (cut.is_full, cut.full_from, cut.run) == (expected.is_full, expected.full_from, expected.run)
+    assert cut.sees_some == expected.sees_some
+    if cut.sees_some:
+        assert [place.tolist() for place in cut.places] == [place.tolist() for place in expected.places]
+
+
+def test_rows_that_see_different_keys_have_no_run_in_common() -> None:
+    padded = Visible.build(1, 5, causal=True, padding=torch.tensor([[False, True, True, True, True], [True] * 5]))
+    assert padded.run is None
+    assert padded.entry(0).run == (1, 5)
+    assert Visible.build(1, 5, causal=True, padding=torch.tensor([[True, False, True, True, True]])).run is None

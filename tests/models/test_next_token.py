@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import DynamicCache
 
 from lengthwise.models import next_token
@@ -65,3 +66,35 @@ def test_a_law_that_is_the_same_in_all_layers_is_asked_once() -> None:
         asked.clear()
         model(ids[:, -1:], past_key_values=cache)
     assert asked == [0]
+
+
+class Questions(TorchDispatchMode):
+    """Counts the numbers that are read out of tensors."""
+
+    asked = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.asked += function is torch.ops.aten._local_scalar_dense.default
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(
+    "method", ["none", "log", "yarn:factor=4", "yarn:dynamic=true", "rerope", "self_extend", "dpe", "string"]
+)
+def test_layers_share_one_plan_and_no_gpu_is_waited_for(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a token needs follows from its sizes: a number that is read from a GPU waits for all that was begun there."""
+    made: list[Any] = []
+    plan = next_token._plan
+    monkeypatch.setattr(next_token, "_plan", lambda *given: made.append(plan(*given)) or made[-1])
+    model, ids = make("llama"), tokens(TRAIN_LENGTH + 9)
+    with extend(model, method), torch.no_grad():
+        cache = DynamicCache(config=model.config)
+        model(ids[:, :-2], past_key_values=cache)
+        model(ids[:, -2:-1], past_key_values=cache)
+        made.clear()
+        monkeypatch.setattr(torch.Tensor, "tolist", lambda _: pytest.fail("was asked"))
+        with Questions() as questions:
+            model(ids[:, -1:], past_key_values=cache)
+    assert len(made) == 1
+    # A temperature, which is computed in the host's memory
+    assert questions.asked <= (method in ("log", "yarn:factor=4", "yarn:dynamic=true", "rerope", "string"))

@@ -37,16 +37,13 @@ def as_they_stand(visible: Visible) -> Part:
 
 def near_and_far(seen: Visible, window: int) -> tuple[Visible, Visible, Visible]:
     """The keys of each row at distances below `window`, those before them, and those behind them."""
-    row = seen.position
-    near = seen.within(row - window + 1, row + window)
-    before = seen.within(torch.zeros_like(row), row - window + 1)
-    return near, before, seen.within(row + window, torch.full_like(row, seen.keys))
+    return seen.around(1 - window, window), seen.around(None, 1 - window), seen.around(window, None)
 
 
 def with_keys(parts: Iterable[Part]) -> list[Part]:
     """The parts in which some row has a key; the first one in any case."""
     first, *others = parts
-    return [first, *(part for part in others if bool(part.visible.count.any()))]
+    return [first, *(part for part in others if part.visible.sees_some)]
 
 
 def as_one(parts: Sequence[Part]) -> Part:
@@ -54,6 +51,30 @@ def as_one(parts: Sequence[Part]) -> Part:
 
     So a token that is generated needs its keys rotated once, and no merging. Keys that are in no part are hidden.
     """
+    return _joined(parts) or _overlaid(parts)
+
+
+def _joined(parts: Sequence[Part]) -> Part | None:
+    """Parts of one row that follow one another through all keys; None for others, and where a device had to be asked."""
+    rows = sorted((*part.visible.row, index) for index, part in enumerate(parts) if part.visible.row is not None)
+    keys = parts[0].visible.keys
+    ends = [0, *(stop for _, stop, _, _ in rows)]
+    if len(rows) < len(parts) or [*(start for start, *_ in rows), keys] != ends:
+        return None
+    axes = max(part.key.dim() for part in parts)
+    along = -1 if axes < 4 else -2
+    placed = [
+        _lifted(parts[index].key, axes).narrow(along, start, stop - start) - _lifted(parts[index].query, axes)
+        for start, stop, _, index in rows
+    ]
+    shape = [max(sizes) for sizes in zip(*(at.shape for at in placed), strict=True)]
+    shape[along] = -1
+    key = placed[0] if len(placed) == 1 else torch.cat([at.expand(shape) for at in placed], along)
+    visible = parts[0].visible if len(parts) == 1 else Visible.one_row(0, keys, rows[0][2], keys, key.device)
+    return Part(visible, torch.zeros_like(key.narrow(along, 0, 1)), key)
+
+
+def _overlaid(parts: Sequence[Part]) -> Part:
     shown = [part.visible.mask()[:, 0] for part in parts]  # [batch or 1, keys]
     axes = max(part.key.dim() for part in parts)
     key = torch.zeros((), device=shown[0].device)

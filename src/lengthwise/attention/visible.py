@@ -63,6 +63,16 @@ class Visible:
                 visible.knowing(is_full=True, full_from=first)
         return visible if padding is None else visible.without(padding)
 
+    @classmethod
+    def one_row(cls, start: int, stop: int, position: int, keys: int, device: torch.device | str | None = None) -> Visible:
+        """A single query and its run, both known here: no device is asked for them again."""
+        rows = torch.tensor([[[start, stop, position]]])
+        rows = rows if device is None else rows.to(device, non_blocking=True)
+        full = start == 0 and stop == keys
+        known = {"row": (start, stop, position), "in_line": True, "is_full": full, "full_from": position if full else None}
+        first, last, own = rows.unbind(-1)  # [1, 1]
+        return cls(first, last, own[0], keys).knowing(rows=rows, **known)
+
     def without(self, padding: Tensor, rows: bool = True) -> Visible:
         """Hide the keys that are False in `padding`, [batch, keys]; queries standing on them, as `rows` do, see nothing."""
         padding = padding.bool() if self.hidden is None else padding.bool() & ~self.hidden
@@ -87,6 +97,18 @@ class Visible:
         start = torch.minimum(torch.maximum(self.start, first), stop)
         return self.standing_as_here(Visible(start, stop, self.position, self.keys, self.hidden))
 
+    def around(self, low: int | None, high: int | None) -> Visible:
+        """Cut each row's run to the keys that stand `low` ... `high` - 1 behind it; None leaves that side as it is."""
+        if self.row is not None:
+            start, stop, own = self.row
+            stop = stop if high is None else max(min(stop, own + high), 0)
+            return Visible.one_row(
+                min(start if low is None else max(start, own + low), stop), stop, own, self.keys, self.device
+            )
+        row = self.position
+        first = torch.zeros_like(row) if low is None else row + low
+        return self.within(first, torch.full_like(row, self.keys) if high is None else row + high)
+
     @classmethod
     def of_mask(cls, mask: Callable[[Tensor], Tensor], queries: int, keys: int, position: Tensor) -> Visible:
         """Make the runs from a rule, a few rows at a time: `mask(rows)` gives [batch or 1, rows, keys], True where visible."""
@@ -104,6 +126,30 @@ class Visible:
     @property
     def queries(self) -> int:
         return self.position.shape[-1]
+
+    @property
+    def device(self) -> torch.device:
+        return self.position.device
+
+    @property
+    def row(self) -> tuple[int, int, int] | None:
+        """Start, stop and position, where this was made by `one_row`; else None."""
+        return self.facts.get("row")
+
+    @kept
+    def run(self) -> tuple[int, int] | None:
+        """Start and stop, where all rows of all sequences see the same keys and none in between is hidden; else None."""
+        if self.row is not None:
+            return self.row[:2]
+        if self.hidden is not None or self.is_full:
+            return (0, self.keys) if self.hidden is None else None
+        runs = {*zip(self.start.flatten().tolist(), self.stop.flatten().tolist(), strict=True)}
+        return next(iter(runs)) if len(runs) == 1 else None
+
+    @property
+    def sees_some(self) -> bool:
+        """Whether some row sees a key."""
+        return self.row[0] < self.row[1] if self.row is not None else bool(self.count.any())
 
     @kept
     def cpu(self) -> Visible:
@@ -159,9 +205,12 @@ class Visible:
 
         A token that sees none before it begins a sequence, of which several may be packed into one row.
         """
+        key = torch.arange(self.keys, device=self.device)
+        if self.row is not None:
+            first = self.row[0]
+            return (self.position[None] - first, key[None] - first) if first else (self.position[None], key[None])
         begins = (self.start == self.position) & (self.count > 0)
         begun = torch.where(begins, self.position, self.first).cummax(-1).values
-        key = torch.arange(self.keys, device=self.position.device)
         # Keys of a cache belong to one sequence
         return self.position - begun, key - (begun if self.queries == self.keys else self.first)
 

@@ -147,6 +147,11 @@ class Slots:
         return self.visible if isinstance(self.visible, SegmentedVisibility) else None
 
     @kept
+    def placing(self) -> str:
+        """The methods that decide how keys are cached, as errors name them; empty where the model itself does."""
+        return " and ".join(repr(method) for method in (self.rotation, self.similarity) if method is not None)
+
+    @kept
     def rolling(self) -> SinksAndWindow | None:
         """The keys that a cache has to keep, where one method says both which keys rows see and at what distance."""
         method: object = self.rotation

@@ -24,9 +24,9 @@ from lengthwise.methods.base import method_name
 from lengthwise.models.bias import direct_attention, layer_bias
 from lengthwise.models.layer import Layer
 from lengthwise.models.masks import ForwardMask, build_mask, decode
-from lengthwise.models.next_token import next_token, planned
+from lengthwise.models.next_token import planned, token_plan
 from lengthwise.models.patches import Patches
-from lengthwise.models.rotate import leaping_positions, rotate_as_trained, rotate_parts
+from lengthwise.models.rotate import leaping_positions, rotate_as_trained, rotate_parts, turns_of_parts
 from lengthwise.models.state import LAYER
 
 # Must not contain "sdpa", "flex" or "flash": transformers reads meaning into those
@@ -51,8 +51,10 @@ def attention_forward(
     if not torch.compiler.is_compiling():
         layer.visits += 1
     scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
-    if query.shape[2] == 1 and (plan := planned(layer, attention_mask, key.shape[2])) is not None:
-        return plan.solve(query, key, value, scale).transpose(1, 2).contiguous(), None
+    if query.shape[2] == 1 and (plan := planned(layer, attention_mask, key)) is not None:
+        output = plan.solve(module, layer, query, key, value, scale)
+        if output is not None:
+            return output.transpose(1, 2).contiguous(), None
     causal = kwargs.get("is_causal")
     causal = getattr(module, "is_causal", False) if causal is None else causal
     mask = decode(attention_mask, query.shape[2], key.shape[2], causal, query.device, layer.read, layer.across)
@@ -67,15 +69,15 @@ def attention_forward(
         output = direct_attention(layer, mask.visible, query, key, value, position_bias, scale)
         if output is not None:
             return output, None
-    arrived = query, key
     if layer.slots.similarity is not None:
         query, key, scale = layer.slots.similarity.similarity(query, key)
-    first, *more = rotate_parts(module, layer, mask, query, key, given)
-    if query.shape[2] == 1 and not more and not module.training:
-        unmoved = first[0] is arrived[0] and first[1] is arrived[1]
-        output = next_token(layer, mask, *first, value, float(scale), unmoved)
+    turns = turns_of_parts(layer, mask, query, given)
+    if query.shape[2] == 1 and len(turns) == 1 and not module.training:
+        plan = token_plan(layer, mask, turns[0], query, value, float(scale))
+        output = None if plan is None else plan.solve(module, layer, query, key, value, float(scale))
         if output is not None:
             return output.transpose(1, 2).contiguous(), None
+    first, *more = rotate_parts(module, layer, turns, query, key)
     equation = Equation(
         *first[:2],
         value,

@@ -38,7 +38,7 @@ def admit(cache: Any, slots: Slots, layers: Sequence[nn.Module], mask: Any, patc
     """Let a fresh cache of these attention layers in, and make it roll if it can; refuse one filled under another method."""
     # Bert's kind of decoder keeps the keys of cross-attention beside its own
     cache = getattr(cache, "self_attention_cache", cache)
-    method = " and ".join(repr(filled) for filled in (slots.rotation, slots.similarity) if filled is not None)
+    method = slots.placing
     earlier, rolling = FILLED.on(cache), slots.rolling
     filled = "" if earlier is None else earlier.method
     # Before the length is asked for, which a static cache keeps on the GPU

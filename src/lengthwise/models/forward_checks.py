@@ -36,7 +36,8 @@ def prove_reached(patches: Patches, anatomy: Anatomy) -> None:
         require(not patches.ended_early, LEFT_FIRST)
         if not patches.active:
             return
-        running.intersection_update(thread for thread in [*running] if _is_inside(thread, anatomy.stack))
+        if running:
+            running.intersection_update(thread for thread in [*running] if _is_inside(thread, anatomy.stack))
         require(
             replica or running <= {threading.get_ident()},
             "two threads run this extended model at once; hold a lock around its forwards, or extend a copy for each",
@@ -72,7 +73,8 @@ def prove_reached(patches: Patches, anatomy: Anatomy) -> None:
 
 
 def _layers(anatomy: Anatomy) -> list[Layer]:
-    return [layer for module in anatomy.layers if (layer := LAYER.on(module)) is not None]
+    # Twice a token: not by a call for each
+    return [layer for module in anatomy.layers if (layer := module.__dict__.get(LAYER.key)) is not None]
 
 
 def _is_inside(thread: int, stack: nn.Module) -> bool:

@@ -85,8 +85,11 @@ def build_mask(
     else:
         visible = _runs_of_rule(mask_function, batch_size, q_length, kv_length, q_offset, kv_offset, device)
     if attention_mask is not None:
-        shown = torch.nn.functional.pad(attention_mask.bool(), (0, max(0, kv_offset + kv_length - attention_mask.shape[1])))
-        shown = shown[:, kv_offset : kv_offset + kv_length]
+        shown, end = attention_mask.bool(), kv_offset + kv_length
+        if shown.shape[1] < end:
+            shown = torch.nn.functional.pad(shown, (0, end - shown.shape[1]))
+        if shown.shape[1] > kv_length:
+            shown = shown[:, kv_offset:end]
         # What a decoder reads of an encoder: its own tokens stand on none of these keys
         across = mask_function is bidirectional_mask_function and getattr(kwargs.get("config"), "is_decoder", False)
         if torch.compiler.is_compiling() or not bool(shown.all()):
@@ -111,6 +114,8 @@ def _built(queries: int, keys: int, causal: bool, offset: int | Tensor, device: 
     """`Visible.build`, which is made once for the sizes of a mask; one that is traced, or of a static cache, every time."""
     if torch.compiler.is_compiling() or isinstance(offset, Tensor):
         return Visible.build(queries, keys, causal=causal, offset=offset, device=device)
+    if causal and queries == 1 and offset == keys - 1:
+        return Visible.one_row(0, keys, offset, keys, device)
     return _built_once(queries, keys, causal, offset, str(device), torch.is_inference_mode_enabled())
 
 
@@ -127,7 +132,9 @@ def encode(mask: ForwardMask, batch_size: int) -> Tensor:  # [batch, 1, queries,
     visible = mask.visible
     if torch.compiler.is_compiling():
         return _in_one_line(visible, batch_size)
-    rows = torch.stack([visible.start, visible.stop, visible.position.expand_as(visible.start)], -1)
+    rows = visible.facts.get("rows")
+    if rows is None:
+        rows = torch.stack([visible.start, visible.stop, visible.position.expand_as(visible.start)], -1)
     tensor = rows[:, None].expand(batch_size, -1, -1, -1)
     if visible.hidden is not None:
         # Holes do not fit into runs: the plain mask of transformers says all

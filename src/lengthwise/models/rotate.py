@@ -14,6 +14,7 @@ import itertools
 import math
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -93,25 +94,38 @@ def leaps(given: Tensor, real: Tensor | None = None, index: Tensor | None = None
     return bool((low < high).any())
 
 
-def rotate_parts(
-    module: nn.Module, layer: Layer, mask: ForwardMask, query: Tensor, key: Tensor, given: GivenPositions | None
-) -> list[tuple[Tensor, Tensor, Visible]]:
-    """Queries, keys and visible keys of every part of the rows."""
+class Turns(NamedTuple):
+    """The keys that one part of the rows sees, and the tables of its queries and of its keys; None where they stay."""
+
+    visible: Visible
+    at_query: Tables | None
+    at_key: Tables | None
+
+
+def turns_of_parts(layer: Layer, mask: ForwardMask, like: Tensor, given: GivenPositions | None) -> list[Turns]:
+    """How every part of the rows is rotated, found once a forward."""
     narrowed, rotary = layer.slots.narrowed, layer.rotary
     seen = mask.visible
     if narrowed is not None:
         seen = mask.once(("seen", id(narrowed)), lambda: narrowed.narrow(mask.visible))
     if rotary is None:
-        return [(query, key, seen)]
+        return [Turns(seen, None, None)]
     if layer.arrive_rotated and _all_in_line(layer, mask.visible):
-        return [(query, key, mask.visible)]
-    tables = mask.once(
-        ("tables", id(layer.slots.rotation), id(seen)), lambda: _part_tables(layer, rotary, mask.visible, seen, query, given)
+        return [Turns(mask.visible, None, None)]
+    turns: list[Turns] = mask.once(
+        ("turns", id(layer.slots.rotation), id(seen)), lambda: _part_turns(layer, rotary, mask.visible, seen, like, given)
     )
+    return turns
+
+
+def rotate_parts(
+    module: nn.Module, layer: Layer, turns: list[Turns], query: Tensor, key: Tensor
+) -> list[tuple[Tensor, Tensor, Visible]]:
+    """Queries, keys and visible keys of every part of the rows."""
     turn = partial(rotated, module, layer.rotated_part)
     # Parts whose keys stand at the same places share them
-    keys = {id(at): key if at is None else turn(key, at) for at in {id(at): at for _, _, at in tables}.values()}
-    return [(query if q is None else turn(query, q), keys[id(k)], part.visible) for part, q, k in tables]
+    keys = {id(at): key if at is None else turn(key, at) for at in {id(at): at for _, _, at in turns}.values()}
+    return [(query if at is None else turn(query, at), keys[id(k)], visible) for visible, at, k in turns]
 
 
 def _all_in_line(layer: Layer, visible: Visible) -> bool:
@@ -133,28 +147,35 @@ def turned_on(module: nn.Module, layer: Layer) -> Turn:
     return turn
 
 
-def _part_tables(
+def _part_turns(
     layer: Layer, rotary: Rotary, whole: Visible, seen: Visible, like: Tensor, given: GivenPositions | None
-) -> list[tuple[Part, Tables | None, Tables | None]]:
-    """Every part of the rows, with the tables of its queries and of its keys; None where they stay as they are."""
+) -> list[Turns]:
     frequencies, in_parts = layer.slots.frequencies, layer.slots.parts
-    if frequencies is not None and follows_length(frequencies):
+    if frequencies is not None and follows_length(frequencies) and whole.queries > 1:
         _refuse_packed(frequencies, rotary.trained, whole)
     parts = [as_they_stand(seen)] if in_parts is None else [*in_parts.distances(seen, whole)]
     if whole.queries == 1:
         parts = [as_one(parts)]
     if layer.arrive_rotated:
-        return [(part, *_turned_on_from(rotary, part, like)) for part in parts]
-    if given is None:
-        lengths = whole.count.amax(-1).clamp_min(1).tolist()
-    else:
-        parts, lengths = [Part(seen, given.at, given.at)], [given.reach]
+        return [Turns(part.visible, *_turned_on_from(rotary, part, like)) for part in parts]
+    if given is not None:
+        parts = [Part(seen, given.at, given.at)]
+    lengths = [] if frequencies is None else _lengths(whole) if given is None else [given.reach]
     tables = partial(_tables, rotary, frequencies, like, lengths=lengths)
     # A single query stands at 0, which turns nothing but where a family scales its tables
     stays = whole.queries == 1 and given is None and rotary.only_turns
     in_halves = HalfTables.of if layer.turns_halves and like.shape[-1] == 2 * len(rotary.trained) else lambda made: made
     at_key = {id(part.key): in_halves(tables(part.key)) for part in {id(part.key): part for part in parts}.values()}
-    return [(part, None if stays else in_halves(tables(part.query)), at_key[id(part.key)]) for part in parts]
+    return [Turns(part.visible, None if stays else in_halves(tables(part.query)), at_key[id(part.key)]) for part in parts]
+
+
+def _lengths(whole: Visible) -> list[int]:
+    """How many keys the widest row of each sequence sees, or of all of them."""
+    if whole.row is not None:
+        start, stop, _ = whole.row
+        return [max(stop - start, 1)]
+    lengths: list[int] = whole.count.amax(-1).clamp_min(1).tolist()
+    return lengths
 
 
 def _turned_on_from(rotary: Rotary, part: Part, like: Tensor) -> tuple[Tables | None, Tables | None]:

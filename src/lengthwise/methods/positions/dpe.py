@@ -88,7 +88,7 @@ class DPE:
 
     def distances(self, seen: Visible, whole: Visible) -> list[Part]:
         near, before, behind = near_and_far(seen, self.window)
-        scale = torch.tensor(self._by_pair, device=seen.position.device)
+        scale = torch.tensor(self._by_pair).to(seen.device, non_blocking=True)
         query, key = (_by_pair(place, scale) for place in whole.places)
         beyond = self.window - self.window // scale
         return with_keys([as_they_stand(near), Part(before, query + beyond, key), Part(behind, query - beyond, key)])

@@ -35,12 +35,12 @@ class LMInfinite:
         return SinksAndWindow(self.sinks, self.train_length)
 
     def narrow(self, whole: Visible) -> Visible:
-        return whole.within(whole.position - self.train_length + 1, whole.position + self.train_length)
+        return whole.around(1 - self.train_length, self.train_length)
 
     def distances(self, seen: Visible, whole: Visible) -> list[Part]:
         sinks = whole.within(whole.start, torch.minimum(whole.start + self.sinks, seen.start))
         parts = [as_they_stand(seen)]
-        if bool(sinks.count.any()):
+        if sinks.sees_some:
             query = torch.full_like(whole.position, self.train_length)[None]
             parts.append(Part(sinks, query, query.new_zeros((1, whole.keys))))
         return parts

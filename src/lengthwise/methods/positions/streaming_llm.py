@@ -47,14 +47,14 @@ class StreamingLLM:
         return SinksAndWindow(self.sinks, self.window, rolls=self.reindex, in_line=self.reindex)
 
     def narrow(self, whole: Visible) -> Visible:
-        return whole.within(whole.position - self.window + 1, whole.position + self.window)
+        return whole.around(1 - self.window, self.window)
 
     def distances(self, seen: Visible, whole: Visible) -> list[Part]:
         if self._touch(whole):
             return [as_they_stand(whole)]
         sinks = as_they_stand(whole.within(whole.start, torch.minimum(whole.start + self.sinks, seen.start)))
         parts = [as_they_stand(seen)]
-        if bool(sinks.visible.count.any()):
+        if sinks.visible.sees_some:
             parts.append(self._just_before_the_window(sinks) if self.reindex else sinks)
         return parts
 

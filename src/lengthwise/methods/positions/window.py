@@ -33,7 +33,7 @@ class Window:
         )
 
     def narrow(self, whole: Visible) -> Visible:
-        return whole.within(whole.position - self.size + 1, whole.position + self.size)
+        return whole.around(1 - self.size, self.size)
 
     def leaves_alone(self, length: int) -> bool:
         return length <= self.size
