@@ -60,7 +60,7 @@ def token_plan(layer: Layer, mask: ForwardMask, turns: Turns, query: Tensor, val
 
     Where layers agree, those after this one find the plan at once.
     """
-    if not layer.only_sharpens or scale <= 0:
+    if torch.compiler.is_compiling() or not layer.only_sharpens or scale <= 0:
         return None
     slots = layer.slots
     agreed = ("next token", id(slots), id(turns.visible), None if slots.layers_agree else layer.index)

@@ -112,6 +112,8 @@ def turns_of_parts(layer: Layer, mask: ForwardMask, like: Tensor, given: GivenPo
         return [Turns(seen, None, None)]
     if layer.arrive_rotated and _all_in_line(layer, mask.visible):
         return [Turns(mask.visible, None, None)]
+    if torch.compiler.is_compiling():
+        return _part_turns(layer, rotary, mask.visible, seen, like, given)
     turns: list[Turns] = mask.once(
         ("turns", id(layer.slots.rotation), id(seen)), lambda: _part_turns(layer, rotary, mask.visible, seen, like, given)
     )
@@ -124,8 +126,15 @@ def rotate_parts(
     """Queries, keys and visible keys of every part of the rows."""
     turn = partial(rotated, module, layer.rotated_part)
     # Parts whose keys stand at the same places share them
-    keys = {id(at): key if at is None else turn(key, at) for at in {id(at): at for _, _, at in turns}.values()}
-    return [(query if at is None else turn(query, at), keys[id(k)], visible) for visible, at, k in turns]
+    parts: list[tuple[Tensor, Tensor, Visible]] = []
+    made: list[tuple[Tables | None, Tensor]] = []
+    for visible, at_query, at_key in turns:
+        keys = next((keys for at, keys in made if at is at_key), None)
+        if keys is None:
+            keys = key if at_key is None else turn(key, at_key)
+            made.append((at_key, keys))
+        parts.append((query if at_query is None else turn(query, at_query), keys, visible))
+    return parts
 
 
 def _all_in_line(layer: Layer, visible: Visible) -> bool:
