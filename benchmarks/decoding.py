@@ -3,21 +3,22 @@
     python benchmarks/decoding.py --after 16384 --out benchmarks/results/decoding.json    # a Llama of 1 B shape
     python benchmarks/decoding.py stories15M --after 2000 --method streaming_llm
 
-`generate` writes `--tokens` tokens after a prompt of `--after`; methods take turns, `--rounds` times. A token's milliseconds
-are the median of the best round, of processor time on a CPU, which other programs disturb less, of the clock on a GPU. Keys are
-what the first layer's cache holds at the end.
+Each method has a copy of the model, which shares its weights, and a cache of its own. After a prompt of `--after` tokens they
+take turns token by token, in an order that moves on: what disturbs the machine disturbs all. A token's time is that of one
+forward and the choice of the next token: processor time on a CPU, which other programs disturb less, the clock on a GPU.
+A ratio is the median over tokens of a method's time to that of transformers' own attention in the same turn, between quartiles.
+Keys are what the first layer's cache holds at the end.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import json
-import math
 import time
-from contextlib import nullcontext
-from itertools import pairwise
+from contextlib import ExitStack
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 from typing import Any
 
 import torch
@@ -28,6 +29,7 @@ from lengthwise.evaluation.sweep.run_config import made_with
 from lengthwise.models.load import load
 
 STOCK = "sdpa of transformers"
+WARM = 4  # tokens of each before those that count
 # Of the shape of Llama 3.2 1B
 LLAMA_1B = {"hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16, "num_attention_heads": 32}
 LLAMA_1B |= {"num_key_value_heads": 8, "max_position_embeddings": 8192, "vocab_size": 32000}
@@ -35,31 +37,45 @@ METHODS = ("none", "log", "infoscale", "interpolation:factor=2", "ntk:factor=2",
 METHODS += ("window", "streaming_llm", "lm_infinite", "rerope", "self_extend", "dual_chunk", "string", "dpe", "ms_poe")
 
 
-class Clock:
-    """A streamer that looks at the time at every token."""
+class Generation:
+    """One method's model and cache, and what its tokens took."""
 
-    def __init__(self, device: str) -> None:
-        self.now = time.process_time if device == "cpu" else time.perf_counter
-        self.times: list[float] = []
+    def __init__(self, model: Any, method: str, prompt: torch.Tensor, extended: ExitStack) -> None:
+        self.method, self.seconds = method, list[float]()
+        self.model = copy.deepcopy(model, {id(weight): weight for weight in model.parameters()})
+        if method != STOCK:
+            extended.enter_context(lw.extend(self.model, method))
+        self.cache = DynamicCache(config=model.config)
+        self.mask = torch.ones_like(prompt)
+        self.token = self._next(prompt)
 
-    def put(self, _: Any) -> None:
-        self.times.append(self.now())
+    def step(self) -> None:
+        """One more token, and its time."""
+        self.mask = torch.nn.functional.pad(self.mask, (0, 1), value=1)
+        before = self._now()
+        self.token = self._next(self.token)
+        self.seconds.append(self._now() - before)
 
-    def end(self) -> None: ...
+    def _now(self) -> float:
+        if self.model.device.type == "cpu":
+            return time.process_time()
+        torch.cuda.synchronize()
+        return time.perf_counter()
 
-    @property
-    def milliseconds(self) -> float:
-        """Of a token; the prompt, and the first token, which waits for it, are not counted."""
-        return 1e3 * median(b - a for a, b in pairwise(self.times[2:]))
+    def _next(self, tokens: torch.Tensor) -> torch.Tensor:
+        """The most likely token after these; mask and positions are given, as `generate` gives them."""
+        seen = self.mask.shape[1]
+        positions = torch.arange(seen - tokens.shape[1], seen, device=tokens.device)[None]
+        how = {"position_ids": positions, "logits_to_keep": 1, "use_cache": True}
+        said = self.model(tokens, attention_mask=self.mask, past_key_values=self.cache, **how)
+        return said.logits[:, -1:].argmax(-1)
 
-
-def a_token(model: Any, method: str, prompt: torch.Tensor, tokens: int) -> tuple[float, int]:
-    """Milliseconds of a token, and keys in the first layer."""
-    clock, cache = Clock(model.device.type), DynamicCache(config=model.config)
-    how: dict[str, Any] = {"max_new_tokens": tokens, "min_new_tokens": tokens, "do_sample": False, "streamer": clock}
-    with nullcontext() if method == STOCK else lw.extend(model, method):
-        model.generate(prompt, attention_mask=torch.ones_like(prompt), past_key_values=cache, pad_token_id=0, **how)
-    return clock.milliseconds, cache.layers[0].get_mask_sizes(0)[0]
+    def record(self, stock: Generation) -> dict[str, Any]:
+        each = [ours / theirs for ours, theirs in zip(self.seconds[WARM:], stock.seconds[WARM:], strict=True)]
+        low, middle, high = quantiles(each, n=4)
+        time = {"milliseconds": 1e3 * median(self.seconds[WARM:]), "ratio": middle, "low": low, "high": high}
+        keys = self.cache.layers[0].get_mask_sizes(0)[0]
+        return {"method": self.method, **{name: round(number, 3) for name, number in time.items()}, "keys": keys}
 
 
 def main() -> None:
@@ -67,7 +83,6 @@ def main() -> None:
     parser.add_argument("model", metavar="MODEL", nargs="?", help="without it a Llama of 1 B parameters with random weights")
     parser.add_argument("--after", type=int, default=16384, help="tokens of the prompt")
     parser.add_argument("--tokens", type=int, default=64)
-    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--method", nargs="+", default=METHODS)
     parser.add_argument("--out", type=Path, help="write the records here as JSON")
     given = parser.parse_args()
@@ -78,19 +93,18 @@ def main() -> None:
     else:
         model = load(given.model)[0]
     prompt = torch.randint(3, model.config.vocab_size, (1, given.after), generator=torch.Generator().manual_seed(0))
-    best = dict.fromkeys((STOCK, *given.method), (math.inf, 0))
-    for _ in range(given.rounds):
-        best = {method: min(old, a_token(model, method, prompt.to(model.device), given.tokens)) for method, old in best.items()}
     shape = {"model": Path(given.model).name if given.model else "Llama, 1 B", "after": given.after}
-    records = [
-        {**shape, "method": method, "milliseconds": round(time, 3), "ratio": round(time / best[STOCK][0], 3), "keys": keys}
-        for method, (time, keys) in best.items()
-    ]
+    with torch.no_grad(), ExitStack() as extended:
+        turns = [Generation(model, method, prompt.to(model.device), extended) for method in (STOCK, *given.method)]
+        stock = turns[0]
+        for _ in range(WARM + given.tokens):
+            for generation in turns:
+                generation.step()
+            turns = turns[1:] + turns[:1]
+        in_order = sorted(turns, key=lambda generation: (STOCK, *given.method).index(generation.method))
+        records = [{**shape, **generation.record(stock)} for generation in in_order]
     for record in records:
-        print(
-            f"{record['method']:24} {record['milliseconds']:8.2f} ms {record['ratio']:6.2f} {record['keys']:7,} keys",
-            flush=True,
-        )
+        print("{method:24} {milliseconds:8.2f} ms {ratio:6.3f} ({low:.3f} to {high:.3f}) {keys:7,} keys".format(**record))
     if given.out:
         given.out.write_text(json.dumps({"made_with": made_with(model.device.type), "records": records}, indent=1) + "\n")
 
