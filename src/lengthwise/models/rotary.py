@@ -184,12 +184,21 @@ def rotated(module: nn.Module, part: str, states: Tensor, tables: tuple[Tensor, 
 
 def no_rotation(rotary: Rotary) -> Callable[..., tuple[Tensor, Tensor]]:
     """A forward for the rotary embedding that leaves queries and keys exactly as they are: cos 1, sin 0."""
+    sizes: dict[Any, int] = {}  # of tables that follow positions in their shape, and queries in their data type
 
     def forward(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        _refuse_several_axes(*args, **kwargs)
+        positions, kind = _refuse_several_axes(*args, **kwargs), _layer_type(*args, **kwargs)
+        like: Tensor = kwargs["x"] if "x" in kwargs else args[0]
+        known = sizes.get((kind, like.dtype))
+        if known is not None and positions is not None and positions.dim() == 2:
+            shape = (*positions.shape, known)
+            return like.new_ones(shape), like.new_zeros(shape)
         cos, sin = type(rotary.module).forward(rotary.module, *args, **kwargs)
-        if not rotary.serves(_layer_type(*args, **kwargs)):
+        if not rotary.serves(kind):
             return cos, sin
+        alike = cos.shape == sin.shape and cos.dtype == sin.dtype == like.dtype and not torch.compiler.is_compiling()
+        if alike and positions is not None and cos.shape[:-1] == positions.shape:
+            sizes[kind, like.dtype] = cos.shape[-1]
         return torch.ones_like(cos), torch.zeros_like(sin)
 
     return forward
