@@ -40,6 +40,14 @@ def near_and_far(seen: Visible, window: int) -> tuple[Visible, Visible, Visible]
     return seen.around(1 - window, window), seen.around(None, 1 - window), seen.around(window, None)
 
 
+def first_keys(whole: Visible, seen: Visible, count: int) -> Visible:
+    """Of the first `count` keys of each row those that stand before what it has `seen`."""
+    if whole.row is not None and seen.row is not None:
+        start, stop, own = whole.row
+        return Visible.one_row(start, max(start, min(stop, start + count, seen.row[0])), own, whole.keys, whole.device)
+    return whole.within(whole.start, torch.minimum(whole.start + count, seen.start))
+
+
 def with_keys(parts: Iterable[Part]) -> list[Part]:
     """The parts in which some row has a key; the first one in any case."""
     first, *others = parts

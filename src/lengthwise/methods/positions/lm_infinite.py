@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import torch
 
-from lengthwise.attention.parts import Part, as_they_stand
+from lengthwise.attention.parts import Part, as_they_stand, first_keys
 from lengthwise.attention.visible import Visible
 from lengthwise.errors import require
 from lengthwise.methods.base import SinksAndWindow
@@ -38,7 +38,7 @@ class LMInfinite:
         return whole.around(1 - self.train_length, self.train_length)
 
     def distances(self, seen: Visible, whole: Visible) -> list[Part]:
-        sinks = whole.within(whole.start, torch.minimum(whole.start + self.sinks, seen.start))
+        sinks = first_keys(whole, seen, self.sinks)
         parts = [as_they_stand(seen)]
         if sinks.sees_some:
             query = torch.full_like(whole.position, self.train_length)[None]

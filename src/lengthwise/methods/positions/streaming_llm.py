@@ -14,9 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-
-from lengthwise.attention.parts import Part, as_they_stand
+from lengthwise.attention.parts import Part, as_they_stand, first_keys
 from lengthwise.attention.visible import Visible
 from lengthwise.errors import require
 from lengthwise.methods.base import SinksAndWindow
@@ -52,7 +50,7 @@ class StreamingLLM:
     def distances(self, seen: Visible, whole: Visible) -> list[Part]:
         if self._touch(whole):
             return [as_they_stand(whole)]
-        sinks = as_they_stand(whole.within(whole.start, torch.minimum(whole.start + self.sinks, seen.start)))
+        sinks = as_they_stand(first_keys(whole, seen, self.sinks))
         parts = [as_they_stand(seen)]
         if sinks.visible.sees_some:
             parts.append(self._just_before_the_window(sinks) if self.reindex else sinks)
