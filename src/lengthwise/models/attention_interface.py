@@ -51,7 +51,7 @@ def attention_forward(
     if not torch.compiler.is_compiling():
         layer.visits += 1
     scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
-    if query.shape[2] == 1 and (plan := planned(layer, attention_mask, key)) is not None:
+    if query.size(2) == 1 and (plan := planned(layer, attention_mask, key)) is not None:
         output = plan.solve(module, layer, query, key, value, scale)
         if output is not None:
             return output.transpose(1, 2).contiguous(), None

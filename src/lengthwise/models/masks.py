@@ -30,7 +30,7 @@ class ForwardMask:
     # How transformers itself would have made this mask, by the name of an implementation; unset when it cannot be known
     stock: Callable[[str], Tensor | None] | None = None
     computed: dict[Any, Any] = field(default_factory=dict)  # stock masks, biases and tables, at most once a forward
-    token_plans: dict[int, Any] = field(default_factory=dict)  # see `next_token`
+    token_plans: dict[Any, Any] = field(default_factory=dict)  # see `next_token`
 
     def once(self, key: Any, make: Callable[[], Any]) -> Any:
         """What `make` returns, computed at the first call only; what carries a gradient is computed at every one.

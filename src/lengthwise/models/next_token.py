@@ -31,28 +31,28 @@ class TokenPlan(NamedTuple):
 
     def solve(self, module: nn.Module, layer: Layer, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor | None:
         """Output, [batch, heads, 1, value_size]; None where rotation leaves numbers of different types."""
-        if self.run is not None:
-            key, value = key[:, :, self.run], value[:, :, self.run]
-        if self.at_query is not None:
-            query = rotated(module, layer.rotated_part, query, self.at_query)
-        if self.at_key is not None:
-            key = rotated(module, layer.rotated_part, key, self.at_key)
+        run, g, at_query, at_key = self
+        if run is not None:
+            key, value = key[:, :, run], value[:, :, run]
+        if at_query is not None:
+            query = rotated(module, layer.rotated_part, query, at_query)
+        if at_key is not None:
+            key = rotated(module, layer.rotated_part, key, at_key)
         if not query.dtype == key.dtype == value.dtype:
             return None
-        if isinstance(self.g, Tensor):
+        if isinstance(g, Tensor):
             # g is float32, and so is the product until it is rounded
-            query = (query * self.g[..., None]).to(query.dtype)
+            query = (query * g[..., None]).to(query.dtype)
         else:
-            scale *= self.g
-        return scaled_dot_product_attention(query, key, value, scale=scale, enable_gqa=key.shape[1] < query.shape[1])
+            scale *= g
+        return scaled_dot_product_attention(query, key, value, scale=scale, enable_gqa=key.size(1) < query.size(1))
 
 
 def planned(layer: Layer, mask: Tensor | None, key: Tensor) -> TokenPlan | None:
     """The plan that an earlier layer of this forward made, where those after it need nothing else."""
     known = None if mask is None else MASK.on(mask)
-    if known is None or known.visible.keys != key.shape[2] or known.visible.device != key.device:
-        return None
-    return known.token_plans.get(id(layer.slots))
+    # All that every layer of every token does: no function is called for it that need not be
+    return None if known is None else known.token_plans.get((id(layer.slots), key.size(2), key.get_device()))
 
 
 def token_plan(layer: Layer, mask: ForwardMask, turns: Turns, query: Tensor, value: Tensor, scale: float) -> TokenPlan | None:
@@ -66,7 +66,7 @@ def token_plan(layer: Layer, mask: ForwardMask, turns: Turns, query: Tensor, val
     agreed = ("next token", id(slots), id(turns.visible), None if slots.layers_agree else layer.index)
     plan: TokenPlan | None = mask.once(agreed, lambda: _plan(layer, query, value, turns))
     if plan is not None and slots.layers_agree and slots.similarity is None and not torch.is_grad_enabled():
-        mask.token_plans[id(slots)] = plan
+        mask.token_plans[id(slots), value.size(2), value.get_device()] = plan
     return plan
 
 
