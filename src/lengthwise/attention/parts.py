@@ -64,10 +64,11 @@ def as_one(parts: Sequence[Part]) -> Part:
 
 def _joined(parts: Sequence[Part]) -> Part | None:
     """Parts of one row that follow one another through all keys; None for others, and where a device had to be asked."""
-    rows = sorted((*part.visible.row, index) for index, part in enumerate(parts) if part.visible.row is not None)
-    keys = parts[0].visible.keys
-    ends = [0, *(stop for _, stop, _, _ in rows)]
-    if len(rows) < len(parts) or [*(start for start, *_ in rows), keys] != ends:
+    known, keys = [part.visible.row for part in parts], parts[0].visible.keys
+    if None in known:
+        return None
+    rows = sorted((*row, index) for index, row in enumerate(known) if row is not None)
+    if [*(start for start, *_ in rows), keys] != [0, *(stop for _, stop, *_ in rows)]:
         return None
     axes = max(part.key.dim() for part in parts)
     along = -1 if axes < 4 else -2
