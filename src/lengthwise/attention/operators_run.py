@@ -71,26 +71,25 @@ class Given(NamedTuple):
         return Equation(self.query, self.key, self.value, visible, self.scale, bias, self.g, self.dropout)
 
     def for_kernels(self, statistics: bool, *more: Any) -> tuple[Operands | None, Any]:
-        """What kernels take, where they solve it, and the name of its plan, where there is one for it and `more`."""
+        """What kernels take, where they solve it, and what is known of it and `more` beforehand."""
         named = self.implementation == "triton"
         if not launch.installed() or not (named or (self.implementation == "auto" and self.query.is_cuda)):
             return None, None
-        from lengthwise.attention.triton import planned
-        from lengthwise.attention.triton.operands import Operands
-
-        bare = Operands(
+        operands_type, planned = launch.kernels()
+        bare = operands_type(
             *self[:3], self.key.shape[2], self.scale, self.runs, self.offset, self.hidden, self.table,
             max(self.radius, 1) if self.table is not None else 0, self.g, {"bounds": self.bounds}, self.seed, self.dropout,
         )  # fmt: skip
-        known, name = planned.known(bare, *more)
-        if known:
-            return bare, name
+        known = planned.known(bare, *more)
+        if known[0] is not None:
+            return bare, known
         equation = self.equation(self.visible_to_kernels)
         if named:
             launch.require_triton(equation, statistics)
         elif launch.why_not_triton(equation, statistics) is not None:
             return None, None
-        return launch.operands_of(equation, self.g, self.seed), None
+        operands = launch.operands_of(equation, self.g, self.seed)
+        return operands, planned.known(operands, *more)
 
 
 def solve(*given: Any) -> tuple[Tensor, Tensor]:
@@ -99,11 +98,10 @@ def solve(*given: Any) -> tuple[Tensor, Tensor]:
 
     operands, want = Given(*given[:-1]), given[-1]
     statistics = want == ALL_ROWS
-    ready, name = operands.for_kernels(statistics, want)
+    ready, known = operands.for_kernels(statistics, want)
     if ready is not None:
-        from lengthwise.attention.triton.planned import forward
-
-        output, rows = forward(ready, want, name)
+        output, rows = launch.kernels()[1].by_rows(ready, want, known)
+        output = output.transpose(1, 2)
     else:
         with _random_numbers(operands.seed):
             equation = operands.equation(operands.visible)
@@ -119,14 +117,12 @@ def gradients(*given: Any) -> tuple[Tensor, ...]:
     """Gradients of queries, keys, values, table and g; an empty tensor where none is needed."""
     operands, (grad, output, rows, needs) = Given(*given[:-4]), given[-4:]
     table = operands.table
-    ready, name = operands.for_kernels(False, tuple(needs), grad, output, rows)
+    ready, known = operands.for_kernels(False, tuple(needs), grad, output, rows)
     if ready is None:
         found = _gradients_by_blocks(operands, grad, needs)
     else:
-        from lengthwise.attention.triton.backward import Needs
-        from lengthwise.attention.triton.planned import backward
-
-        found = backward(ready, grad, output, rows, Needs(*needs), name)
+        planned = launch.kernels()[1]
+        found = planned.backward(ready, grad, output, rows, planned.Needs(*needs), known)
         if table is not None and found[3] is not None:
             # What a widened table repeats beyond its ends has its gradient there
             more = (table.shape[-1] - found[3].shape[-1]) // 2
@@ -157,18 +153,18 @@ def _gradients_by_blocks(operands: Given, grad: Tensor, needs: Sequence[bool]) -
     return tuple(next(found) if leaf is not None and needed else None for leaf, needed in zip(leaves, needs, strict=True))
 
 
-def gradient_tile(runs: Tensor, size: int, dtype: torch.dtype, drops: bool) -> Tile | None:
+def gradient_tile(runs: Tensor, size: int, dtype: torch.dtype) -> Tile | None:
     """The tile of the kernels for gradients; None where they do not run."""
     if not launch.installed() or not (runs.is_cuda or launch.interpreted()):
         return None
     from lengthwise.attention.triton.backward import tile_for
 
-    return tile_for(size, dtype, drops, launch.products(dtype))
+    return tile_for(size, dtype, launch.products(dtype))
 
 
-def query_bounds(runs: Tensor, keys: int, radius: int, size: int, dtype: torch.dtype, drops: bool) -> Tensor:
+def query_bounds(runs: Tensor, keys: int, radius: int, size: int, dtype: torch.dtype) -> Tensor:
     """[batch or 1, key blocks, 6]: which queries meet each block of keys, for the kernel that goes over keys."""
-    tile = gradient_tile(runs, size, dtype, drops)
+    tile = gradient_tile(runs, size, dtype)
     if tile is None:
         return runs.new_empty(0)
     from lengthwise.attention.triton.key_bounds import bounds_of

@@ -16,15 +16,14 @@ def direct(
     """The output, in the order a model goes on with; None where the kernel cannot compute it. `wide` is a widened table."""
     if not launch.installed():
         return None
-    from lengthwise.attention.triton import planned
-    from lengthwise.attention.triton.forward import NO_ROWS
-    from lengthwise.attention.triton.operands import Operands
-
+    operands_type, planned = launch.kernels()
     runs, hidden, first = visible.for_kernels
-    operands = Operands(query, key, value, visible.keys, scale, runs, first, hidden, wide, max(radius, 1), None, visible.facts)
-    known, name = planned.known(operands, NO_ROWS)
-    if not known:
+    rest = (scale, runs, first, hidden, wide, max(radius, 1), None, visible.facts)
+    operands = operands_type(query, key, value, visible.keys, *rest)
+    known = planned.known(operands, planned.NO_ROWS)
+    if known[0] is None:
         equation = Equation(query, key, value, visible, scale, DistanceBias.of_widened(wide[0, :, 0], radius))
         if launch.why_not_triton(equation) is not None or any(t.stride(-1) != 1 for t in (query, key, value)):
             return None
-    return planned.forward(operands, NO_ROWS, name)[0].transpose(1, 2)
+    output: Tensor = planned.by_rows(operands, planned.NO_ROWS, known)[0]
+    return output

@@ -145,26 +145,43 @@ def multiprocessors(device: torch.device) -> int:
 def products(dtype: torch.dtype) -> str | None:
     """How matrix products of a data type are computed: float32's in TF32 where PyTorch's own switch allows that.
 
-    Else in three of them, which together keep what float32 keeps.
+    Else as six of bfloat16, or where Triton does not know these as three of TF32, which together keep what float32 keeps.
     """
     if dtype != torch.float32:
         return None
     switch = torch.backends.cuda.matmul
     # PyTorch before 2.9 has the other switch; later ones may refuse to read it
     allowed = switch.fp32_precision == "tf32" if hasattr(switch, "fp32_precision") else switch.allow_tf32
-    return "tf32" if allowed else "tf32x3"
+    return "tf32" if allowed else _several()
+
+
+@lru_cache
+def _several() -> str:
+    from triton.backends.nvidia.compiler import CUDAOptions
+
+    known = "bf16x6" in CUDAOptions.allowed_dot_input_precisions and not interpreted()
+    return "bf16x6" if known else "tf32x3"
 
 
 def _plain(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _solve(equation: Equation, statistics: bool) -> tuple[Tensor, RowStatistics | None]:
-    from lengthwise.attention.triton.dropout import drawn
-    from lengthwise.attention.triton.forward import ALL_ROWS, NO_ROWS
-    from lengthwise.attention.triton.planned import forward
+@lru_cache
+def kernels() -> tuple[type[Operands], Any]:
+    """What kernels take, and the module that launches them: importing in every call would take microseconds."""
+    from lengthwise.attention.triton import planned
+    from lengthwise.attention.triton.operands import Operands
 
-    seed = drawn(equation.query.device) if equation.dropout > 0 else None
+    return Operands, planned
+
+
+def _solve(equation: Equation, statistics: bool) -> tuple[Tensor, RowStatistics | None]:
+    planned, seed = kernels()[1], None
+    if equation.dropout > 0:
+        from lengthwise.attention.triton.dropout import drawn
+
+        seed = drawn(equation.query.device)
     operands = operands_of(equation, equation.inverse_temperature, seed)
     if equation.needs_grad:
         table = None if equation.bias is None else equation.bias.table
@@ -172,7 +189,7 @@ def _solve(equation: Equation, statistics: bool) -> tuple[Tensor, RowStatistics 
             equation.query, equation.key, equation.value, table, equation.inverse_temperature, operands
         )  # type: ignore[no-untyped-call]
         return output, None
-    output, rows = forward(operands, ALL_ROWS if statistics else NO_ROWS)
+    output, rows = planned.forward(operands, planned.ALL_ROWS if statistics else planned.NO_ROWS)
     return output, None if rows is None else RowStatistics(*rows.unbind(0))
 
 
@@ -189,11 +206,9 @@ def _scan(equation: Equation, inverse_temperatures: Tensor) -> RowStatistics:
 
 
 def operands_of(equation: Equation, g: Tensor | None, seed: Tensor | None = None) -> Operands:
-    from lengthwise.attention.triton.operands import Operands
-
     visible, bias = equation.visible, equation.bias
     runs, hidden, offset = visible.for_kernels
-    return Operands(
+    return kernels()[0](
         query=_in_rows(equation.query),
         key=_in_rows(equation.key),
         value=_in_rows(equation.value),
@@ -226,10 +241,9 @@ class _Attention(torch.autograd.Function):
     def forward(
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, table: Tensor | None, g: Tensor | None, operands: Operands
     ) -> Tensor:
-        from lengthwise.attention.triton.forward import ONLY_LSE
-        from lengthwise.attention.triton.planned import forward
-
-        output, rows = forward(operands, ONLY_LSE)
+        planned = kernels()[1]
+        output: Tensor
+        output, rows = planned.forward(operands, planned.ONLY_LSE)
         # The seed among them: a checkpoint that draws another one must find all of them anew
         ctx.save_for_backward(query, key, value, table, g, output, rows, operands.seed)
         ctx.rest = {name: part for name, part in operands._asdict().items() if name not in SAVED}
@@ -238,13 +252,10 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        from lengthwise.attention.triton.backward import Needs
-        from lengthwise.attention.triton.operands import Operands
-        from lengthwise.attention.triton.planned import backward
-
+        operands_type, planned = kernels()
         query, key, value, table, g, output, rows, seed = ctx.saved_tensors
-        operands = Operands(_in_rows(query), _in_rows(key), _in_rows(value), g=_in_float32(g), seed=seed, **ctx.rest)
-        dq, dk, dv, d_table, dg = backward(operands, grad, output, rows, Needs(*ctx.needs_input_grad[:5]))
+        operands = operands_type(_in_rows(query), _in_rows(key), _in_rows(value), g=_in_float32(g), seed=seed, **ctx.rest)
+        dq, dk, dv, d_table, dg = planned.backward(operands, grad, output, rows, planned.Needs(*ctx.needs_input_grad[:5]))
         if d_table is not None:
             # A table of one entry was read as three equal ones
             d_table = (d_table if d_table.shape == table.shape else d_table.sum(-1, keepdim=True)).to(table.dtype)

@@ -16,11 +16,13 @@ from lengthwise.attention.triton import backward as slow
 from lengthwise.attention.triton.backward import Needs
 from lengthwise.attention.triton.by_key import by_key
 from lengthwise.attention.triton.by_query import by_query
-from lengthwise.attention.triton.forward import NO_ROWS, prepared
+from lengthwise.attention.triton.forward import ALL_ROWS, NO_ROWS, ONLY_LSE, prepared
 from lengthwise.attention.triton.key_bounds import query_bounds
 from lengthwise.attention.triton.launch import products
 from lengthwise.attention.triton.operands import Operands, launch, recorded
 from lengthwise.attention.triton.tiles import LOT
+
+__all__ = ["ALL_ROWS", "NO_ROWS", "ONLY_LSE", "Needs", "backward", "by_rows", "forward", "known"]
 
 
 class Plan(NamedTuple):
@@ -31,42 +33,50 @@ class Plan(NamedTuple):
     shapes: tuple[Any, ...]
 
 
+# A plan, where there is one, and its name
+Known = tuple[Plan | None, tuple[Any, ...]]
+
 # By all that chooses kernels and numbers
 _plans: dict[tuple[Any, ...], Plan] = {}
 _MOST = 4096
 
 
-def known(operands: Operands, *more: Any) -> tuple[bool, tuple[Any, ...]]:
-    """Whether there is a plan, and its name."""
-    name = _name(operands, *more)
-    return name in _plans, name
+def known(operands: Operands, *more: Any) -> Known:
+    """The plan for operands and what is wanted of them, where there is one, and its name."""
+    name, device = _name(operands, *more), operands.query.device
+    elsewhere = device.type == "cuda" and device.index != torch.cuda.current_device()
+    return None if elsewhere else _plans.get(name), name
 
 
-def forward(operands: Operands, want: int, name: tuple[Any, ...] | None = None) -> tuple[Tensor, Tensor | None]:
-    """What `forward.forward` returns. `name` is the plan's, where the caller knows it."""
-    name = _name(operands, want) if name is None else name
-    plan = _plan(name, operands)
+def forward(operands: Operands, want: int) -> tuple[Tensor, Tensor | None]:
+    """What `forward.forward` returns."""
+    out, rows = by_rows(operands, want, known(operands, want))
+    return out.transpose(1, 2), rows
+
+
+def by_rows(operands: Operands, want: int, by: Known) -> tuple[Tensor, Tensor | None]:
+    """The same as [batch, queries, heads, size], by what `known` says of these operands."""
+    plan, name = by
     if plan is None:
         out, rows, kernel, programs, tensors, numbers, tile = prepared(operands, want)
         run = launch(kernel, programs, tensors, numbers, tile)
         _keep(name, Plan((run[programs, 1, 1],), (numbers,), (out.shape, None if rows is None else rows.shape)))
-        return out.transpose(1, 2), rows
+        return out, rows
     query, (shape, fields) = operands.query, plan.shapes
-    out = torch.empty(shape, dtype=query.dtype, device=query.device)
-    rows = None if want == NO_ROWS else torch.empty(fields, dtype=torch.float32, device=query.device)
+    out = query.new_empty(shape)
+    rows = None if want == NO_ROWS else query.new_empty(fields, dtype=torch.float32)
     plan.runs[0](
         query, operands.key, operands.value, out, out if rows is None else rows,
         *operands.slots, operands.seed_slot, *plan.numbers[0],
     )  # fmt: skip
-    return out.transpose(1, 2), rows
+    return out, rows
 
 
 def backward(
-    operands: Operands, grad: Tensor, out: Tensor, lse: Tensor, needs: Needs, name: tuple[Any, ...] | None = None
+    operands: Operands, grad: Tensor, out: Tensor, lse: Tensor, needs: Needs, by: Known | None = None
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
     """What `backward.backward` returns; the long way with a gradient of g, or where the band takes several launches."""
-    name = _name(operands, needs, grad, out, lse) if name is None else name
-    plan = _plan(name, operands)
+    plan, name = known(operands, needs, grad, out, lse) if by is None else by
     if plan is None:
         with recorded() as launches:
             found = slow.backward(operands, grad, out, lse, needs)
@@ -80,8 +90,8 @@ def backward(
     plan.runs[0](out, grad, lse, lse2, delta, *plan.numbers[0])
     dk, dv, dq = torch.empty(of_keys, **kind), torch.empty(of_keys, **kind), torch.empty(of_queries, **kind)
     given, slots = (query, operands.key, operands.value, grad, lse2, delta), (*operands.slots, operands.seed_slot)
-    bounds = query_bounds(operands, slow.tile_for(query.shape[-1], query.dtype, operands.drops, products(query.dtype)))
-    plan.runs[1](*given, dk, dv, dk, dk, dk, bounds, *slots, *plan.numbers[1])
+    bounds = query_bounds(operands, slow.tile_for(query.shape[-1], query.dtype, products(query.dtype)))
+    plan.runs[1](*given, dk, dv, bounds, *slots, *plan.numbers[1])
     band = torch.zeros(band_shape, dtype=torch.float32, device=query.device) if needs.table else None
     plan.runs[2](*given, dq, dq, dq if band is None else band, *slots, *plan.numbers[2])
     d_table = None if band is None else band.view(query.shape[0], -1, *band.shape[1:]).sum((0, 2))
@@ -99,21 +109,22 @@ def _backward_plan(launches: list[tuple[Any, ...]], operands: Operands, needs: N
 
 def _name(operands: Operands, *more: Any) -> tuple[Any, ...]:
     """All that chooses kernels and numbers; `more` are tensors and what is wanted of them."""
-    query, key, value = operands[:3]
-    given = (query, key, value, *(part for part in more if isinstance(part, Tensor)))
-    address = 0
-    for tensor in given:
-        address |= tensor.data_ptr()
-    wanted = [part for part in more if not isinstance(part, Tensor)]
-    kinds = [(tensor.shape, tensor.stride(), tensor.dtype) for tensor in (*given, *operands.slots, operands.seed_slot)]
-    numbers = (operands.keys, operands.scale, operands.offset, operands.radius, operands.dropout)
-    return (*kinds, *numbers, *wanted, address % 16, query.device, products(query.dtype))
-
-
-def _plan(name: tuple[Any, ...], operands: Operands) -> Plan | None:
-    device = operands.query.device
-    elsewhere = device.type == "cuda" and device.index != torch.cuda.current_device()
-    return None if elsewhere else _plans.get(name)
+    query, key, value, keys, scale, runs, offset, hidden, table, radius, g, _, seed, dropout = operands
+    address = query.data_ptr() | key.data_ptr() | value.data_ptr()
+    wanted: list[Any] = []
+    for part in more:
+        if isinstance(part, Tensor):
+            address |= part.data_ptr()
+            wanted += part.shape, part.stride(), part.dtype
+        else:
+            wanted.append(part)
+    for slot in (runs, hidden, g):
+        wanted += (None, None) if slot is None else (slot.shape, slot.stride())
+    dtype = query.dtype
+    return (
+        query.shape, key.shape, value.shape, query.stride(), key.stride(), value.stride(), dtype, key.dtype, value.dtype,
+        address % 16, query.device, products(dtype), keys, scale, offset, table is None, radius, seed is None, dropout, *wanted,
+    )  # fmt: skip
 
 
 def _keep(name: tuple[Any, ...], plan: Plan) -> None:
