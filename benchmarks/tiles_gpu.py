@@ -5,8 +5,7 @@
 
 The tile that is in use is marked; the others are near it, or with --all any. A tile that needs more than the GPU has is named
 with the reason. Compiling takes longest: processes with a --part each fill the cache that a last one reads. float32 is tried in
-three passes, as it runs unless PyTorch allows TF32. Gradients are timed by two kernels and by one (`ONE_KERNEL`); without a
-bias PyTorch's own kernels are beside ours.
+several products, as it runs unless PyTorch allows TF32. Without a bias PyTorch's own kernels are beside ours.
 """
 
 from __future__ import annotations
@@ -130,10 +129,8 @@ def main(words: Sequence[str] | None = None) -> None:
         output = attention(whole, implementation="triton")[0]
         torch.autograd.grad(output, learning, output.detach())
 
-    for one in (False, True):
-        print(f"forward and backward, {'one kernel' if one else 'two kernels'}", flush=True)
-        with patch.object(backward, "ONE_KERNEL", one):
-            tried(backward, (given.size, dtype, False, products(dtype)), step, device, given)
+    print("forward and backward", flush=True)
+    tried(backward, (given.size, dtype, products(dtype)), step, device, given)
 
 
 if __name__ == "__main__":

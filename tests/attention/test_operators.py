@@ -97,7 +97,7 @@ def given(name: str, way: str) -> tuple[Any, ...]:
     table = None if bias is None else bias.widened.detach().clone().requires_grad_()
     hidden = None if visible.hidden is None else visible.flagged
     radius = 0 if bias is None else bias.radius
-    bounds = torch.ops.lengthwise.query_bounds(visible.packed, visible.keys, radius, 32, torch.float32, False)
+    bounds = torch.ops.lengthwise.query_bounds(visible.packed, visible.keys, radius, 32, torch.float32)
     return *tensors, table, g, visible.packed, hidden, None, bounds, 0, radius, whole.scale, 0.0, way
 
 
@@ -116,7 +116,7 @@ def test_the_operators_keep_what_they_promise_to_graphs(name: str, way: str) -> 
         back = (*plain, torch.ones_like(output), output, rows, needs)
         torch.library.opcheck(ops.gradients.default, back, test_utils=utilities)
     query, key, _, table, _, runs, hidden = plain[:7]
-    torch.library.opcheck(ops.query_bounds.default, (runs, 20, plain[10], 32, torch.float32, False), test_utils=utilities)
+    torch.library.opcheck(ops.query_bounds.default, (runs, 20, plain[10], 32, torch.float32), test_utils=utilities)
     temperatures = torch.ones(2, 1, 1, 1)
     torch.library.opcheck(
         ops.scan.default, (query, key, table, temperatures, runs, hidden, 0, plain[10], plain[11]), test_utils=utilities

@@ -36,9 +36,7 @@ def attention_in_graph(equation: Equation, statistics: bool, implementation: str
         seed = torch.randint(2**31 - 1, (2,), device=query.device).int()
     if learns and runs is not None:
         # An operator of its own: layers share what is the same in all of them
-        bounds = torch.ops.lengthwise.query_bounds(
-            runs, equation.visible.keys, radius, query.shape[-1], query.dtype, seed is not None
-        )
+        bounds = torch.ops.lengthwise.query_bounds(runs, equation.visible.keys, radius, query.shape[-1], query.dtype)
     output, rows = torch.ops.lengthwise.solve(
         query,
         equation.key,
@@ -102,8 +100,8 @@ def _fake_gradients(*given: Any) -> tuple[Tensor, ...]:
     return (*first, *last)
 
 
-def _fake_bounds(runs: Tensor, keys: int, radius: int, size: int, dtype: torch.dtype, drops: bool) -> Tensor:
-    tile = operators_run.gradient_tile(runs, size, dtype, drops)
+def _fake_bounds(runs: Tensor, keys: int, radius: int, size: int, dtype: torch.dtype) -> Tensor:
+    tile = operators_run.gradient_tile(runs, size, dtype)
     return runs.new_empty(0) if tile is None else runs.new_empty((runs.shape[0], -(-keys // tile.keys), 6))
 
 
@@ -140,7 +138,7 @@ _define(
 )
 _define(
     "query_bounds",
-    "(Tensor runs, int keys, int radius, int size, ScalarType dtype, bool drops) -> Tensor",
+    "(Tensor runs, int keys, int radius, int size, ScalarType dtype) -> Tensor",
     operators_run.query_bounds,
     _fake_bounds,
 )

@@ -44,33 +44,9 @@ def test_every_gradient_is_the_laws(name: str) -> None:
     assert_gradients(triton, CASES[name].equation())
 
 
-# Without a gradient of g, which that kernel does not give
-AT_ONCE = {
-    "all keys": Case(70),
-    "no bias": CASES["no bias"],
-    "one number for every distance": Case(40, radius=0, heads=1, kv_heads=1),
-    "a table as wide as the sequence": CASES["a table as wide as the sequence"],
-    "causal, grouped heads": Case(70, mask="causal", kv_heads=1),
-    "a window, size 24": CASES["a window, size 24"],
-    "padding": Case(70, batch=2, heads=1, kv_heads=1, mask="padding"),
-    "a hole": Case(50, heads=1, kv_heads=1, mask="hole"),
-    "rows in any order": CASES["rows in any order"],
-    "half precision, two sequences": Case(70, batch=2, dtype=FP16, mask="causal"),
-}
-
-
-@pytest.mark.parametrize("name", AT_ONCE)
-def test_one_kernel_gives_the_gradients_of_two(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr(backward, "ONE_KERNEL", True)
-    monkeypatch.setattr(backward, "by_query", None)
-    assert_gradients(triton, AT_ONCE[name].equation())
-
-
-@pytest.mark.parametrize(("temperature", "one"), [("row", False), ("none", True)])
-def test_a_band_too_large_for_one_launch_takes_several(monkeypatch: pytest.MonkeyPatch, temperature: str, one: bool) -> None:
-    monkeypatch.setattr(backward, "ONE_KERNEL", one)
+def test_a_band_too_large_for_one_launch_takes_several(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backward, "BAND", 1)
-    assert_gradients(triton, Case(40, batch=2, temperature=temperature).equation())
+    assert_gradients(triton, Case(40, batch=2, temperature="row").equation())
 
 
 @pytest.mark.parametrize("mask", ["causal", "padding", "shuffled", "packed"])

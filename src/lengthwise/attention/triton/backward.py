@@ -8,11 +8,10 @@ With a = scale * q.k + bias, p = exp(g a - lse), w = p (dO.v - delta), delta = d
 Where dropout took a weight out of the output, p is 0 in dv and dO.v is 0 in w; the others are 1 / (1 - rate) as large.
 
 One kernel goes over blocks of keys (`triton_by_key`: dk, dv; the heads of a group are summed inside), one over blocks of
-queries (`triton_by_query`: dq, dg, bias): seven products. With ONE_KERNEL the first gives all but dg, in five. Both have the
-forward kernel's two kinds of tiles: near ones with table and masks, far ones bare. The bias gradient needs no atomics: pairs
-nearer than the radius are written to a band [rows, 2 radius + 1], one entry each, the others add up in two numbers a row that
-fill the band's ends; PyTorch sums the rows. So it is deterministic, but for dq of ONE_KERNEL, which
-torch.use_deterministic_algorithms switches off.
+queries (`triton_by_query`: dq, dg, bias): seven products. One kernel of five, which adds up dq in memory, took a quarter
+longer on an H200. Both have the forward kernel's two kinds of tiles: near ones with table and masks, far ones bare. The bias
+gradient needs no atomics: pairs nearer than the radius are written to a band [rows, 2 radius + 1], one entry each, the others
+add up in two numbers a row that fill the band's ends; PyTorch sums the rows. So it is deterministic.
 """
 
 from __future__ import annotations
@@ -34,8 +33,6 @@ from lengthwise.attention.triton.tiles import LOG2E, LOT, block_of, stored_rows
 
 # Numbers in the band of one launch; more rows than that take several launches
 BAND = 2**27
-# Five products instead of seven, with dq added up in memory; not measured on a GPU yet: see benchmarks/tiles_gpu.py
-ONE_KERNEL = False
 
 
 class Needs(NamedTuple):
@@ -69,15 +66,14 @@ def _prepare(
 
 
 @lru_cache
-def tile_for(size: int, dtype: torch.dtype, drops: bool, precision: str | None) -> Tile:
-    """The tiles of both kernels; measured on an H200, 32 heads of 64."""
+def tile_for(size: int, dtype: torch.dtype, precision: str | None) -> Tile:
+    """The tiles of both kernels; measured on an H200."""
     if dtype == torch.float32:
-        # Of 256 numbers larger ones spill tens of kilobytes
-        return Tile(32, 32, 4, 1, precision=precision) if size <= 128 else Tile(16, 16, 4, 1, precision=precision)
-    # The hash of dropout would spill
-    small = Tile(64, 64, 4, 2, registers=None if drops else 168)
-    # Of 256 numbers a tile is 32 KiB: two stay, two come and go
-    return small if size <= 64 else Tile(64, 64, 8, 2 if size <= 128 else 1)
+        # Larger ones spill, of 256 numbers tens of kilobytes
+        queries, keys = (32, 64) if size <= 64 else (32, 32) if size <= 128 else (16, 16)
+        return Tile(queries, keys, 4, 1, precision=precision)
+    # Of 256 numbers a tile of 64 rows is 32 KiB
+    return Tile(64, 64, 4, 3 if size <= 64 else 2) if size <= 128 else Tile(64, 32, 4, 1)
 
 
 def backward(
@@ -87,7 +83,7 @@ def backward(
     query = operands.query
     batch, heads, queries, size = query.shape
     grad = grad if grad.stride(-1) == 1 else grad.contiguous()
-    tile = tile_for(size, query.dtype, operands.drops, products(query.dtype))
+    tile = tile_for(size, query.dtype, products(query.dtype))
     stored = -(-queries // LOT.value) * LOT.value
     rows = torch.empty((2, batch, heads, stored), dtype=torch.float32, device=query.device).unbind(0)
     launch(
@@ -98,8 +94,6 @@ def backward(
         Tile(LOT.value, LOT.value, 4, 1),
     )
     dq = dk = dv = d_table = dg = None
-    if ONE_KERNEL and needs.query and needs.key and not needs.g and not torch.are_deterministic_algorithms_enabled():
-        return *_of_all(operands, grad, rows, needs.table, tile), None
     if needs.key or needs.value:
         dk, dv = _of_keys(operands, grad, rows, tile)
     if needs.query or needs.table or needs.g:
@@ -120,66 +114,19 @@ def _strides(operands: Operands, grad: Tensor) -> tuple[int | float, ...]:
 
 
 def _of_keys(operands: Operands, grad: Tensor, rows: Sequence[Tensor], tile: Tile) -> tuple[Tensor, Tensor]:
-    dk, dv = _room_for_keys(operands)
-    _launch_by_key(operands, grad, rows, tile, (dk, dv, dk, dk, dk), 0, dk.shape[0] * dk.shape[2], False, False)
-    return dk.transpose(1, 2), dv.transpose(1, 2)
-
-
-def _of_all(
-    operands: Operands, grad: Tensor, rows: Sequence[Tensor], table: bool, tile: Tile
-) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """dq, dk, dv and the table's gradient, by one kernel."""
-    query, (dk, dv) = operands.query, _room_for_keys(operands)
-    batch, heads, queries, size = query.shape
-    units, group, width = batch * dk.shape[2], operands.group, 2 * operands.radius + 1
-    dq = torch.zeros((batch, queries, heads, size), dtype=torch.float32, device=query.device)
-    at_once = _heads_at_once(units, group * queries * width) if table else units
-    totals = []
-    for first in range(0, units, at_once):
-        part = min(at_once, units - first)
-        if table:
-            band = torch.zeros((part * group, queries, width), dtype=torch.float32, device=query.device)
-            far = torch.empty((2, part * group, operands.keys), dtype=torch.float32, device=query.device)
-            _launch_by_key(operands, grad, rows, tile, (dk, dv, dq, band, far), first, part, True, True)
-            total, ends = band.sum(1), far.sum(-1)
-            total[:, 0], total[:, -1] = ends[0], ends[1]
-            totals.append(total)
-        else:
-            _launch_by_key(operands, grad, rows, tile, (dk, dv, dq, dq, dq), first, part, True, False)
-    d_table = _over_batch(totals, batch) if table else None
-    return dq.to(query.dtype).transpose(1, 2), dk.transpose(1, 2), dv.transpose(1, 2), d_table
-
-
-def _room_for_keys(operands: Operands) -> tuple[Tensor, Tensor]:
-    """Memory for dk and dv, [batch, keys, kv_heads, size], each of its own, as graphs want it."""
-    batch, kv_heads, keys, size = operands.key.shape
-    like = operands.key
-    dk, dv = (torch.empty((batch, keys, kv_heads, size), dtype=like.dtype, device=like.device) for _ in range(2))
-    return dk, dv
-
-
-def _launch_by_key(
-    operands: Operands,
-    grad: Tensor,
-    rows: Sequence[Tensor],
-    tile: Tile,
-    results: tuple[Tensor, ...],
-    first: int,
-    part: int,
-    whole: bool,
-    table: bool,
-) -> None:
-    """Launch it for `part` key heads of all sequences, from `first` on."""
+    """dk and dv, [batch, kv_heads, keys, size], each in memory of its own, as graphs want it."""
     query, key, value = operands.query, operands.key, operands.value
+    batch, kv_heads, keys, size = key.shape
+    dk, dv = (torch.empty((batch, keys, kv_heads, size), dtype=key.dtype, device=key.device) for _ in range(2))
     slots = (query_bounds(operands, tile), *operands.slots, operands.seed_slot)
-    numbers = (*_numbers(operands, first), *_strides(operands, grad), tile.queries, tile.keys, whole, table)
     launch(
         by_key,
-        -(-operands.keys // tile.keys) * part,
-        (query, key, value, grad, *rows, *results, *slots),
-        (*numbers, tile.precision, operands.drops),
+        -(-operands.keys // tile.keys) * batch * kv_heads,
+        (query, key, value, grad, *rows, dk, dv, *slots),
+        (*_numbers(operands), *_strides(operands, grad), tile.queries, tile.keys, tile.precision, operands.drops),
         tile,
     )
+    return dk.transpose(1, 2), dv.transpose(1, 2)
 
 
 def _heads_at_once(heads: int, numbers: int) -> int:

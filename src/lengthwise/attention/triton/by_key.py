@@ -1,8 +1,5 @@
 """Gradients of keys and values: a block of keys goes over the queries that see it, in all heads of its group.
 
-WHOLE, it gives those of queries and table too. What a tile adds to its rows is added in memory, in any order. The table's far
-entries are summed key by key, and need no order: left and right are the sums of w over a key's far queries.
-
 The formulae, and what the arguments are, stand in `triton_backward`.
 """
 
@@ -25,7 +22,6 @@ from lengthwise.attention.triton.tiles import (
     settled,
     sharpness,
     stored_rows,
-    sums,
 )
 
 
@@ -46,23 +42,11 @@ def _weighed(
 
 
 @triton.jit
-def _add_to_rows(
-    to, w, k, m, queries, scale, o_m, D: tl.constexpr, DP: tl.constexpr, BM: tl.constexpr, PRECISION: tl.constexpr
-):
-    """Add what a tile's w, [keys, queries], and its keys give to dq; other blocks of keys add to the same rows."""
-    part = tl.dot(tl.trans(w.to(k.dtype)), k, input_precision=PRECISION) * scale
-    inner = tl.arange(0, BM)
-    column = tl.arange(0, DP)
-    at = to + m.to(tl.int64) * o_m + (inner[:, None] * o_m + column[None, :])
-    tl.atomic_add(at, part, mask=(m + inner < queries)[:, None] & (column < D)[None, :], sem="relaxed")
-
-
-@triton.jit
 def _key_edges(
-    dk, dv, left, right, k, v, q_from, do_from, q_m, do_m, lse_from, delta_from, g_from, g_m, runs, zero, radius, scale, offset,
-    cols, shown, lo, inner_lo, near_lo, near_hi, inner_hi, hi, queries, SEED, bh, limit, spared, dq_from, dq_m, band,
+    dk, dv, k, v, q_from, do_from, q_m, do_m, lse_from, delta_from, g_from, g_m, runs, zero, radius, scale, offset,
+    cols, shown, lo, inner_lo, near_lo, near_hi, inner_hi, hi, queries, SEED, bh, limit, spared,
     D: tl.constexpr, DP: tl.constexpr, BM: tl.constexpr, FULL: tl.constexpr, BIAS: tl.constexpr, TEMPERED: tl.constexpr,
-    PRECISION: tl.constexpr, DROPS: tl.constexpr, WHOLE: tl.constexpr, TABLE_GRAD: tl.constexpr,
+    PRECISION: tl.constexpr, DROPS: tl.constexpr,
 ):  # fmt: skip
     """Query tiles lo ... inner_lo, near_lo ... near_hi, inner_hi ... hi, [keys, queries]: with masks and the table."""
     nears = (near_hi - near_lo) // BM
@@ -94,24 +78,14 @@ def _key_edges(
         if TEMPERED > 0:
             w = w * g[None, :]
         dk = settled(tl.dot(w.to(q.dtype), q, dk, input_precision=PRECISION))
-        if WHOLE:
-            _add_to_rows(dq_from, w, k, m, queries, scale, dq_m, D, DP, BM, PRECISION)
-        if TABLE_GRAD:
-            left += tl.sum(tl.where(distance <= -radius, w, 0.0), 1)
-            right += tl.sum(tl.where(distance >= radius, w, 0.0), 1)
-            # Unseen pairs write the 0 that stands there already
-            inside = real[None, :] & (distance > -radius) & (distance < radius)
-            line = tl.arange(0, BM) * (2 * radius + 1) + radius
-            tl.store(band + m.to(tl.int64) * (2 * radius + 1) + (line[None, :] + distance), w, mask=inside)
-    return dk, dv, left, right
+    return dk, dv
 
 
 @triton.jit
 def _key_far(
-    dk, dv, left, right, k, v, q_from, do_from, q_m, do_m, lse_from, delta_from, g_from, g_m, b_right, b_left, scale,
-    right_lo, right_hi, left_lo, left_hi, queries, cols, SEED, bh, limit, spared, dq_from, dq_m,
-    D: tl.constexpr, DP: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, TEMPERED: tl.constexpr, PRECISION: tl.constexpr,
-    DROPS: tl.constexpr, WHOLE: tl.constexpr, TABLE_GRAD: tl.constexpr,
+    dk, dv, k, v, q_from, do_from, q_m, do_m, lse_from, delta_from, g_from, g_m, b_right, b_left, scale,
+    right_lo, right_hi, left_lo, left_hi, queries, cols, SEED, bh, limit, spared,
+    D: tl.constexpr, DP: tl.constexpr, BM: tl.constexpr, TEMPERED: tl.constexpr, PRECISION: tl.constexpr, DROPS: tl.constexpr,
 ):  # fmt: skip
     """Query tiles all of whose rows see every key: first those that see it far on their right, then far on their left."""
     before = (right_hi - right_lo) // BM
@@ -131,13 +105,7 @@ def _key_far(
         if TEMPERED > 0:
             w = w * g[None, :]
         dk = settled(tl.dot(w.to(q.dtype), q, dk, input_precision=PRECISION))
-        if WHOLE:
-            _add_to_rows(dq_from, w, k, m, queries, scale, dq_m, D, DP, BM, PRECISION)
-        if TABLE_GRAD:
-            total = sums(w, BN, BM)
-            left += tl.where(is_right, 0.0, total)
-            right += tl.where(is_right, total, 0.0)
-    return dk, dv, left, right
+    return dk, dv
 
 
 @triton.jit
@@ -171,24 +139,19 @@ def _tiles(
 
 @one_variant
 def by_key(
-    Q, K, V, GRAD, LSE2, DELTA, DK, DV, DQ, BANDS, FAR, BOUNDS, TABLE, G, RUNS, HIDDEN, SEED,
-    scale, radius, heads, group, queries, keys, offset, first,
+    Q, K, V, GRAD, LSE2, DELTA, DK, DV, BOUNDS, TABLE, G, RUNS, HIDDEN, SEED,
+    scale, radius, heads, group, queries, keys, offset,
     q_b, q_h, q_m, k_b, k_h, k_n, v_b, v_h, v_n, do_b, do_h, do_m, g_b, g_h, g_m, s_b, h_b, limit, spared,
     D: tl.constexpr, DP: tl.constexpr, FULL: tl.constexpr, BIAS: tl.constexpr, TEMPERED: tl.constexpr, HIDES: tl.constexpr,
-    BM: tl.constexpr, BN: tl.constexpr, WHOLE: tl.constexpr, TABLE_GRAD: tl.constexpr, PRECISION: tl.constexpr,
-    DROPS: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, PRECISION: tl.constexpr, DROPS: tl.constexpr,
 ):  # fmt: skip
-    """dk and dv, [batch, keys, kv_heads, D], of one block of keys, summed over the heads that share it.
-
-    WHOLE: what it adds to DQ, [batch, queries, heads, D]. TABLE_GRAD: its part of the bands, and FAR, [2, heads of a
-    launch, keys].
-    """
+    """dk and dv, [batch, keys, kv_heads, D], of one block of keys, summed over the heads that share it."""
     blocks = tl.cdiv(keys, BN)
     block = tl.program_id(0) % blocks
     kv_heads = heads // group
     among = tl.program_id(0) // blocks
-    b = ((first + among) // kv_heads).to(tl.int64)
-    kv = ((first + among) % kv_heads).to(tl.int64)
+    b = (among // kv_heads).to(tl.int64)
+    kv = (among % kv_heads).to(tl.int64)
     cols = block * BN + tl.arange(0, BN)
     shown = cols < keys
     column = tl.arange(0, DP)
@@ -213,27 +176,16 @@ def by_key(
         g_from = G + b * g_b + h * g_h
         lse_from = LSE2 + (b * heads + h) * stored_rows(queries)
         delta_from = DELTA + (b * heads + h) * stored_rows(queries)
-        dq_from = DQ + (b * queries * heads + h) * D
-        band = BANDS + (among.to(tl.int64) * group + i) * queries * (2 * radius + 1)
-        far_left = tl.zeros([BN, 8], dtype=tl.float32)
-        far_right = tl.zeros([BN, 8], dtype=tl.float32)
-        dk, dv, far_left, far_right = _key_far(
-            dk, dv, far_left, far_right, k, v, q_from, do_from, q_m, do_m, lse_from, delta_from, g_from, g_m,
+        dk, dv = _key_far(
+            dk, dv, k, v, q_from, do_from, q_m, do_m, lse_from, delta_from, g_from, g_m,
             b_right, b_left, scale, inner_lo, near_lo, near_hi, inner_hi, queries, cols, SEED, b * heads + h, limit, spared,
-            dq_from, heads * D,
-            D, DP, BM, BN, TEMPERED, PRECISION, DROPS, WHOLE, TABLE_GRAD,
+            D, DP, BM, TEMPERED, PRECISION, DROPS,
         )  # fmt: skip
-        dk, dv, left, right = _key_edges(
-            dk, dv, tl.sum(far_left, 1), tl.sum(far_right, 1), k, v, q_from, do_from, q_m, do_m, lse_from, delta_from,
+        dk, dv = _key_edges(
+            dk, dv, k, v, q_from, do_from, q_m, do_m, lse_from, delta_from,
             g_from, g_m, RUNS + b * s_b, zero, radius, scale, offset, cols, shown, lo, inner_lo, near_lo, near_hi, inner_hi, hi,
-            queries, SEED, b * heads + h, limit, spared,
-            dq_from, heads * D, band, D, DP, BM, FULL, BIAS, TEMPERED, PRECISION, DROPS, WHOLE, TABLE_GRAD,
+            queries, SEED, b * heads + h, limit, spared, D, DP, BM, FULL, BIAS, TEMPERED, PRECISION, DROPS,
         )  # fmt: skip
-        if TABLE_GRAD:
-            at = FAR + (among.to(tl.int64) * group + i) * keys + cols
-            tl.store(at, left, mask=cols < keys)
-            side = (tl.num_programs(0) // blocks * group).to(tl.int64) * keys
-            tl.store(at + side, right, mask=cols < keys)
     to = ((b * keys + cols[:, None].to(tl.int64)) * kv_heads + kv) * D + column[None, :]
     tl.store(DK + to, (dk * scale).to(DK.dtype.element_ty), mask=inside)
     if DROPS:
