@@ -60,6 +60,8 @@ def _code(files: Sequence[CodeFile], randomness: random.Random) -> Iterator[str]
 def _place(code: Sequence[str], at: float) -> int:
     """The line before which the function stands: one that begins something new, if there is one near."""
     wanted = round(at * len(code))
-    begins = [k for k in range(1, len(code)) if code[k][:1].strip() and not code[k - 1].strip()]
+    near = int(NEAR * len(code))
+    around = range(max(1, wanted - near), min(len(code), wanted + near + 1))
+    begins = [k for k in around if code[k][:1].strip() and not code[k - 1].strip()]
     nearest = min([0, len(code), *begins], key=lambda k: abs(k - wanted))
-    return nearest if abs(nearest - wanted) <= NEAR * len(code) else wanted
+    return nearest if abs(nearest - wanted) <= near else wanted

@@ -103,12 +103,12 @@ def test_what_tells_no_vocabulary_is_asked_for_the_whole_text() -> None:
     assert added_tokens(Words(), prose) == len(prose.split())
 
 
-def test_a_text_that_is_counted_again_a_little_shorter_is_not_tokenised_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_that_is_counted_again_with_a_small_change_is_not_tokenised_again(monkeypatch: pytest.MonkeyPatch) -> None:
     tokenizer, text = trained("bpe"), " ".join(f"word{i * i}" for i in range(3 * SHORT))
     token_count(tokenizer, text)
     seen: list[int] = []
     sizes = token_counts._sizes
     monkeypatch.setattr(token_counts, "_sizes", lambda of, some: seen.append(sum(map(len, some))) or sizes(of, some))  # type: ignore[func-returns-value]
-    for changed in (text[:-500], text[900:-500], text[900:]):
+    for changed in (text[:-500], text[900:-500], text[900:], f"{text[900:9000]}x y{text[9000:]}", text[900:]):
         assert token_count(tokenizer, changed) == len(tokenizer(changed, verbose=False).input_ids)
     assert sum(seen) < len(text) // 4

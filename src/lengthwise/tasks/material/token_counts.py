@@ -10,9 +10,10 @@ that is counted again with small changes, only these.
 
 from __future__ import annotations
 
+import re
 import string
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -20,8 +21,9 @@ from lengthwise.common.text import shipped_prose
 
 SHORT = 2000  # letters up to which a text is simply tokenised
 MOST = 200_000  # words that are kept
-SAME = 100  # words that no two texts begin or end with but those that are counted again
+SAME = 600  # letters that no two texts begin or end with but those that are counted again
 OFTEN = 4  # times that a word stands in a text from which on it is quicker to tokenise it alone
+BEGINNING = 4  # letters of a special token that are looked for first
 ANCHOR = "a"
 BYTE_LEVEL_SPACE, SENTENCEPIECE_SPACE = "\u0120", "\u2581"
 VISIBLE = frozenset(string.ascii_letters + string.digits + string.punctuation)
@@ -47,48 +49,66 @@ class WordCounts:
     def __init__(self, tokenizer: Any) -> None:
         self.vocabulary = _size(tokenizer)
         self.ends = _word_ends(tokenizer)
-        self.special = _special_tokens(tokenizer) if self.ends else []
+        # Of thousands (Gemma's <unused0> ...) the first letters are looked for before the tokens
+        self.special = _by_beginning(_special_tokens(tokenizer)) if self.ends else {}
+        self.between = re.compile(f" (?<=[{re.escape(''.join(self.ends))}] )") if self.ends else None
         self.tokens: dict[str, int] = {}
         self.met: Counter[str] = Counter()
-        self.last: tuple[list[str], int] = [], 0  # the words of the text before, and their tokens
+        self.last = "", 0  # the words of the text before but its first and last, and their tokens
         sample = shipped_prose()[: 2 * SHORT]
         if self.whole(tokenizer, sample) != len(tokenizer(sample, verbose=False).input_ids):
-            self.ends = frozenset()
+            self.ends, self.between = frozenset(), None
 
     def whole(self, tokenizer: Any, text: str) -> int:
-        first, *words = self._words(text)
+        if not self._has_words(text):
+            return len(tokenizer(text, verbose=False).input_ids)
+        start = self._next(text, 0)
+        end = max(start, self._previous(text, len(text)))
         # Special tokens, or what else a tokenizer adds, stand before the first and behind the last
-        ends = first + "".join(words[-1:])
-        return len(tokenizer(ends, verbose=False).input_ids) + (self._sum(tokenizer, words[:-1]) if len(words) > 1 else 0)
+        return len(tokenizer(text[:start] + text[end:], verbose=False).input_ids) + self._sum(tokenizer, text[start:end])
 
     def added(self, tokenizer: Any, text: str) -> int:
-        words = list(self._words(text))
-        return self._sum(tokenizer, words) if len(words) > 1 else _sizes(tokenizer, words)[0]
+        start = self._next(text, 0) if self._has_words(text) else len(text)
+        if start == len(text):
+            return _sizes(tokenizer, [text])[0]
+        anchor, with_first = _sizes(tokenizer, [ANCHOR, ANCHOR + text[:start]])
+        return with_first - anchor + self._sum(tokenizer, text[start:])
 
-    def _words(self, text: str) -> Iterator[str]:
-        # A special token may take the white space around it, or have what follows read as the beginning of a text
-        if not self.ends or any(token in text for token in self.special):
-            yield text
-            return
-        word, *following = text.split(" ")
-        for part in following:
-            if word[-1:] in self.ends:
-                yield word
-                word = f" {part}"
-            else:
-                word = f"{word} {part}"
-        yield word
+    def _has_words(self, text: str) -> bool:
+        """Whether a text can be counted by words: a special token may take the white space around it, or begin a text anew."""
+        beginnings = (tokens for beginning, tokens in self.special.items() if beginning in text)
+        return self.between is not None and not any(token in text for tokens in beginnings for token in tokens)
 
-    def _sum(self, tokenizer: Any, words: list[str]) -> int:
-        """Tokens of all these words; of a text that begins or ends as the one before, only of those that come or go."""
+    def _next(self, text: str, start: int) -> int:
+        """Where the first word begins that does not before `start`; the end where there is none."""
+        found = self.between.search(text, start) if self.between else None
+        return found.start() if found else len(text)
+
+    def _previous(self, text: str, end: int) -> int:
+        """Where the last word begins that does before `end`; 0 where there is none."""
+        at = text.rfind(" ", 0, end)
+        while at > 0 and text[at - 1] not in self.ends:
+            at = text.rfind(" ", 0, at)
+        return max(at, 0)
+
+    def _sum(self, tokenizer: Any, text: str) -> int:
+        """Tokens of the words of a text; if it begins or ends as the one before, only of those that come or go."""
         before, counted = self.last
-        if words[:SAME] == before[:SAME] or words[-SAME:] == before[-SAME:]:
-            come, go = Counter(words), Counter(before)
+        start = self._previous(text, _shared(text, before))
+        shared = _shared(text[start:][::-1], before[start:][::-1])
+        # The letter before a word tells that it is one, and must be shared as well
+        end = len(text) - self._next(text, len(text) - shared + 1)
+        if max(start, end) > SAME:
+            come, go = (self._tally(some[start : len(some) - end]) for some in (text, before))
             total = counted + self._tokens(tokenizer, come - go) - self._tokens(tokenizer, go - come)
         else:
-            total = self._tokens(tokenizer, Counter(words))
-        self.last = words, total
+            total = self._tokens(tokenizer, self._tally(text))
+        self.last = text, total
         return total
+
+    def _tally(self, text: str) -> Counter[str]:
+        """How often each word stands in a text that begins with one, without the spaces before them."""
+        return Counter(self.between.split(text[1:]) if self.between and text else [])
 
     def _tokens(self, tokenizer: Any, tally: Counter[str]) -> int:
         if len(self.tokens) + len(self.met) > MOST:
@@ -98,13 +118,27 @@ class WordCounts:
         # A prompt may be counted twice, so a word of two texts is not yet one that comes again
         often = {word for word in unknown if tally[word] >= OFTEN or self.met[word] > 1}
         again, rare = list(often), [word for word in unknown if word not in often]
-        joined = _joined(word * tally[word] for word in rare)
-        anchor, *sizes = _sizes(tokenizer, [ANCHOR, *joined, *(ANCHOR + word for word in again)])
-        together = sum(sizes[: len(joined)]) - anchor * len(joined)
+        by_times = {times: _joined(word for word in rare if tally[word] == times) for times in range(1, OFTEN)}
+        joined = [(times, text) for times, texts in by_times.items() for text in texts]
+        asked = [ANCHOR, *(text for _, text in joined), *(f"{ANCHOR} {word}" for word in again)]
+        anchor, *sizes = _sizes(tokenizer, asked)
+        together = sum(times * (size - anchor) for (times, _), size in zip(joined, sizes, strict=False))
         self.tokens.update(zip(again, (size - anchor for size in sizes[len(joined) :]), strict=True))
         self.met.update(rare)
         known = ((self.tokens.get(word, 0), times) for word, times in tally.items())
         return together + sum(tokens * times for tokens, times in known)
+
+
+def _shared(text: str, other: str) -> int:
+    """How many letters two texts begin with alike."""
+    low, high = 0, min(len(text), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if text[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def _joined(words: Iterable[str]) -> list[str]:
@@ -116,7 +150,7 @@ def _joined(words: Iterable[str]) -> list[str]:
             letters = 0
         texts[-1].append(word)
         letters += len(word)
-    return ["".join(text) for text in texts]
+    return [" ".join(text) for text in texts]
 
 
 _COUNTS: WeakKeyDictionary[Any, WordCounts] = WeakKeyDictionary()
@@ -148,6 +182,13 @@ def _word_ends(tokenizer: Any) -> frozenset[str]:
 def _special_tokens(tokenizer: Any) -> list[str]:
     added = tokenizer.added_tokens_decoder.values()
     return [str(token) for token in added if token.special or token.lstrip or token.rstrip or " " in str(token)]
+
+
+def _by_beginning(tokens: list[str]) -> dict[str, list[str]]:
+    groups: dict[str, list[str]] = {}
+    for token in tokens:
+        groups.setdefault(token[:BEGINNING], []).append(token)
+    return groups
 
 
 def _sizes(tokenizer: Any, texts: list[str]) -> list[int]:
