@@ -31,7 +31,8 @@ def write_pages(folder: Path, out: Path) -> None:
             _scores(document),
         ]
         parts += ["## What the fits cost", COST, _costs(document)]
-        if heads := {n: tau for n, tau in document["fits"].get("answers-head", {}).get("tau", {}).items() if _several(tau)}:
+        fitted = next((told["tau"] for fit, told in document["fits"].items() if fit.startswith("answers-head")), {})
+        if heads := {n: tau for n, tau in fitted.items() if _several(tau)}:
             draw.save(_figure(heads), out / f"{name}.svg")
             parts += ["## Heads", f"{HEADS}\n\n![Temperatures of heads]({name}.svg)"]
         made = [f"- {key}: {value}" for key, value in document["made_with"].items()]

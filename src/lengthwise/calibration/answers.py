@@ -32,7 +32,7 @@ from lengthwise.models.extend import extend
 from lengthwise.models.patches import evaluating
 
 SAMPLES = {"model": 8, "layer": 32, "head": 32}  # cases of a task, by scope
-REGULARISER = 0.1
+REGULARISER = 1.0
 ENOUGH = 0.1  # nats: nothing is left to gain
 STEPS, RATE, CASES_A_STEP = 40, 0.05, 2
 CHECK_EVERY, PATIENCE, LEAST_GAIN = 5, 2, 0.01  # checks without a gain of this share of the loss end the fit
