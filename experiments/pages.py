@@ -38,6 +38,7 @@ EXPERIMENTS: tuple[str, ...] = (
     "decoders",
     "recommendation",
     "answers",
+    "tuned_flan",
     "scorecard",
 )
 
