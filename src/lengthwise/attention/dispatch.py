@@ -39,6 +39,9 @@ def attention(
         return _zeros(equation), _no_rows(equation) if statistics else None
     if torch.compiler.is_compiling():
         return attention_in_graph(equation, statistics, implementation)
+    ours = equation.query.is_cuda and implementation == "auto" and (statistics or equation.bias is not None)
+    if (ours or implementation == "triton") and (found := launch.again(equation, statistics)) is not None:
+        return found
     implementation = chosen(equation, statistics, implementation)
     if implementation == "triton":
         return launch.triton(equation, statistics)
