@@ -64,8 +64,12 @@ class Findings:
         return f"Against {NAMES.get(other, other)}, {self.measure.brief(scores[other])}: {gained}."
 
     def _inside(self) -> str:
-        mine, plain = (self.measure.brief(_scores(self.inside, name)) for name in (self.best, NONE))
-        return f"At {self.trained:,} tokens, where the model needs no help: {mine}, and {plain} without it."
+        plain = _scores(self.inside, NONE)
+        mine, without = (self.measure.brief(scores) for scores in (_scores(self.inside, self.best), plain))
+        told = f"At its training length, {self.trained:,} tokens: {mine}, and {without} without it"
+        return (
+            f"{told}." if any(plain) else f"{told}: it cannot do this there either, so the questions tell little of the length."
+        )
 
     def _longer(self, scores: Scores) -> list[str]:
         works: list[tuple[str, str]] = []
