@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,32 +34,34 @@ def retrieval() -> str:
     return _table(["asked for", "tokens", *(NAMES[method] for method in methods)], rows, left=1)
 
 
-def larger() -> str:
-    """Percent right of the 44 M model: questions over 30 documents at every place of the answer, and a key in code."""
-    methods = ["none", "truncate", "log", "pmax-model", "entropy-model", "hedge-pmax-model"]
-    rows = []
-    for words, file in (("made-up questions", "larger-made_up"), ("Natural Questions", "larger-natural_questions")):
-        cells = _read(f"questions/results/{file}.json")["cells"]
-        places = sorted({cell["task"] for cell in cells if cell["task"].startswith("30-")})
-        rows.append([f"{words} over 30 documents", *(_percent_of_means(cells, places, method) for method in methods)])
-    code = _read("code/results/larger.json")["cells"]
-    for words, task in (("a key in 16,000 tokens of code", "code_key_retrieval"),):
-        at = [_cell(code, task=task, length=_longest(code, task), method=method) for method in methods]
-        rows.append([words, *(_percent(cell) for cell in at)])
-    return _table(["", *(NAMES[method] for method in methods)], rows, left=1)
-
-
 def flan() -> str:
     """Percent right of flan_t5_small: pass keys and lines by length, questions over all places of the answer."""
-    methods = list(NAMES)
-    cells = _read("retrieval/results/flan_t5_small.json")["cells"]
-    rows: list[list[object]] = []
-    for task, words in (("passkey-novels", "a number in a novel"), ("line-told", "a line, told as a document")):
-        for length in (512, 2048, 4096, 8192, 15000):
+    tasks = {"passkey-novels": "a number in a novel", "line-told": "a line, told as a document"}
+    return _found_and_answered("flan_t5_small", tasks)
+
+
+def tuned() -> str:
+    """Percent right of the same model tuned for minutes: topics, lines and keys in code by length, questions."""
+    tasks = {"topic": "the first topic", "line": "a line of a record", "line-told": "a line, told as a document"}
+    return _found_and_answered("tuned_flan", tasks, code=True)
+
+
+def _found_and_answered(model: str, tasks: Mapping[str, str], code: bool = False) -> str:
+    """What is found by length, and what is answered over all places of the answer."""
+    methods, rows = list(NAMES), list[list[object]]()
+
+    def add(cells: Sequence[dict[str, Any]], task: str, words: str, lengths: Sequence[int]) -> None:
+        for length in lengths:
             found = [_percent(_cell(cells, task=task, length=length, method=method)) for method in methods]
             rows.append([words, f"{length:,}", *found])
+
+    cells = _read(f"retrieval/results/{model}.json")["cells"]
+    for task, words in tasks.items():
+        add(cells, task, words, (512, 2048, 4096, 8192, 15000))
+    if code:
+        add(_read(f"code/results/{model}.json")["cells"], "code_key_retrieval", "a key in code", (512, 4096, 16000))
     for words, file in (("made-up questions", "made_up"), ("Natural Questions", "natural_questions")):
-        cells = _read(f"questions/results/flan_t5_small-{file}.json")["cells"]
+        cells = _read(f"questions/results/{model}-{file}.json")["cells"]
         for documents in (3, 10, 20, 30):
             some = [cell for cell in cells if cell["task"].startswith(f"{documents}-")]
             places = sorted({cell["task"] for cell in some})
@@ -72,7 +74,7 @@ def going_on() -> str:
     """Perplexity of continuations over truncation's, by method and length, for three T5s."""
     methods = ["none", "log", "pmax-model", "hedge-pmax-model"]
     rows = []
-    for model in ("embedded", "larger", "flan_t5_small"):
+    for model in ("embedded", "flan_t5_small", "tuned_flan"):
         cells = _read(f"language_modelling/results/{model}.json")["cells"]
         for length in (2048, 8192, 15000):
             ratios = [_cell(cells, method=method, length=length) for method in methods]
@@ -88,9 +90,9 @@ def scorecard() -> str:
 
 
 def against_truncation() -> str:
-    """What hedging gains over truncation in each task of the 44 M model, all lengths together."""
-    verdicts = [v for v in _read("against_truncation/results/larger.json")["verdicts"] if v["length"] is None]
-    names = {"passkey-novels": "passkey in novels", "passkey": "passkey in our prose"}
+    """What hedging gains over truncation in each task of the tuned T5, all lengths together."""
+    verdicts = [v for v in _read("against_truncation/results/tuned_flan.json")["verdicts"] if v["length"] is None]
+    names = {"passkey-novels": "passkey in novels", "passkey": "passkey in our prose", "line-told": "line, told as a document"}
     rows = [[_task_words(names.get(v["task"], v["task"])), v["difference"], v["said"]] for v in verdicts]
     return _table(["task", "hedged less truncation [95 % interval]", "verdict"], rows, left=3)
 
@@ -352,10 +354,6 @@ def _cell(cells: Sequence[dict[str, Any]], **fields: Any) -> dict[str, Any] | No
     return next((cell for cell in cells if all(cell[name] == value for name, value in fields.items())), None)
 
 
-def _longest(cells: Sequence[dict[str, Any]], task: str) -> int:
-    return max(cell["length"] for cell in cells if cell["task"] == task)
-
-
 def _percent(cell: dict[str, Any] | None) -> str:
     return "-" if cell is None else f"{100 * cell['mean']:.0f}"
 
@@ -370,7 +368,7 @@ def _with_interval(ratio: dict[str, float]) -> str:
 
 
 def _task_words(task: str) -> str:
-    words = task.replace("questions-held_out", "Natural Questions over").replace("questions", "made-up questions over")
+    words = task.replace("questions-nq-open-oracle", "Natural Questions over").replace("questions", "made-up questions over")
     return words.replace("code_completion_es", "next line of code, edit similarity").replace("_", " ")
 
 
@@ -401,7 +399,7 @@ def _table(head: Sequence[object], rows: Sequence[Sequence[object]], left: int =
 TABLES: dict[str, Callable[[], str]] = {
     table.__name__: table
     for table in (
-        *(retrieval, flan, larger, going_on, against_truncation, decoders, misalignment_loss, scorecard),
+        *(retrieval, flan, tuned, going_on, against_truncation, decoders, misalignment_loss, scorecard),
         *(
             sharpness,
             temperatures,

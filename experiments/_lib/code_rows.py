@@ -21,8 +21,6 @@ QUOTES = ('"""', "'''")
 class Code:
     tokens: NDArray[np.int16]
     lines: NDArray[np.int64]  # where each line starts
-    begins: NDArray[np.bool_]  # of each line: whether it begins something new
-    files: NDArray[np.int64]  # each file's first line
     asked: NDArray[np.int64]  # [lines worth completing, 3]: where the line starts, where behind its indentation, where it ends
 
 
@@ -30,14 +28,10 @@ def tokenised(files: Sequence[CodeFile], pieces: Pieces) -> Code:
     newline = pieces.tokens("\n")
     row: list[int] = []
     lines: list[int] = []
-    firsts: list[int] = []
-    begins: list[bool] = []
     asked: list[tuple[int, int, int]] = []
     for file in files:
         worth = set(_worth_completing(file))
-        firsts.append(len(lines))
         for at, line in enumerate((*file.lines, "")):
-            begins.append(bool(line[:1].strip()) and at > 0 and not file.lines[at - 1])
             lines.append(len(row))
             tokens = pieces.tokens(line)
             if at in worth:
@@ -47,13 +41,7 @@ def tokenised(files: Sequence[CodeFile], pieces: Pieces) -> Code:
                     asked.append((len(row), len(row) + skipped, len(row) + len(tokens)))
             row += tokens
             row += newline
-    return Code(
-        np.array(row, np.int16),
-        np.array(lines, np.int64),
-        np.array(begins, np.bool_),
-        np.array(firsts, np.int64),
-        np.array(asked, np.int64).reshape(-1, 3),
-    )
+    return Code(np.array(row, np.int16), np.array(lines, np.int64), np.array(asked, np.int64).reshape(-1, 3))
 
 
 def _worth_completing(file: CodeFile) -> Iterator[int]:

@@ -29,17 +29,14 @@ class Form:
     fact: str
     question: str
     answer: str
-    name: str  # what the question finds the document by
 
 
 @dataclass(frozen=True)
 class Fact:
-    """A question, and where in its document the answer stands."""
+    """A question, and the sentence of its document that answers it."""
 
     question: Question
-    sentence: str  # of the document, with the answer and the name
-    at: int  # letters of the sentence before the answer
-    name: str
+    sentence: str
 
 
 TASKS_FORM = Form(*_MADE_UP["tasks_form"])
@@ -80,14 +77,12 @@ def _fact(randomness: random.Random, form: Form, place: str, surname: str) -> Fa
     thing, verb = randomness.choice(THINGS).split()
     person = f"{randomness.choice(GIVEN_NAMES)} {surname}"
     values = {"thing": thing, "verb": verb, "place": place, "person": person, **_random_values(randomness)}
-    title, sentence, asked, answer, name = (
-        part.format(**values) for part in (form.title, form.fact, form.question, form.answer, form.name)
-    )
+    title, sentence, asked, answer = (part.format(**values) for part in (form.title, form.fact, form.question, form.answer))
     details = [detail.format(**_random_values(randomness)) for detail in randomness.sample(DETAILS, randomness.randint(0, 4))]
     # Mostly the fact stands first, as in the task
     details.insert(0 if randomness.random() < 0.7 else randomness.randint(0, len(details)), sentence)
     question = Question(asked, (answer,), Document(title, " ".join(details)))
-    return Fact(question, sentence, len(form.fact.partition(form.answer)[0].format(**values)), name)
+    return Fact(question, sentence)
 
 
 def _random_values(randomness: random.Random) -> dict[str, str]:

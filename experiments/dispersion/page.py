@@ -1,11 +1,11 @@
-"""Pages of how sharp attention is by length: Tables 1 and 7 and Figures 1 to 9, ours beside the paper's."""
+"""Pages of how sharp attention is by length: Tables 1 and 7, ours beside the paper's."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from experiments._lib import draw, page, results
+from experiments._lib import draw, page
 from experiments._lib.markdown import table
 
 FORMAT = "lengthwise.experiments.dispersion/1"
@@ -25,8 +25,6 @@ def write_pages(folder: Path, out: Path) -> None:
             for task, cells in tasks.items():
                 parts.append(page.by_length(f"ours, {task}", cells, lambda cell, key=statistic: f"{cell[key]:.3f}"))  # type: ignore[misc]
         parts += _logits(document, paper)
-        figures = folder / f"{name}.figures.json"
-        parts += _figures(results.read(figures), paper, name) if figures.exists() else []
         page.write(out / f"{name}.md", f"How sharp attention is: {page.model_name(document)}", document, parts)
 
 
@@ -44,29 +42,6 @@ def _logits(document: page.Document, paper: dict[str, Any]) -> list[str]:
 def _paper_logits(paper: dict[str, Any]) -> str:
     rows = [[task, *values] for task, values in paper["table_7"].items()]
     return table([f"paper, Table 7: {paper['model']}", "short", "long"], rows)
-
-
-def _figures(document: dict[str, Any], paper: dict[str, Any], name: str) -> list[str]:
-    """What the analyses of prose and of every task's text say, and their drawings."""
-    rows = [
-        [row["figure"], row["what"], row["ours"], row["paper"], f"[drawn]({name}-analysis/{row['file']})"]
-        for row in document["figures"]
-    ]
-    head = ["figure", "what", "ours", "the paper", "drawing"]
-    largest = [
-        [
-            f"ours, {row['text']}",
-            *(f"{row[key]:.2f} at {n:,}" for key, n in zip(("short", "long"), row["lengths"], strict=True)),
-        ]
-        for row in document["table_7"]
-    ]
-    largest += [[f"{paper['model']}, {task}", *values] for task, values in paper["table_7"].items()]
-    return [
-        "## Figures 1 to 9",
-        table(head, rows, numbers=False),
-        "## The largest logit (Table 7)",
-        table(["largest entry of the first layer's sorted, averaged logits", "short", "long"], largest),
-    ]
 
 
 def _figure(tasks: dict[str, list[page.Cell]]) -> Any:

@@ -16,7 +16,7 @@ from experiments._lib.measure import refuse_flattened
 from lengthwise.errors import BadInput
 
 # Every experiment; the trainings of T5s have no page of results
-FOLDERS = (*pages.EXPERIMENTS, "embedded_model", "larger_model", "misalignment_lora")
+FOLDERS = (*pages.EXPERIMENTS, "embedded_model", "misalignment_lora")
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 
 

@@ -11,7 +11,7 @@ from transformers import T5ForConditionalGeneration
 from experiments._lib import reader
 from experiments._lib.batches import IGNORED, Bound, bound_rows, ends
 from experiments._lib.reader import Halfway
-from experiments.larger_model.train import RECIPE
+from experiments.embedded_model.train import RECIPE
 
 SMALL = {"d_model": 32, "d_kv": 16, "d_ff": 32, "num_layers": 4, "num_heads": 2, "num_decoder_layers": 1}
 INPUTS = [[5, 6, 7, 8, 9, 1], [11, 12, 1]]
