@@ -72,7 +72,7 @@ def token_plan(layer: Layer, mask: ForwardMask, turns: Turns, query: Tensor, val
 
 def _plan(layer: Layer, query: Tensor, value: Tensor, turns: Turns) -> TokenPlan | None:
     """None where sequences see different keys, or PyTorch's attention would not do."""
-    if torch.compiler.is_compiling() or autocast.is_on(query.device.type) or value.shape[-1] > WIDEST:
+    if autocast.is_on(query.device.type) or value.shape[-1] > WIDEST:
         return None
     run = turns.visible.run
     if run is None or run[0] >= run[1]:
