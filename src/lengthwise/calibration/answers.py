@@ -32,7 +32,7 @@ from lengthwise.models.extend import extend
 from lengthwise.models.patches import evaluating
 
 SAMPLES = {"model": 8, "layer": 32, "head": 32}  # cases of a task, by scope
-REGULARISER = 1.0
+REGULARISER, OF_ONE = 1.0, 0.1  # OF_ONE: where the model has one number
 ENOUGH = 0.1  # nats: nothing is left to gain
 STEPS, RATE, CASES_A_STEP = 40, 0.05, 2
 CHECK_EVERY, PATIENCE, LEAST_GAIN = 5, 2, 0.01  # checks without a gain of this share of the loss end the fit
@@ -119,7 +119,7 @@ class Fit:
         def loss(x: float) -> float:
             if x not in tried:
                 a.fill_(x)
-                tried[x] = self._total({group.name: self._mean(group.fitted) for group in self.groups}) + REGULARISER * x**2
+                tried[x] = self._total({group.name: self._mean(group.fitted) for group in self.groups}) + OF_ONE * x**2
                 self._say(f"tau {math.exp(-x):.3f}", tried[x])
             return tried[x]
 
