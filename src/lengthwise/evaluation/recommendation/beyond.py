@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import warnings
 from collections.abc import Callable, Sequence
@@ -81,8 +82,16 @@ def _peak_on_gpu(device: torch.device, read: Callable[[], object]) -> int:
 def _peak_on_cpu(device: torch.device, read: Callable[[], object]) -> int:
     """The sum of what PyTorch's profiler sees taken and given back, at its highest."""
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # it tells standard error of its beginning and end
-    with torch.autograd.profiler.profile(profile_memory=True) as profile:
-        read()
+    # What others left and Python has not given back would be counted as given back here
+    gc.collect()
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        with torch.autograd.profiler.profile(profile_memory=True) as profile:
+            read()
+    finally:
+        if collects:
+            gc.enable()
     events = (event for event in profile.kineto_results.events() if event.name() == "[memory]")
     taken: list[int] = [event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())]
     return max(accumulate(taken, initial=0))
