@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,6 +20,13 @@ from tests.helpers.interrupted import Interrupt
 pytestmark = pytest.mark.filterwarnings(r"ignore:extend\(\.\.\.\) does nothing", "ignore:an `extend` was dropped")
 
 EVERY = 29  # lines between two interrupts of entering, and a few in leaving: each costs an `extend`
+
+
+@pytest.fixture(autouse=True)
+def _gradients() -> Iterator[None]:
+    """An interrupt as `torch.no_grad` is left, before its first line, is PyTorch's to survive: gradients stay off."""
+    yield
+    torch.set_grad_enabled(True)
 
 
 def lock_is_free() -> bool:
