@@ -124,6 +124,11 @@ def _built_once(queries: int, keys: int, causal: bool, offset: int, device: str,
     return Visible.build(queries, keys, causal=causal, offset=offset, device=None if device == "None" else device)
 
 
+def forget_masks() -> None:
+    """Give back the masks that are kept for later forwards."""
+    _built_once.cache_clear()
+
+
 def _padding_before(attention_mask: Tensor) -> Tensor:  # [batch, tokens] -> [batch, 1]
     return attention_mask.bool().int().argmax(-1, keepdim=True)
 

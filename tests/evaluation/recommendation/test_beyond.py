@@ -11,12 +11,15 @@ import torch
 from lengthwise.evaluation.recommendation import beyond
 from lengthwise.evaluation.recommendation.asked import AskedQuestions
 from lengthwise.evaluation.recommendation.beyond import peak_memory
+from lengthwise.models import masks
 from lengthwise.models.anatomy import anatomy_of
 from tests.conftest import make
 
 
 def test_a_reading_takes_what_its_tensors_take(tokenizer: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     model = make("llama")
+    for tokens in range(1, 80):
+        masks._built(tokens, tokens, True, 0, torch.device("cpu"))
     asked = AskedQuestions(model, tokenizer, anatomy_of(model, None), 4096, 0, tmp_path, False, ("passkey",), None, None, "")
     once, again, longer = (peak_memory(asked, ["log"], tokens) or 0 for tokens in (1024, 1024, 4096))
     # The states of 64 float32 numbers a token that go into a layer, and those that come out

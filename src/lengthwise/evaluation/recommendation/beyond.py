@@ -19,6 +19,7 @@ from lengthwise.evaluation.recommendation.clock import Clock
 from lengthwise.evaluation.recommendation.measure import Scored
 from lengthwise.methods.recipe import Part
 from lengthwise.models.extend import extend
+from lengthwise.models.masks import forget_masks
 
 TIMES = (2, 4)  # the length
 STILL = 0.8  # least share of the score at the length with which a method still works
@@ -82,7 +83,8 @@ def _peak_on_gpu(device: torch.device, read: Callable[[], object]) -> int:
 def _peak_on_cpu(device: torch.device, read: Callable[[], object]) -> int:
     """The sum of what PyTorch's profiler sees taken and given back, at its highest."""
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # it tells standard error of its beginning and end
-    # What others left and Python has not given back would be counted as given back here
+    # What was made before and goes meanwhile would be counted as given back here, and PyTorch would complain
+    forget_masks()
     gc.collect()
     collects = gc.isenabled()
     gc.disable()
