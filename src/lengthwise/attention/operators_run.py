@@ -75,8 +75,8 @@ class Given(NamedTuple):
         named = self.implementation == "triton"
         if not launch.installed() or not (named or (self.implementation == "auto" and self.query.is_cuda)):
             return None, None
-        operands_type, planned = launch.kernels()
-        bare = operands_type(
+        planned = launch.kernels()
+        bare = planned.Operands(
             *self[:3], self.key.shape[2], self.scale, self.runs, self.offset, self.hidden, self.table,
             max(self.radius, 1) if self.table is not None else 0, self.g, {"bounds": self.bounds}, self.seed, self.dropout,
         )  # fmt: skip
@@ -100,7 +100,7 @@ def solve(*given: Any) -> tuple[Tensor, Tensor]:
     statistics = want == ALL_ROWS
     ready, known = operands.for_kernels(statistics, want)
     if ready is not None:
-        output, rows = launch.kernels()[1].by_rows(ready, want, known)
+        output, rows = launch.kernels().by_rows(ready, want, known)
         output = output.transpose(1, 2)
     else:
         with _random_numbers(operands.seed):
@@ -121,7 +121,7 @@ def gradients(*given: Any) -> tuple[Tensor, ...]:
     if ready is None:
         found = _gradients_by_blocks(operands, grad, needs)
     else:
-        planned = launch.kernels()[1]
+        planned = launch.kernels()
         found = planned.backward(ready, grad, output, rows, planned.Needs(*needs), known)
         if table is not None and found[3] is not None:
             # What a widened table repeats beyond its ends has its gradient there

@@ -41,7 +41,7 @@ def near_and_far(seen: Visible, window: int) -> tuple[Visible, Visible, Visible]
 
 
 def first_keys(whole: Visible, seen: Visible, count: int) -> Visible:
-    """Of the first `count` keys of each row those that stand before what it has `seen`."""
+    """The first `count` keys of each row's run in `whole`, as far as they stand before its run in `seen`."""
     if whole.row is not None and seen.row is not None:
         start, stop, own = whole.row
         return Visible.one_row(start, max(start, min(stop, start + count, seen.row[0])), own, whole.keys, whole.device)

@@ -1,6 +1,6 @@
 """Gradients of keys and values: a block of keys goes over the queries that see it, in all heads of its group.
 
-The formulae, and what the arguments are, stand in `triton_backward`.
+The formulae, and what the arguments are, stand in `backward`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Gradients of queries, temperatures and the bias table: a block of queries goes over the keys it sees.
 
-The formulae, and what the arguments are, stand in `triton_backward`.
+The formulae, and what the arguments are, stand in `backward`.
 """
 
 from __future__ import annotations

@@ -16,10 +16,10 @@ def direct(
     """The output, in the order a model goes on with; None where the kernel cannot compute it. `wide` is a widened table."""
     if not launch.installed():
         return None
-    operands_type, planned = launch.kernels()
+    planned = launch.kernels()
     runs, hidden, first = visible.for_kernels
     rest = (scale, runs, first, hidden, wide, max(radius, 1), None, visible.facts)
-    operands = operands_type(query, key, value, visible.keys, *rest)
+    operands = planned.Operands(query, key, value, visible.keys, *rest)
     known = planned.known(operands, planned.NO_ROWS)
     if known[0] is None:
         equation = Equation(query, key, value, visible, scale, DistanceBias.of_widened(wide[0, :, 0], radius))

@@ -1,4 +1,4 @@
-"""The equation on a GPU, by kernels of our own in Triton; see `triton_forward`, `triton_backward` and `triton_scan`.
+"""The equation on a GPU, by kernels of our own in Triton; see `forward`, `backward` and `scan`.
 
 Triton is imported when a kernel is first asked for. Where there is no GPU its interpreter can run the kernels, slowly
 (TRITON_INTERPRET=1 before Triton is imported): that is how the tests check them anywhere.
@@ -105,7 +105,7 @@ def again(equation: Equation, statistics: bool) -> tuple[Tensor, RowStatistics |
     """What `triton` returns, where it has solved an equation of this kind before and nothing need be asked; else None."""
     if not installed() or equation.needs_grad or equation.dropout > 0:
         return None
-    planned, operands = kernels()[1], operands_of(equation, equation.inverse_temperature)
+    planned, operands = kernels(), operands_of(equation, equation.inverse_temperature)
     want = planned.ALL_ROWS if statistics else planned.NO_ROWS
     known = planned.known(operands, want)
     if known[0] is None:
@@ -181,16 +181,15 @@ def _plain(dtype: torch.dtype) -> str:
 
 
 @lru_cache
-def kernels() -> tuple[type[Operands], Any]:
-    """What kernels take, and the module that launches them: importing in every call would take microseconds."""
+def kernels() -> Any:
+    """The module that launches kernels, which imports Triton; importing it in every call would take microseconds."""
     from lengthwise.attention.triton import planned
-    from lengthwise.attention.triton.operands import Operands
 
-    return Operands, planned
+    return planned
 
 
 def _solve(equation: Equation, statistics: bool) -> tuple[Tensor, RowStatistics | None]:
-    planned, seed = kernels()[1], None
+    planned, seed = kernels(), None
     if equation.dropout > 0:
         from lengthwise.attention.triton.dropout import drawn
 
@@ -224,7 +223,10 @@ def operands_of(equation: Equation, g: Tensor | None, seed: Tensor | None = None
     query, key, value = _in_rows(equation.query), _in_rows(equation.key), _in_rows(equation.value)
     table, radius = (None, 0) if bias is None else (bias.widened_once, max(bias.radius, 1))
     rest = _in_float32(g), visible.facts, seed, equation.dropout
-    return kernels()[0](query, key, value, visible.keys, float(equation.scale), runs, offset, hidden, table, radius, *rest)
+    operands: Operands = kernels().Operands(
+        query, key, value, visible.keys, float(equation.scale), runs, offset, hidden, table, radius, *rest
+    )
+    return operands
 
 
 def _in_rows(tensor: Tensor) -> Tensor:
@@ -242,7 +244,7 @@ class _Attention(torch.autograd.Function):
     def forward(
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, table: Tensor | None, g: Tensor | None, operands: Operands
     ) -> Tensor:
-        planned = kernels()[1]
+        planned = kernels()
         output: Tensor
         output, rows = planned.forward(operands, planned.ONLY_LSE)
         # The seed among them: a checkpoint that draws another one must find all of them anew
@@ -253,9 +255,9 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        operands_type, planned = kernels()
+        planned = kernels()
         query, key, value, table, g, output, rows, seed = ctx.saved_tensors
-        operands = operands_type(_in_rows(query), _in_rows(key), _in_rows(value), g=_in_float32(g), seed=seed, **ctx.rest)
+        operands = planned.Operands(_in_rows(query), _in_rows(key), _in_rows(value), g=_in_float32(g), seed=seed, **ctx.rest)
         dq, dk, dv, d_table, dg = planned.backward(operands, grad, output, rows, planned.Needs(*ctx.needs_input_grad[:5]))
         if d_table is not None:
             # A table of one entry was read as three equal ones

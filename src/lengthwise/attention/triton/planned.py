@@ -22,7 +22,7 @@ from lengthwise.attention.triton.launch import products
 from lengthwise.attention.triton.operands import Operands, launch, recorded
 from lengthwise.attention.triton.tiles import LOT
 
-__all__ = ["ALL_ROWS", "NO_ROWS", "ONLY_LSE", "Needs", "backward", "by_rows", "forward", "known"]
+__all__ = ["ALL_ROWS", "NO_ROWS", "ONLY_LSE", "Needs", "Operands", "backward", "by_rows", "forward", "known"]
 
 
 class Plan(NamedTuple):
@@ -99,7 +99,7 @@ def backward(
 
 
 def _backward_plan(launches: list[tuple[Any, ...]], operands: Operands, needs: Needs) -> Plan:
-    """Of what the long way launched."""
+    """The plan of a backward pass, from the launches that `backward.backward` made for it."""
     (batch, heads, queries, size), (_, kv_heads, keys, _) = operands.query.shape, operands.key.shape
     stored = -(-queries // LOT.value) * LOT.value
     band = (batch * heads, queries, 2 * operands.radius + 1) if needs.table else None
