@@ -17,7 +17,7 @@ from lengthwise.common.files import write_whole
 DOTS = 110  # per inch
 # Okabe and Ito's, which colour-blind readers can tell apart
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-MARKERS = ("o", "s", "D", "^", "v", "P")
+MARKERS = ("o", "s", "D", "^", "v", "P", "X", "*")
 INK, GREY, FAINT = "#1d2126", "#7d848c", "#e4e4de"
 SMALL = 8  # letters of keys and ticks
 KEY = 0.6  # inches below panels, for the key
@@ -120,9 +120,9 @@ def train_length(axes: Any, length: float) -> None:
 
 
 def key(figure: Any, axes: Any, columns: int = 4) -> None:
-    """One key for the whole figure, below it, of what `axes` shows."""
+    """One key for the whole figure, below it, of what `axes` shows; its lines are long enough to tell their dashes apart."""
     handles, names = axes.get_legend_handles_labels()
-    figure.legend(handles, names, loc="lower center", ncols=columns, frameon=False, fontsize=SMALL)
+    figure.legend(handles, names, loc="lower center", ncols=columns, frameon=False, fontsize=SMALL, handlelength=3.6)
 
 
 def save(figure: Any, file: Path) -> None:

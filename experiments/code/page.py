@@ -58,6 +58,7 @@ def _figure(tasks: dict[str, list[page.Cell]]) -> Any:
     figure, panels = draw.panels(len(tasks), titles=[TITLES[task] for task in tasks])
     for axes, cells in zip(panels, tasks.values(), strict=True):
         page.curves(axes, cells)
-        axes.set(xlabel="tokens", ylabel="percent")
+        draw.length_axis(axes, sorted({cell["length"] for cell in cells}))
+        axes.set_ylabel("percent")
     draw.key(figure, panels[-1], columns=6)
     return figure

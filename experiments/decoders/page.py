@@ -259,7 +259,7 @@ def _by_depth(document: Document) -> str:
 
 
 def chart(document: Document) -> Any:
-    figure, (axes,) = draw.panels(1, width=6)
+    figure, (axes,) = draw.panels(1, width=6, height=3.8)
     cells = [cell for cell in document["answers"] if cell["task"] == "passkey"]
     for at, name in enumerate(name for name in DRAWN if any(cell["method"] == name for cell in cells)):
         own = sorted((cell for cell in cells if cell["method"] == name), key=lambda cell: cell["length"])
@@ -267,6 +267,6 @@ def chart(document: Document) -> Any:
         draw.curve(axes, [cell["length"] for cell in own], *map(list, bands), label=name, at=at)
     draw.length_axis(axes, lengths_of(document))
     draw.train_length(axes, document["train_length"])
-    axes.set(ylabel="pass keys found, percent", ylim=(0, 100))
-    axes.legend(frameon=False, fontsize=draw.SMALL)
+    axes.set(ylabel="pass keys found, percent", ylim=(0, 103))
+    draw.key(figure, axes, columns=2)
     return figure

@@ -212,5 +212,5 @@ def chart(cells: Mapping[tuple[Row, int], Numbers]) -> Any:
         draw.length_axis(axes, lengths)
         axes.set_yscale("log")
     panels[0].set_ylabel("perplexity")
-    draw.key(figure, panels[-1])
+    draw.key(figure, panels[-1], columns=min(4, 2 * len(methods)))
     return figure

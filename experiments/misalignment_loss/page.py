@@ -366,6 +366,7 @@ def chart(document: Numbers) -> Any:
     settings = sorted(usual, key=lambda setting: (setting[3] == "kl", setting[1], setting[0]))
     titles = [f"{name} at {factor} x{', by KL' if compare == 'kl' else ''}" for name, factor, _, compare in settings]
     figure, panels = draw.panels(len(settings), columns=4, width=3.1, height=2.9, titles=titles, share_y=True)
+    panels[0].set_ylabel(f"perplexity after {last} steps,\nover that with alpha 0")
     for axes, setting in zip(panels, settings, strict=True):
         axes.axhline(1, color=draw.GREY, linewidth=0.9)
         points_of = [point for point in _own(document, setting, setting[3]) if point["alpha"]]
@@ -385,5 +386,4 @@ def chart(document: Numbers) -> Any:
     panels[0].set_yticks([1, 2, 5, 10], ["1", "2", "5", "10"])
     panels[0].set_yticks([], minor=True)
     draw.key(figure, panels[0], columns=len(LENGTHS))
-    figure.suptitle(f"Perplexity after {last} steps, in that with alpha 0", fontsize=11)
     return figure

@@ -153,7 +153,8 @@ def chart(document: Numbers) -> Any:
     rows = [row for row in document["rows"] if row["method"] in DRAWN]
     lengths = [length for length in dict.fromkeys(row["length"] for row in rows) if length > document["train_length"]]
     lengths = lengths or list(dict.fromkeys(row["length"] for row in rows))
-    figure, panels = draw.panels(len(lengths), columns=2, titles=[f"{length:,} tokens in one forward" for length in lengths])
+    titles = [f"{length:,} tokens in one forward" for length in lengths]
+    figure, panels = draw.panels(len(lengths), columns=2, titles=titles, left=0.9)
     for axes, length in zip(panels, lengths, strict=True):
         for row in (row for name in DRAWN for row in rows if (row["method"], row["length"]) == (name, length)):
             ends = [bucket["last"] for bucket in row["buckets"]]
