@@ -199,7 +199,7 @@ def prompts() -> str:
         [f"`{task}`", *(f"{found[task, name][field]:.2f}" for name in names for field in ("cpu_seconds", "tokenised"))]
         for task in dict.fromkeys(r["task"] for r in records)
     ]
-    return _table(["task", *(text for name in names for text in (f"{name}, made", f"{name}, tokenised"))], rows)
+    return _table(["task", *(text for name in names for text in (f"{name}, made", f"{name}, tokenised"))], rows, left=1)
 
 
 def decoding() -> str:
