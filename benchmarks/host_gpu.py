@@ -37,9 +37,11 @@ def ways(device: str) -> dict[str, Callable[[], object]]:
     learning = replace(whole, query=leaves[0], key=leaves[1], value=leaves[2])
     table = bias.table.detach().clone().requires_grad_()
     learning_bias = replace(learning, bias=DistanceBias(table))
+    g = torch.ones(1, 1, 1, device=device)
     made: dict[str, Callable[[], object]] = {
         "sdpa": lambda: sdpa(query, key, value),
         "attention": lambda: attention(whole),
+        "attention, made anew, g": lambda: attention(Equation(query, key, value, visible, 1.0, bias, g)),
         "sdpa step": lambda: torch.autograd.grad(sdpa(*leaves), leaves, query),
         "attention step": lambda: torch.autograd.grad(attention(learning)[0], leaves, query),
         "attention step, table": lambda: torch.autograd.grad(attention(learning_bias)[0], [*leaves, table], query),

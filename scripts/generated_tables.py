@@ -205,7 +205,10 @@ def prompts() -> str:
 def decoding() -> str:
     """A token of generation by method, beside transformers' own attention."""
     records = _benchmark("decoding")["records"]
-    rows = [[r["method"], f"{r['milliseconds']:.1f}", f"{r['ratio']:.2f}", f"{r['keys']:,}"] for r in records]
+    rows = [
+        [r["method"], f"{r['milliseconds']:.1f}", "{ratio:.2f} ({low:.2f} to {high:.2f})".format(**r), f"{r['keys']:,}"]
+        for r in records
+    ]
     return _table(["attention", "milliseconds a token", "times sdpa's", "keys kept"], rows, left=1)
 
 
