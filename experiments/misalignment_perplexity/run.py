@@ -64,6 +64,7 @@ class Options:
     streams: int = option(4, "of text, each of another book")
     ruler: tuple[int, ...] = option((), "tokens of RULER's prompts", flag="--ruler-length")
     samples: int = option(10, "of each task of RULER")
+    batch_tokens: int | None = option(None, "tokens of one batch of RULER's prompts; by default what suits the device")
     seed: int = option(0, "of what is drawn")
     dtype: str = option("auto", "of the model", choices=list(DTYPES))
     device: str | None = option(None, "cuda where there is one")
@@ -153,7 +154,7 @@ def run(options: Options) -> dict[str, Any]:
         _read(reader, lengths, AppendOnly(folder / "lines.jsonl", Line))
         if options.ruler:
             asked = options.ruler, options.samples, options.seed, folder / "run"
-            told = {"name": options.name, "sharpness": False, "show_progress": False}
+            told = {"name": options.name, "sharpness": False, "show_progress": False, "batch_tokens": options.batch_tokens}
             lw.evaluate(model, tokenizer, [options.method], list(RULER_TASKS), *asked, **told)
             say(f"{options.name}: RULER asked, {time.perf_counter() - begun:.0f} s since the start")
 
