@@ -30,7 +30,7 @@ EXPERIMENTS: tuple[str, ...] = (
     "against_truncation",
     "bits",
     "misalignment_perplexity",
-    "misalignment_loss",
+    "misalignment_lora",
     "entropy_invariance",
     "entropy_seeds",
     "cosine_peak",

@@ -10,7 +10,6 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 EXPERIMENTS = ROOT / "experiments"
-LOSS = "misalignment_loss/results/misalignment_loss.json"
 NAMES = {
     "none": "as it is",
     "truncate": "last 512 tokens",
@@ -98,8 +97,13 @@ def against_truncation() -> str:
 
 
 def misalignment_loss() -> str:
-    """What the misalignment loss does in fine-tuning: the findings of the experiment, word for word."""
-    return "\n".join(f"- {finding}" for finding in _read(LOSS)["findings"][:2])
+    """Perplexity of a decoder fine-tuned with the misalignment loss, over that without it."""
+    changes, rows = _read("misalignment_lora/results/changes.json")["changes"], []
+    for corpus, alpha, compare in dict.fromkeys((c["corpus"], c["alpha"], c["compare"]) for c in changes):
+        own = [c for c in changes if (c["corpus"], c["alpha"], c["compare"]) == (corpus, alpha, compare)]
+        loss = f"alpha {alpha:g}" + (", symmetric KL" if compare == "kl" else "")
+        rows.append([corpus, loss, *(f"{c['ratio']:.3f} [{c['low']:.3f}, {c['high']:.3f}]" for c in own)])
+    return _table(["text", "loss", *(f"at {n} L" for n in dict.fromkeys(c["at"] for c in changes))], rows, left=2)
 
 
 def decoders() -> str:

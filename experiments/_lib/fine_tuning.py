@@ -1,10 +1,10 @@
-"""Fine-tuned models as experiments measure them: snapshots of a run of `lengthwise.train`, and a reader of novels."""
+"""Fine-tuned models as experiments measure them: the weights a run of `lengthwise.train` ends with, and a reader."""
 
 from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,16 +15,15 @@ from transformers import TrainerCallback
 
 import lengthwise as lw
 from lengthwise.evaluation.likelihood import token_nll
-from lengthwise.methods import weights
 from lengthwise.models.anatomy import unwrapped
-from lengthwise.training.adjustment import LEARNT, spec_with
+from lengthwise.training.adjustment import LEARNT
 
 Weights = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
 class Reader:
-    """A model in evaluation, whose weights change from snapshot to snapshot, and texts it was not trained on.
+    """A model in evaluation, whose weights change from run to run, and texts it was not trained on.
 
     Perplexity at a length n is that of readings of n tokens, one after the other: every length scores the same tokens.
     """
@@ -51,50 +50,27 @@ class Reader:
         return [value if math.isfinite(value) else None for value in (apart.sce, apart.kl)]
 
 
-@dataclass(frozen=True)
-class Snapshot:
-    """The model after so many steps."""
-
-    steps: int
-    weights: Weights  # as the model itself names them
-    method: str  # to use it with
-
-
 @contextmanager
-def trained(model: str, files: Sequence[str], folder: Path, at: Collection[int], **how: Any) -> Iterator[list[Snapshot]]:
-    """Trains one run and gives its snapshots; what is on the disk is removed afterwards, and what a killed run left before."""
+def trained(model: str, files: Sequence[str], folder: Path, **how: Any) -> Iterator[Weights]:
+    """Trains one run and gives the weights it ends with; what is on the disk is removed afterwards, and what a killed run left
+    before."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     try:
-        keeper = Keeper(at, folder)
-        finished = lw.train(model, folder / "trained", data=list(files), callbacks=[keeper], show_progress=False, **how)
-        yield [Snapshot(after, kept, keeper.method(after, finished.method)) for after, kept in keeper.kept.items()]
+        keeper = Keeper()
+        lw.train(model, folder / "trained", data=list(files), callbacks=[keeper], show_progress=False, **how)
+        yield keeper.weights
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 class Keeper(TrainerCallback):  # type: ignore[misc]
-    """Copies the weights after the steps asked for; 0 is before the first."""
+    """Copies the weights after the last step."""
 
-    def __init__(self, at: Collection[int], folder: Path) -> None:
-        self.at, self.folder = at, folder
-        self.kept: dict[int, Weights] = {}
-        self.learnt: dict[int, Path] = {}
+    weights: Weights
 
-    def method(self, steps: int, last: str) -> str:
-        """`last` is the spec of the trained model; what CLEX has learnt differs from step to step."""
-        return spec_with(last, self.learnt[steps]) if steps in self.learnt else last
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any, **_: Any) -> None:
-        if (steps := state.global_step) not in self.at:
-            return
-        inner = unwrapped(model)
-        self.kept[steps] = merged_weights(inner)
-        if (learnt := getattr(inner, LEARNT, None)) is not None:
-            self.learnt[steps] = self.folder / f"clex-{steps}.safetensors"
-            weights.save(learnt, self.learnt[steps])
-
-    on_step_end = on_train_begin
+    def on_train_end(self, args: Any, state: Any, control: Any, model: Any, **_: Any) -> None:
+        self.weights = merged_weights(unwrapped(model))
 
 
 def merged_weights(model: Any) -> Weights:

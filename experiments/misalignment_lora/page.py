@@ -7,6 +7,7 @@ Runs of one seed see the same rows in the same order with the same e.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,7 +22,7 @@ from experiments._lib.student import Mean
 from lengthwise.common.files import write_whole
 
 FORMAT = "lengthwise.experiments.misalignment_lora/1"
-PAGE, FIGURE = "misalignment_lora.md", "misalignment_lora.svg"
+PAGE, FIGURE, CHANGES = "misalignment_lora.md", "misalignment_lora.svg", "changes.json"  # the last is made with the page
 LENGTHS = (1, 2, 4)  # at which perplexity is measured, in training lengths
 WORDS = words_beside(__file__)
 PAPER = read(Path(__file__).with_name("paper.json"))
@@ -37,6 +38,9 @@ def write_pages(results: Path, out: Path) -> None:
     parts += ["## The paper", _paper()]
     write_whole(out / PAGE, "\n\n".join(parts) + "\n")
     draw.save(chart(documents), out / FIGURE)
+    write_whole(
+        out / CHANGES, json.dumps({"changes": [one for document in documents for one in ratios(document)]}, indent=1) + "\n"
+    )
 
 
 def kinds_of(document: Numbers) -> dict[Kind, dict[int, Numbers]]:
@@ -59,6 +63,18 @@ def changes(kinds: Mapping[Kind, dict[int, Numbers]], kind: Kind) -> list[Mean |
     """Differences of nats from alpha 0 at every length."""
     plain = kinds.get((kind[0], 0.0, "sce"), {})
     return [less(kinds[kind], plain, lambda one, at=at: _nats(one, at)) for at in range(len(LENGTHS))]
+
+
+def ratios(document: Numbers) -> list[dict[str, Any]]:
+    """Perplexity over that of alpha 0, with its interval, by kind and length."""
+    kinds, found = kinds_of(document), []
+    for factor, alpha, compare in (kind for kind in kinds if kind[1]):
+        about = {"name": document["name"], "corpus": document["corpus"], "factor": factor, "alpha": alpha, "compare": compare}
+        for n, mean in zip(LENGTHS, changes(kinds, (factor, alpha, compare)), strict=True):
+            if mean is not None and mean.low is not None and mean.high is not None:
+                ends = {"ratio": mean.value, "low": mean.low, "high": mean.high}
+                found.append({**about, "at": n, **{name: round(math.exp(nats), 6) for name, nats in ends.items()}})
+    return found
 
 
 def _nats(one: Numbers, at: int) -> float | None:
@@ -141,7 +157,9 @@ def chart(documents: Sequence[Numbers]) -> Any:
     """Change of perplexity from alpha 0: a panel a text and length trained at, a colour a length."""
     cases = [(document, factor) for document in documents for factor in sorted({k[0] for k in kinds_of(document)} - {0})]
     titles = [f"{document['name']}, {document['corpus']}, at {factor} L" for document, factor in cases]
-    figure, panels = draw.panels(max(1, len(cases)), columns=2, width=4.4, titles=titles or ["nothing is measured yet"])
+    figure, panels = draw.panels(
+        max(1, len(cases)), columns=2, width=4.4, share_y=True, titles=titles or ["nothing is measured yet"]
+    )
     for axes, (document, factor) in zip(panels, cases, strict=False):
         kinds = kinds_of(document)
         own = [kind for kind in kinds if kind[0] == factor and kind[1]]

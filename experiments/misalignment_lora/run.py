@@ -221,8 +221,8 @@ class Experiment:
         how |= {"lora_rank": options.rank, "learning_rate": rate, "warmup": steps // 10, "seed": run.seed, "batch": 1}
         how |= {"dtype": options.dtype, "device": options.device, "save_every": steps + 1}
         files = training_files(self.books, run.seed, self.out / "text")
-        with trained(str(self.folder), files, self.out / "runs" / name, [steps], **how) as (snapshot,):
-            self.model.load_state_dict(snapshot.weights)
+        with trained(str(self.folder), files, self.out / "runs" / name, **how) as weights:
+            self.model.load_state_dict(weights)
             yield
 
     def _measured(self, run: Run, steps: int, rate: float, begun: float) -> Result:

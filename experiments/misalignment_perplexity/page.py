@@ -23,6 +23,7 @@ FORMAT = "lengthwise.experiments.misalignment_perplexity/2"
 PAGE, FIGURE = "misalignment_perplexity.md", "misalignment_perplexity.svg"
 COEFFICIENTS, METHODS = "coefficients.json", "over_methods.json"  # made with the page; of an earlier run
 MEASURES = {"l_train": "L_train", "l_misalign": "L_misalign", "kl": "symmetric KL"}
+RULER = "RULER"
 UNITS = {"token": "nats a token", "byte": "nats a byte"}
 PAPER = read(Path(__file__).with_name("paper.json"))
 WORDS = words_beside(__file__)
@@ -33,6 +34,7 @@ Quality = tuple[str, int]  # what it is, and tokens; 0 stands for twice each mod
 def write_pages(results: Path, out: Path) -> None:
     """The page and its chart, from all rows in `results`."""
     rows = sorted((row for _, row in read_all(results, FORMAT)), key=lambda row: (row["settings"]["method"], row["parameters"]))
+    rows = with_shared_tasks(rows)
     found = coefficients(rows)
     # One point shows nothing
     if len(rows) > 1:
@@ -41,9 +43,19 @@ def write_pages(results: Path, out: Path) -> None:
     write_whole(out / PAGE, page(rows, found, read(file) if (file := results / METHODS).exists() else {}))
 
 
+def with_shared_tasks(rows: Sequence[Row]) -> list[Row]:
+    """The rows with those cells of RULER that all of them have, with as many samples as any."""
+    most = max((len(cell["scores"]) for row in rows for cell in row["ruler"]), default=0)
+    known = [{(c["task"], c["length"]) for c in row["ruler"] if len(c["scores"]) == most} for row in rows]
+    shared = set.intersection(*known)
+    return [{**row, "ruler": [c for c in row["ruler"] if (c["task"], c["length"]) in shared]} for row in rows]
+
+
 def page(rows: Sequence[Row], found: Sequence[Row], methods: Mapping[str, Any]) -> str:
     parts = ["# Does misalignment tell more of long perplexity than training loss? (Output Alignment, Table 1)"]
-    parts += [WORDS["about"], *([f"![Long perplexity against each measure]({FIGURE})"] if len(rows) > 1 else [])]
+    tasks = dict.fromkeys(cell["task"].removeprefix("ruler_") for cell in rows[0]["ruler"])
+    about = WORDS["about"].format(tasks=", ".join(tasks) or "none", all=len(RULER_TASKS))
+    parts += [about, *([f"![Long perplexity against each measure]({FIGURE})"] if len(rows) > 1 else [])]
     parts += [part for unit, name in UNITS.items() for part in (f"## The models, {name}", _models(rows, unit))]
     for kind in KINDS:
         parts += [
@@ -69,7 +81,8 @@ def qualities(rows: Sequence[Row]) -> list[Quality]:
     # A length of one model alone compares nothing
     shared = [(name, n) for name, n in sorted(common) if sum(value(row, (name, n)) is not None for row in rows) > 1]
     asked = sorted({cell["length"] for row in rows for cell in row["ruler"]})
-    return [("beyond", 0), *shared, *(("ruler", length) for length in asked)]
+    tasks = len({cell["task"] for row in rows for cell in row["ruler"]})
+    return [("beyond", 0), *shared, *((f"{tasks} tasks of {RULER}", length) for length in asked)]
 
 
 def streams(row: Row, measure: str, length: int) -> list[float] | None:
@@ -79,9 +92,8 @@ def streams(row: Row, measure: str, length: int) -> list[float] | None:
 def value(row: Row, quality: Quality, unit: str = "token") -> float | None:
     """Nats, or RULER's mean in percent; None where it is not measured."""
     name, length = quality
-    if name == "ruler":
-        means = [fmean(cell["scores"]) for cell in row["ruler"] if cell["length"] == length]
-        return 100 * fmean(means) if len(means) == len(RULER_TASKS) else None
+    if name.endswith(RULER):
+        return 100 * fmean(fmean(cell["scores"]) for cell in row["ruler"] if cell["length"] == length)
     own = streams(row, name, length or (1 if name in MEASURES else 2) * row["settings"]["train_length"])
     return None if own is None else fmean(_in_unit(row, own, unit))
 
@@ -92,8 +104,8 @@ def _in_unit(row: Row, own: Sequence[float], unit: str) -> list[float]:
 
 def _label(quality: Quality) -> str:
     name, length = quality
-    if name == "ruler":
-        return f"RULER, {length:,}"
+    if name.endswith(RULER):
+        return f"{name}, {length:,}"
     return "log PPL beyond L, 2 L" if name == "beyond" else f"log PPL, {length:,}"
 
 
@@ -110,7 +122,7 @@ def _models(rows: Sequence[Row], unit: str) -> str:
 
 def _cell(row: Row, quality: Quality, unit: str) -> str:
     found = value(row, quality, unit)
-    if found is None or quality[0] == "ruler":
+    if found is None or quality[0].endswith(RULER):
         return "" if found is None else f"{found:.1f}"
     name, length = quality
     own = streams(row, name, length or (1 if name in MEASURES else 2) * row["settings"]["train_length"])
@@ -134,7 +146,7 @@ def coefficients(rows: Sequence[Row]) -> list[dict[str, Any]]:
         good = [value(row, quality, unit) or 0.0 for row in chosen]
         columns = {measure: [value(row, (measure, 0), unit) or 0.0 for row in chosen] for measure in MEASURES}
         about = {"rows": name, "unit": unit, "with": _label(quality)}
-        cases.append((about, columns, good, -1 if quality[0] == "ruler" else 1))  # type: ignore[arg-type]
+        cases.append((about, columns, good, -1 if quality[0].endswith(RULER) else 1))  # type: ignore[arg-type]
     found = []
     for kind, (about, columns, good, sign) in itertools.product(KINDS, cases):
         strengths = {name: strength(kind, column, good) for name, column in columns.items()}
@@ -149,7 +161,7 @@ def _table(found: Sequence[Row]) -> str:
     lines: list[list[object]] = []
     for one in found:
         numbers = [one.get(name) for name in (*MEASURES, "more")]
-        told = ["" if n is None else "{value:.2f} [{low:.2f}, {high:.2f}], p {p:.3f}".format(**n) for n in numbers]
+        told = ["" if n is None else "{value:z.2f} [{low:z.2f}, {high:z.2f}], p {p:.3f}".format(**n) for n in numbers]
         few = [f"fewer than {FEWEST} models", "", "", ""]
         lines.append([one["rows"], UNITS[one["unit"]], one["with"], one["n"], *(few if one["n"] < FEWEST else told)])
     return table(head, lines)
@@ -174,16 +186,18 @@ def _obtained(row: Row) -> str:
 
 
 def chart(rows: Sequence[Row]) -> Any:
-    """Long perplexity at twice each training length against both measures; hollow dots are rounded or under a method."""
+    """Long perplexity at twice each training length against both measures; a colour a base, hollow dots are changed ones."""
+    bases = list(dict.fromkeys(row["name"].split("-")[0] for row in rows))
     figure, panels = draw.panels(2, width=4.4, height=4, share_y=True)
     for axes, measure in zip(panels, ("l_train", "l_misalign"), strict=True):
-        for at, row in enumerate(rows):
+        for row in rows:
             x, y = value(row, (measure, 0)), value(row, ("beyond", 0))
             if x is None or y is None:
                 continue
-            filled = row["settings"]["method"] == "none" and row["settings"]["bits"] is None
-            colour = draw.colour(at)
-            axes.scatter(x, y, s=46, facecolors=colour if filled else "white", edgecolors=colour, label=row["name"])
+            rounded, under = row["settings"]["bits"] is not None, row["settings"]["method"] != "none"
+            colour = draw.colour(bases.index(row["name"].split("-")[0]))
+            look = {"marker": "s" if under else "o", "facecolors": "white" if rounded or under else colour}
+            axes.scatter(x, y, s=46, **look, edgecolors=colour, label=row["name"])
         axes.set(xlabel=f"{MEASURES[measure]}, nats a token")
     panels[0].set_ylabel("log of perplexity beyond L, at 2 L")
     draw.key(figure, panels[0], columns=3)

@@ -84,7 +84,8 @@ def _telling(x: Array, y: Array) -> bool:
 
 def _among(value: float, drawn: Array, most: float) -> Strength:
     known = drawn[np.isfinite(drawn)]
-    low, high = (float(end) for end in np.quantile(known, [0.025, 0.975]))
+    # Values that chance gives, the outer ones: few orders have steps between them
+    low, high = (float(np.quantile(known, q, method=how)) for q, how in ((0.025, "lower"), (0.975, "higher")))
     p = float(np.mean(np.abs(known) >= abs(value) - 1e-9))
     # Rounding of the arithmetic must not carry an end past 0
     ends = max(-most, value - high), min(most, value - low)

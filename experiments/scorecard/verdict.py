@@ -3,7 +3,7 @@
 reproduced    the interval lies where the claim has it, in the paper's own setting
 reduced       it does so on a smaller or another model
 refuted       the interval lies wholly elsewhere
-undecided     the interval holds both
+undecided     the interval holds both, or ends on the border
 """
 
 from __future__ import annotations
@@ -71,7 +71,9 @@ def verdict(measured: Figure, above: float | None = None, below: float | None = 
     low, high = -math.inf if above is None else above, math.inf if below is None else below
     if measured.low > low and measured.high < high:
         return "reproduced" if own else "reduced"
-    return "refuted" if measured.high <= low or measured.low >= high else "undecided"
+    # Without an interval a number that does not lie where the claim has it lies elsewhere
+    outside = measured.high < low or measured.low > high or not measured.has_interval
+    return "refuted" if outside else "undecided"
 
 
 def noisy(measured: Figure, noise: float) -> Figure:

@@ -11,7 +11,8 @@ import pytest
 import torch
 from transformers import ByT5Tokenizer
 
-from experiments._lib.tuning_text import code_books
+from experiments._lib import tuning_text
+from experiments._lib.fine_tuning import trained
 from experiments.misalignment_lora import page, run
 from experiments.misalignment_lora.run import Options
 from lengthwise.models.load import load
@@ -70,12 +71,46 @@ def test_answers_are_told_by_a_loop_over_their_tokens() -> None:
 
 @pytest.mark.sweep
 def test_code_is_cut_into_text_to_train_on_and_to_measure_on() -> None:
-    books, held_out = code_books()
+    books, held_out = tuning_text.code_books()
     assert (len(books), len(held_out)) == (6, 2)
     assert all(sum(map(len, book)) > 200_000 for book in (*books, *held_out))
     # Some blocks, such as licences, stand in several modules
     measured = {*held_out[0]}
     assert len(measured & {*books[0]}) < 0.02 * len(measured)
+
+
+@pytest.mark.sweep
+def test_a_seed_draws_other_text_and_what_is_held_back_is_never_trained_on(novels: tuple[Path, ...], tmp_path: Path) -> None:
+    books = tuning_text.read_books(novels[:2])
+    beginnings = set()
+    for seed in range(3):
+        files = [Path(file) for file in tuning_text.training_files(books, seed, tmp_path)]
+        assert tuning_text.training_files(books, seed, tmp_path) == list(map(str, files))
+        read = [file.read_text().strip().split("\n\n") for file in files]
+        beginnings |= {book[0] for book in read}
+        # Nothing is lost and nothing doubled, and the last tenth is not there
+        assert sorted(paragraph for book in read for paragraph in book) == sorted([*books[0][:54], *books[1][:54]])
+    assert len(beginnings) == 6
+    assert [tuning_text.held_back(book) for book in books] == [book[54:] for book in books]
+
+
+@pytest.mark.sweep
+@pytest.mark.filterwarnings("ignore:the steps end before they reach")
+@pytest.mark.parametrize("rank", [None, 2])
+def test_weights_are_those_of_the_model_that_training_leaves(
+    rank: int | None, novels: tuple[Path, ...], tmp_path: Path
+) -> None:
+    model = str(saved(answering("llama", max_position_embeddings=64, num_hidden_layers=1), tmp_path / "tiny"))
+    how = {"alpha": 0.3, "train_length": 64, "steps": 2, "lora_rank": rank, "learning_rate": 0.01, "batch": 2, "device": "cpu"}
+    with trained(model, [str(novels[0])], tmp_path / "run", dtype="float32", **how) as weights:
+        left = load(str(tmp_path / "run" / "trained" / "model"), "float32", "cpu")[0].state_dict()
+    assert not (tmp_path / "run").exists()
+    before = load(model, "float32", "cpu")[0].state_dict()
+    for name, weight in left.items():
+        torch.testing.assert_close(weights[name], weight, msg=name)
+    moved = {name for name, weight in before.items() if not torch.equal(weights[name], weight)}
+    # LoRA leaves norms and embeddings where they are
+    assert moved == ({name for name in before if "_proj" in name} if rank else set(before))
 
 
 def result(alpha: float, seed: int, nats: float) -> dict[str, Any]:

@@ -94,7 +94,7 @@ def test_coefficients_and_chances_are_those_of_every_order(kind: str, scipys: An
     assert found.value == pytest.approx(scipys(x, y).statistic)
     exact = permutation_test((y,), lambda z: scipys(x, z).statistic, permutation_type="pairings", n_resamples=np.inf)
     assert found.p == pytest.approx(np.mean(np.abs(exact.null_distribution) >= abs(found.value) - 1e-9))
-    low, high = np.quantile(exact.null_distribution, [0.025, 0.975])
+    low, high = (np.quantile(exact.null_distribution, q, method=how) for q, how in ((0.025, "lower"), (0.975, "higher")))
     assert (found.low, found.high) == pytest.approx((found.value - high, min(1, found.value - low)), abs=1e-8)
     assert strength(kind, x[:4], y[:4]) is None
 
@@ -106,6 +106,15 @@ def test_a_measure_goes_along_more_only_where_exchanging_the_two_seldom_does() -
     assert (apart.value, apart.p) == (2.0, 2 / 64)
     assert more("Spearman", quality, quality[::-1], quality, sign=-1).value == -2.0
     assert more("Spearman", quality, quality, quality).p == 1.0
+
+
+def test_ruler_is_the_mean_of_the_tasks_that_all_rows_have_in_full() -> None:
+    asked = {"a": {"x": [1, 1], "y": [0, 1], "z": [1, 1]}, "b": {"x": [0, 0], "y": [1], "z": [1, 0]}}
+    cells = [[{"task": task, "length": 64, "scores": scores} for task, scores in own.items()] for own in asked.values()]
+    rows = page.with_shared_tasks([{"ruler": own, "measures": []} for own in cells])
+    (_, quality) = page.qualities(rows)
+    assert quality == ("2 tasks of RULER", 64)
+    assert [page.value(row, quality) for row in rows] == [100.0, 25.0]
 
 
 def test_the_papers_coefficients_come_out_of_its_rows() -> None:

@@ -31,7 +31,8 @@ def judge(tmp_path: Path, content: Any, **claim: Any) -> list[page.Row]:
         (0.1, 0.3, True, "reproduced"),
         (-0.1, 0.3, True, "undecided"),
         (-0.3, -0.1, False, "refuted"),
-        (-0.3, 0.0, True, "refuted"),
+        (-0.3, 0.0, True, "undecided"),
+        (0.0, 0.0, True, "refuted"),
     ],
 )
 def test_the_verdict_follows_the_file(tmp_path: Path, low: float, high: float, own: bool, said: str) -> None:
