@@ -1,4 +1,4 @@
-"""The page of what is advised against truncation: every task and length beyond the training length, on the same samples."""
+"""The page of what is advised against truncation, or another method: every task and length beyond the training length, on the same samples."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from lengthwise.common.files import write_whole
 
 FORMAT = "lengthwise.experiments.attention_alignment/1"
 WORDS = words_beside(__file__)
+OTHERS = {"truncate": "truncation", "none": "the model as it is"}
 HOLDS = {True: "yes", False: "**no**", None: ""}
 
 
 def write_pages(results: Path, out: Path) -> None:
     for name, document in page.read_all(results, FORMAT):
-        method = document["default"]
+        method, over = document["default"], document["over"]
         rows = [
             [row["task"], _at(row["length"]), row["difference"], row["said"], f"{row['p']:.2g}", row["n"]]
             for row in document["verdicts"]
@@ -25,13 +26,18 @@ def write_pages(results: Path, out: Path) -> None:
         claims = [[row["claim"], row["measured"], HOLDS[row["holds"]]] for row in document["must_show"]]
         draw.save(_figure(document), out / f"{name}.svg")
         parts = [
-            f"# {method} against truncation",
+            f"# {method} against {told(over)}",
             f"![Differences in points at all lengths of a task together, with 95 % intervals]({name}.svg)",
             table(["claim", "measured", "holds"], claims, numbers=False),
             WORDS["compared"],
-            table(["task", "tokens", f"{method} - truncate", "it is", "p", "samples"], rows),
+            table(["task", "tokens", f"{method} - {over}", "it is", "p", "samples"], rows),
         ]
         write_whole(out / f"{name}.md", "\n\n".join(parts) + "\n")
+
+
+def told(method: str) -> str:
+    """What a method is called in sentences."""
+    return OTHERS.get(method, method)
 
 
 def _at(length: int | None) -> str:
@@ -50,5 +56,5 @@ def _figure(document: page.Document) -> Any:
     )
     draw.intervals(axes, rows)
     axes.axvline(0, color=draw.GREY, linewidth=0.9)
-    axes.set_xlabel(f"{document['default']} less truncate, points")
+    axes.set_xlabel(f"{document['default']} less {document['over']}, points")
     return figure

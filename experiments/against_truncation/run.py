@@ -1,9 +1,10 @@
 """What is advised against truncation, on the same samples, at every task and length that other experiments left in a folder.
 
     python -m experiments.against_truncation.run runs/model --out runs/model
+    python -m experiments.against_truncation.run runs/model --method answers-head --over none --out OUT     any two methods
 
 A place is one task at one length (or one position of the gold document), or a task at all of them together, which sees what is
-a little below everywhere. There the method is *above* or *below* truncation where the 95 % interval of their difference on the
+a little below everywhere. There the method is *above* or *below* the other where the 95 % interval of their difference on the
 same samples leaves out 0, and *level* with it where it does not. Of many places some would be below by chance alone: those
 *remain* below whose one-sided p-value is at most 2.5 % after Holm's correction, over the tasks and again over single places.
 """
@@ -27,7 +28,7 @@ from experiments._lib.measure import Answers, Runs, configs
 from experiments._lib.paired import Paired, compared, holm, paired_means
 from experiments._lib.results import SETTINGS
 from experiments._lib.retrieval_tasks import RUNS
-from experiments.against_truncation.page import FORMAT, write_pages
+from experiments.against_truncation.page import FORMAT, told, write_pages
 from lengthwise.errors import require
 from lengthwise.methods.spec import TRUNCATE
 from lengthwise.tasks.perplexity import compared as compared_nll
@@ -40,12 +41,13 @@ class Options:
     folder: Path = option(help="folder of one model's experiments", positional=True)
     out: Path = option(help="folder of the page")
     method: str = option(DEFAULT, "what is held against truncation")
+    over: str = option(TRUNCATE, "another method that it is held against, such as none or pmax-model")
     command: str = ""  # as typed
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The method against truncation at one place."""
+    """The method against the other at one place."""
 
     task: str
     length: int | None  # None: all of them together
@@ -56,31 +58,31 @@ class Verdict:
 
 
 def against_truncation(options: Options) -> list[Verdict]:
-    verdicts = all_verdicts(options.folder, options.method)
+    verdicts = all_verdicts(options.folder, options.method, options.over)
     require(bool(verdicts), f"{options.folder} holds nothing to compare; give the --out of other experiments")
-    claim = f"{options.method}: below truncation at no length of any task nor at all together, after Holm's correction"
+    claim = f"{options.method}: below {told(options.over)} at no length of any task nor at all together, after Holm's correction"
     shown = {"claim": claim, "measured": counted(verdicts), "holds": not remaining(verdicts)}
-    content = {"default": options.method, "verdicts": [asdict(verdict) for verdict in verdicts], "must_show": [shown]}
+    content = {"default": options.method, "over": options.over, "verdicts": [asdict(verdict) for verdict in verdicts], "must_show": [shown]}
     command = f"python -m experiments.against_truncation.run {options.command}"
     results.write(options.out / "against_truncation.json", FORMAT, command, content)
     write_pages(options.out, options.out)
     return verdicts
 
 
-def all_verdicts(folder: Path, method: str) -> list[Verdict]:
+def all_verdicts(folder: Path, method: str, over: str = TRUNCATE) -> list[Verdict]:
     """Language modelling, retrieval and code, then every set of questions."""
     verdicts: list[Verdict] = []
     if (folder / FOLDER / SETTINGS).exists():
-        verdicts += by_likelihood(Likelihoods.read(folder), method)
+        verdicts += by_likelihood(Likelihoods.read(folder), method, over)
     for answers in _answers(folder, RUNS):
-        verdicts += by_scores(answers, method)
+        verdicts += by_scores(answers, method, over)
     for answers in _answers(folder, {path.name: {} for path in sorted(folder.glob("run-code*"))}):
-        verdicts += by_scores(answers, method)
+        verdicts += by_scores(answers, method, over)
     for questions in sorted(path for path in folder.glob("questions*") if path.is_dir()):
         runs = {f"{questions.name}/{path.name}": {"multi_document_qa": path.name} for path in sorted(questions.iterdir())}
         for answers in _answers(folder, runs):
-            verdicts += by_scores(answers, method, f"{questions.name} ")
-            verdicts += by_documents(answers, method, f"{questions.name} ")
+            verdicts += by_scores(answers, method, over, f"{questions.name} ")
+            verdicts += by_documents(answers, method, over, f"{questions.name} ")
     return verdicts
 
 
@@ -90,35 +92,35 @@ def _answers(folder: Path, runs: Runs) -> list[Answers]:
     return [Answers.read(folder, lengths[0], runs)] if lengths else []
 
 
-def by_scores(answers: Answers, method: str, prefix: str = "") -> list[Verdict]:
+def by_scores(answers: Answers, method: str, over: str = TRUNCATE, prefix: str = "") -> list[Verdict]:
     """Every task and length with inputs beyond the training length, and all these lengths together."""
     verdicts = []
     for task in answers.tasks:
         name, lengths = f"{prefix}{task}", [length for length in answers.lengths if _beyond(answers, task, length)]
-        pairs = [(n, compared(*(answers.scores(m, [task], [n]) for m in (method, TRUNCATE)))) for n in lengths]
+        pairs = [(n, compared(*(answers.scores(m, [task], [n]) for m in (method, over)))) for n in lengths]
         verdicts += [_verdict(name, length, pair) for length, pair in pairs if pair is not None]
-        everywhere = compared(*(answers.means(m, [task], lengths, len(lengths)) for m in (method, TRUNCATE)))
+        everywhere = compared(*(answers.means(m, [task], lengths, len(lengths)) for m in (method, over)))
         if len(lengths) > 1 and everywhere is not None:
             verdicts.append(_verdict(name, None, everywhere))
     return verdicts
 
 
-def by_documents(answers: Answers, method: str, prefix: str) -> list[Verdict]:
+def by_documents(answers: Answers, method: str, over: str, prefix: str) -> list[Verdict]:
     """Questions over so many documents, at all places of the gold one together; tasks are called DOCUMENTS-PLACE."""
     verdicts = []
     for documents in sorted({int(task.split("-")[0]) for task in answers.tasks}):
         tasks = [task for task in answers.tasks if task.startswith(f"{documents}-")]
         if any(_beyond(answers, task, length) for task in tasks for length in answers.lengths):
-            pair = compared(*(answers.means(m, tasks, answers.lengths, len(tasks)) for m in (method, TRUNCATE)))
+            pair = compared(*(answers.means(m, tasks, answers.lengths, len(tasks)) for m in (method, over)))
             verdicts += [] if pair is None else [_verdict(f"{prefix}{documents} documents", None, pair)]
     return verdicts
 
 
-def by_likelihood(likelihoods: Likelihoods, method: str) -> list[Verdict]:
+def by_likelihood(likelihoods: Likelihoods, method: str, over: str = TRUNCATE) -> list[Verdict]:
     """A lower perplexity is above."""
     known: dict[int, tuple[Tensor, Tensor]] = {}
     for length in (n for n in likelihoods.lengths if n > likelihoods.train_length):
-        ours, theirs = likelihoods.nll(method, length), likelihoods.nll(TRUNCATE, length)
+        ours, theirs = likelihoods.nll(method, length), likelihoods.nll(over, length)
         if ours is not None and theirs is not None:
             known[length] = ours, theirs
     verdicts = [_of_likelihood(length, *pair) for length, pair in known.items()]

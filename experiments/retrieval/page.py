@@ -24,7 +24,7 @@ def write_pages(results: Path, out: Path) -> None:
         write_whole(out / "overview.md", "\n\n".join(_overview(documents)) + "\n")
     for name, document in documents.items():
         tasks = {task: cells_of(document, task) for task in TASKS if cells_of(document, task)}
-        draw.save(_figure(document, tasks), out / f"{name}.svg")
+        draw.save(_figure(document, by_length(tasks) or by_length(official_of(document))), out / f"{name}.svg")
         parts = [f"![Percent right by length]({name}.svg)", "Percent right with its 95 % interval (Wilson)."]
         parts += [page.methods_told(document), page.undecided(cell for cells in tasks.values() for cell in cells)]
         for task, cells in tasks.items():
@@ -46,7 +46,7 @@ def _overview(documents: dict[str, page.Document]) -> list[str]:
         rows = []
         for name, some in cells.items():
             known = {(cell["method"], cell["length"]): page.percent(cell, 0) for cell in some}
-            for length in [n for n in OVERVIEW if any(n == at for _, at in known)]:
+            for length in [n for n in OVERVIEW if any(n == at for _, at in known) and by_length({task: some})]:
                 rows.append([f"[{name}]({name}.md), {length:,}", *(known.get((method, length), "") for method in methods)])
         parts += [f"## {task}", table(["model, tokens", *methods], rows)] if rows else []
     return parts
@@ -55,6 +55,17 @@ def _overview(documents: dict[str, page.Document]) -> list[str]:
 def cells_of(document: page.Document, task: str) -> list[page.Cell]:
     """Cells of generated samples; official files have a name of their own in `data`."""
     return [cell for cell in document["cells"] if cell["task"] == task and not cell["data"]]
+
+
+def official_of(document: page.Document) -> dict[str, list[page.Cell]]:
+    """Cells of LongEval's own files, by task."""
+    cells = [cell for cell in document["cells"] if cell["data"]]
+    return {f"LongEval's cases: {task}": [cell for cell in cells if cell["task"] == task] for task in ("line", "topic")}
+
+
+def by_length(tasks: dict[str, list[page.Cell]]) -> dict[str, list[page.Cell]]:
+    """Those that were asked at several lengths, which curves and the overview need."""
+    return {task: cells for task, cells in tasks.items() if len({cell["length"] for cell in cells}) > 1}
 
 
 def _figure(document: page.Document, tasks: dict[str, list[page.Cell]]) -> Any:

@@ -226,6 +226,8 @@ def test_a_verdict_is_certain_or_level() -> None:
     found = {one.task: one for one in against_truncation.by_scores(Answers(records, TRAIN), "hedge-pmax-layer")}
     assert {task: one.said for task, one in found.items()} == {"line": "above", "topic": "below", "code_completion_es": "level"}
     assert found["line"].difference.startswith("+50.0 [+")
+    other = {one.task: one.said for one in against_truncation.by_scores(Answers(records, TRAIN), "truncate", "hedge-pmax-layer")}
+    assert other == {"line": "below", "topic": "above", "code_completion_es": "level"}
     # All twenty that differ are worse, by McNemar; nothing differs in the last
     assert [found[task].p for task in ("topic", "code_completion_es")] == [0.5**20, 0.5]
     counted = "single places (3): 1 above, 1 level, 1 below, each by itself; below after Holm's correction: 1"
@@ -295,6 +297,7 @@ def test_a_higher_perplexity_is_below_even_hedged(tmp_path: Path) -> None:
     likelihoods = likelihoods_of(tmp_path, {key: spread + level for key, level in nll.items()})
     found = against_truncation.by_likelihood(likelihoods, "pmax-layer")
     assert [(one.length, one.said) for one in found] == [(8192, "below")]
+    assert [one.said for one in against_truncation.by_likelihood(likelihoods, "pmax-layer", "none")] == ["above"]
     assert against_truncation.remaining(found) == found
     # Even hedged: four tokens cost 8 + ln(2 / (1 + e^-0.4)) = 8.18 nats, and from the end alone 8
     assert [one.said for one in against_truncation.by_likelihood(likelihoods, "hedge-pmax-layer")] == ["below"]
