@@ -18,6 +18,18 @@ NAMES = {
     "entropy-model": "entropy aligned",
     "hedge-pmax-model": "P_max, hedged",
 }
+ANSWERS = {"answers-head": "fitted to answers, by head"}
+# How near a task is to what temperatures were fitted to, where it is near at all
+FITTED = {
+    "language": "prose is kept",
+    "line": "yes",
+    "passkey": "yes",
+    "passkey-novels": "in other prose",
+    "line-told": "in other words",
+    "code_key_retrieval": "yes",
+    "questions": "yes",
+}
+TASK_WORDS = {"passkey-novels": "passkey in novels", "passkey": "passkey in our prose", "line-told": "line, told as a document"}
 
 
 def retrieval() -> str:
@@ -36,18 +48,18 @@ def retrieval() -> str:
 def flan() -> str:
     """Percent right of flan_t5_small: pass keys and lines by length, questions over all places of the answer."""
     tasks = {"passkey-novels": "a number in a novel", "line-told": "a line, told as a document"}
-    return _found_and_answered("flan_t5_small", tasks)
+    return _found_and_answered("flan_t5_small", tasks, {**NAMES, **ANSWERS})
 
 
 def tuned() -> str:
     """Percent right of the same model tuned for minutes: topics, lines and keys in code by length, questions."""
     tasks = {"topic": "the first topic", "line": "a line of a record", "line-told": "a line, told as a document"}
-    return _found_and_answered("tuned_flan", tasks, code=True)
+    return _found_and_answered("tuned_flan", tasks, NAMES, code=True)
 
 
-def _found_and_answered(model: str, tasks: Mapping[str, str], code: bool = False) -> str:
+def _found_and_answered(model: str, tasks: Mapping[str, str], names: Mapping[str, str], code: bool = False) -> str:
     """What is found by length, and what is answered over all places of the answer."""
-    methods, rows = list(NAMES), list[list[object]]()
+    methods, rows = list(names), list[list[object]]()
 
     def add(cells: Sequence[dict[str, Any]], task: str, words: str, lengths: Sequence[int]) -> None:
         for length in lengths:
@@ -66,7 +78,7 @@ def _found_and_answered(model: str, tasks: Mapping[str, str], code: bool = False
             places = sorted({cell["task"] for cell in some})
             found = [_percent_of_means(some, places, method) for method in methods]
             rows.append([f"{words} over {documents} documents", f"{some[0]['length']:,}", *found])
-    return _table(["asked for", "tokens", *NAMES.values()], rows, left=1)
+    return _table(["asked for", "tokens", *names.values()], rows, left=1)
 
 
 def going_on() -> str:
@@ -90,10 +102,40 @@ def scorecard() -> str:
 
 def against_truncation() -> str:
     """What hedging gains over truncation in each task of the tuned T5, all lengths together."""
-    verdicts = [v for v in _read("against_truncation/results/tuned_flan.json")["verdicts"] if v["length"] is None]
-    names = {"passkey-novels": "passkey in novels", "passkey": "passkey in our prose", "line-told": "line, told as a document"}
-    rows = [[_task_words(names.get(v["task"], v["task"])), v["difference"], v["said"]] for v in verdicts]
+    rows = [[_task_words(task), v["difference"], v["said"]] for task, v in _whole_tasks("tuned_flan").items()]
     return _table(["task", "hedged less truncation [95 % interval]", "verdict"], rows, left=3)
+
+
+def answers_over() -> str:
+    """What temperatures fitted to answers, alone or hedged, gain and lose in each task of flan_t5_small."""
+    pairs = {
+        "less plain": "answers-head-over-none",
+        "less P_max": "answers-head-over-pmax-model",
+        "less truncation": "answers-head-over-truncate",
+        "hedged, less plain": "hedge-answers-head-over-none",
+        "hedged, less truncation": "hedge-answers-head-over-truncate",
+    }
+    columns = [_whole_tasks(f"flan_t5_small-{pair}") for pair in pairs.values()]
+
+    def shown(verdict: Mapping[str, Any]) -> str:
+        told = str(verdict["difference"]).replace(" points", "").replace(" times its perplexity", " times")
+        return told if verdict["said"] == "level" else f"**{told}**"
+
+    rows = [
+        [
+            _task_words(task),
+            FITTED.get(task.split()[0], "no"),
+            *(shown(column[task]) for column in columns),
+        ]
+        for task in columns[0]
+    ]
+    return _table(["task, all lengths or places", "fitted?", *pairs], rows, left=2)
+
+
+def _whole_tasks(name: str) -> dict[str, dict[str, Any]]:
+    """Verdicts on tasks at all their lengths, by task."""
+    verdicts = _read(f"against_truncation/results/{name}.json")["verdicts"]
+    return {verdict["task"]: verdict for verdict in verdicts if verdict["length"] is None}
 
 
 def misalignment_loss() -> str:
@@ -375,6 +417,7 @@ def _with_interval(ratio: dict[str, float]) -> str:
 
 
 def _task_words(task: str) -> str:
+    task = TASK_WORDS.get(task, task)
     words = task.replace("questions-nq-open-oracle", "Natural Questions over").replace("questions", "made-up questions over")
     return words.replace("code_completion_es", "next line of code, edit similarity").replace("_", " ")
 
@@ -406,7 +449,7 @@ def _table(head: Sequence[object], rows: Sequence[Sequence[object]], left: int =
 TABLES: dict[str, Callable[[], str]] = {
     table.__name__: table
     for table in (
-        *(retrieval, flan, tuned, going_on, against_truncation, decoders, misalignment_loss, scorecard),
+        *(retrieval, flan, tuned, going_on, against_truncation, answers_over, decoders, misalignment_loss, scorecard),
         *(
             sharpness,
             temperatures,

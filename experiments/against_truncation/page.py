@@ -1,4 +1,4 @@
-"""The page of what is advised against truncation, or another method: every task and length beyond the training length, on the same samples."""
+"""Pages of one method against another: every task and length beyond the training length, on the same samples."""
 
 from __future__ import annotations
 

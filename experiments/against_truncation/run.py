@@ -60,9 +60,16 @@ class Verdict:
 def against_truncation(options: Options) -> list[Verdict]:
     verdicts = all_verdicts(options.folder, options.method, options.over)
     require(bool(verdicts), f"{options.folder} holds nothing to compare; give the --out of other experiments")
-    claim = f"{options.method}: below {told(options.over)} at no length of any task nor at all together, after Holm's correction"
+    claim = (
+        f"{options.method}: below {told(options.over)} at no length of any task nor at all together, after Holm's correction"
+    )
     shown = {"claim": claim, "measured": counted(verdicts), "holds": not remaining(verdicts)}
-    content = {"default": options.method, "over": options.over, "verdicts": [asdict(verdict) for verdict in verdicts], "must_show": [shown]}
+    content = {
+        "default": options.method,
+        "over": options.over,
+        "verdicts": [asdict(verdict) for verdict in verdicts],
+        "must_show": [shown],
+    }
     command = f"python -m experiments.against_truncation.run {options.command}"
     results.write(options.out / "against_truncation.json", FORMAT, command, content)
     write_pages(options.out, options.out)

@@ -226,7 +226,9 @@ def test_a_verdict_is_certain_or_level() -> None:
     found = {one.task: one for one in against_truncation.by_scores(Answers(records, TRAIN), "hedge-pmax-layer")}
     assert {task: one.said for task, one in found.items()} == {"line": "above", "topic": "below", "code_completion_es": "level"}
     assert found["line"].difference.startswith("+50.0 [+")
-    other = {one.task: one.said for one in against_truncation.by_scores(Answers(records, TRAIN), "truncate", "hedge-pmax-layer")}
+    other = {
+        one.task: one.said for one in against_truncation.by_scores(Answers(records, TRAIN), "truncate", "hedge-pmax-layer")
+    }
     assert other == {"line": "below", "topic": "above", "code_completion_es": "level"}
     # All twenty that differ are worse, by McNemar; nothing differs in the last
     assert [found[task].p for task in ("topic", "code_completion_es")] == [0.5**20, 0.5]
