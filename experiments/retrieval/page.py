@@ -24,7 +24,7 @@ def write_pages(results: Path, out: Path) -> None:
         write_whole(out / "overview.md", "\n\n".join(_overview(documents)) + "\n")
     for name, document in documents.items():
         tasks = {task: cells_of(document, task) for task in TASKS if cells_of(document, task)}
-        draw.save(_figure(document, by_length(tasks) or by_length(official_of(document))), out / f"{name}.svg")
+        draw.save(_figure(document, by_length(tasks) or by_length(official_of(document)) or tasks), out / f"{name}.svg")
         parts = [f"![Percent right by length]({name}.svg)", "Percent right with its 95 % interval (Wilson)."]
         parts += [page.methods_told(document), page.undecided(cell for cells in tasks.values() for cell in cells)]
         for task, cells in tasks.items():
