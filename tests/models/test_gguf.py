@@ -11,11 +11,14 @@ import numpy as np
 import pytest
 import torch
 import transformers as tf
+from tokenizers import Tokenizer
+from tokenizers.models import Unigram
 
 import lengthwise as lw
 from lengthwise.errors import BadInput
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.fingerprint import model_fingerprint
+from lengthwise.models.gguf_header import merge_as_stored
 from lengthwise.models.load import load
 from tests.conftest import DECODER_SIZES
 
@@ -75,6 +78,26 @@ def written(llama: Any, path: Path, begins: bool | None = None) -> Path:
     writer.write_tensors_to_file()
     writer.close()
     return path
+
+
+def test_scores_of_byte_pairs_are_the_order_of_merges(tmp_path: Path) -> None:
+    """Unigram takes two pieces of the best scores; byte pairs reach the whole word, whose score is the lowest."""
+    pieces = ["<unk>", "<s>", "h", "e", "r", "o", "he", "ro", "her", "hero"]
+    scores = [0.0, 0.0, -50.0, -50.0, -50.0, -50.0, -1.0, -2.0, -3.0, -30.0]
+
+    def read(kind: str) -> list[str]:
+        writer = gguf.GGUFWriter(tmp_path / f"{kind}.gguf", "gemma3")
+        writer.add_tokenizer_model(kind)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.close()
+        backend = Tokenizer(Unigram(list(zip(pieces, scores, strict=True)), unk_id=0))
+        tokenizer = tf.PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<s>", unk_token="<unk>")
+        merge_as_stored(tokenizer, tmp_path / f"{kind}.gguf")
+        return list(tokenizer.tokenize("hero"))
+
+    assert read("t5") == ["he", "ro"]
+    assert read("llama") == ["hero"]
 
 
 def as_stored(key: str, values: np.ndarray) -> tuple[str, np.ndarray]:

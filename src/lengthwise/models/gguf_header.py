@@ -1,23 +1,31 @@
-"""What a GGUF file says of its tokenizer that transformers does not read: whether texts begin with a token.
+"""What a GGUF file says of its tokenizer that transformers does not read: how texts begin, and what scores mean.
 
 A header is a list of keys and values; it is walked without keeping the vocabulary, which takes the package gguf seconds.
 """
 
 from __future__ import annotations
 
+import json
 import struct
 from pathlib import Path
 from typing import Any, BinaryIO
 
-ADD_BOS = "tokenizer.ggml.add_bos_token"
+ADD_BOS, KIND = "tokenizer.ggml.add_bos_token", "tokenizer.ggml.model"
+BYTE_PAIRS = "llama"  # SentencePiece's byte pairs, whose scores are the order of merges; T5's are of another kind
 SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}  # bytes of a number, by its kind
 STRING, ARRAY = 8, 9
+
+
+def read_as_stored(tokenizer: Any, path: Path) -> None:
+    """Let the tokenizer read texts as the file says."""
+    merge_as_stored(tokenizer, path)
+    begin_texts_as_stored(tokenizer, path)
 
 
 def begin_texts_as_stored(tokenizer: Any, path: Path) -> None:
     """Let the tokenizer put its first token before texts where the file asks for it, as Gemma's do, and it does not yet."""
     first = tokenizer.bos_token_id
-    if not adds_bos(path) or first is None or tokenizer("a").input_ids[:1] == [first]:
+    if header_value(path, ADD_BOS) is not True or first is None or tokenizer("a").input_ids[:1] == [first]:
         return
     from tokenizers.processors import Sequence, TemplateProcessing
 
@@ -27,17 +35,38 @@ def begin_texts_as_stored(tokenizer: Any, path: Path) -> None:
     backend.post_processor = begins if before is None else Sequence([before, begins])
 
 
-def adds_bos(path: Path) -> bool:
-    """Whether the header says so; a file that says nothing is left as transformers reads it."""
+def merge_as_stored(tokenizer: Any, path: Path) -> None:
+    """Let the tokenizer merge pieces in the order of their scores where the file asks for it, as Gemma's do.
+
+    Some versions of transformers take the scores for Unigram's log probabilities, and so cut words into short pieces.
+    """
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None or header_value(path, KIND) != BYTE_PAIRS:
+        return
+    from tokenizers.models import BPE, Unigram
+
+    if not isinstance(backend.model, Unigram):
+        return
+    stored = json.loads(backend.to_str())["model"]
+    ids = {piece: at for at, (piece, _) in enumerate(stored["vocab"])}
+    ranked = sorted(stored["vocab"], key=lambda entry: -entry[1])
+    parts = ((piece[:at], piece[at:]) for piece, _ in ranked for at in range(1, len(piece)))
+    merges = [(left, right) for left, right in parts if left in ids and right in ids]
+    unknown = None if stored["unk_id"] is None else stored["vocab"][stored["unk_id"]][0]
+    backend.model = BPE(ids, merges, unk_token=unknown, fuse_unk=True, byte_fallback=stored["byte_fallback"])
+
+
+def header_value(path: Path, wanted: str) -> str | bool | None:
+    """What the header has under a key of a text or a truth value; None where it says nothing."""
     with path.open("rb") as file:
         _, _, _, count = struct.unpack("<4sIQQ", file.read(24))
         for _ in range(count):
             key = file.read(_number(file, "<Q")).decode(errors="replace")
             kind = _number(file, "<I")
-            if key == ADD_BOS:
-                return bool(_number(file, "<?"))
+            if key == wanted:
+                return file.read(_number(file, "<Q")).decode() if kind == STRING else bool(_number(file, "<?"))
             _skip(file, kind)
-    return False
+    return None
 
 
 def _number(file: BinaryIO, kind: str) -> int:

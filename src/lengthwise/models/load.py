@@ -23,7 +23,7 @@ from lengthwise.common.formats import read_json
 from lengthwise.errors import BadInput, did_you_mean, is_out_of_memory, require
 from lengthwise.models import gau_alpha, small_decoder
 from lengthwise.models.anatomy import vocabulary
-from lengthwise.models.gguf_header import begin_texts_as_stored
+from lengthwise.models.gguf_header import read_as_stored
 from lengthwise.models.stored_weights import check_finite, check_index, check_no_adapter, check_stored_types
 
 EMBEDDED = Path(__file__).with_name("embedded")
@@ -72,7 +72,7 @@ def load(name: str, dtype: str = "auto", device: str | None = None, *, as_stored
     make = transformers.AutoTokenizer.from_pretrained
     tokenizer = _said_plainly(f"the tokenizer of {name}", lambda: make(where, **NO_CODE, **file))
     if file:
-        _said_plainly(f"the tokenizer of {name}", lambda: begin_texts_as_stored(tokenizer, Path(name)))
+        _said_plainly(f"the tokenizer of {name}", lambda: read_as_stored(tokenizer, Path(name)))
     _check_settings(name, model, tokenizer)
     # With the special tokens that it adds
     ids = _said_plainly(f"the tokenizer of {name}", lambda: tokenizer("A text.", verbose=False).input_ids)
