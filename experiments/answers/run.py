@@ -89,7 +89,8 @@ def run(options: Options) -> None:
         "fits": {fit: told for fit, (_, told) in fitted.items()},
         "scores": {**_asked(options, model, tokenizer, methods), **_told(options, model, tokenizer, methods)},
     }
-    results.write(options.out / f"{name}.json", FORMAT, options.command, content, str(model.device))
+    command = f"python -m experiments.answers.run {options.command}"
+    results.write(options.out / f"{name}.json", FORMAT, command, content, str(model.device))
     write_pages(options.out, options.out)
 
 

@@ -74,7 +74,7 @@ def run(options: Options) -> None:
             "means": {name: round(fmean(mine), 4) for name, mine in scores.items()},
             "scores": scores,
         }
-        write(file, FORMAT, options.command, content, str(model.device))
+        write(file, FORMAT, f"python -m experiments.recommendation.run {options.command}", content, str(model.device))
     write_pages(options.out, options.out)
 
 
