@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,18 @@ def test_weights_of_16_bits_stay_so_and_folded_ones_do_not(tmp_path: Path, token
     assert (keys["t5.context_length"], keys["t5.attention.relative_buckets_count"]) == (LONG, 32)
     bias = model.encoder.block[0].layer[0].SelfAttention.relative_attention_bias.weight.detach() / 0.6
     numpy.testing.assert_allclose(tensors["enc.blk.0.attn_rel_b.weight"], bias.numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("family", ["llama", "t5"])
+def test_without_a_tokenizer_no_key_is_written_twice(
+    family: str, tmp_path: Path, tokenizer: ByT5Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warned: list[Any] = []
+    monkeypatch.setattr(logging.getLogger("gguf.gguf_writer"), "warning", lambda *said: warned.append(said))
+    model = make(family)
+    lw.export(model, "none", to="gguf", out=tmp_path, overwrite=True, tokenizer=tokenizer, length=LONG)
+    assert not warned
+    assert contents(tmp_path / "model.gguf")[0][f"{family}.vocab_size"] == model.config.vocab_size
 
 
 @pytest.mark.parametrize("how", ["all layers", "by head"])

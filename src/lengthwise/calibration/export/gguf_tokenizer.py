@@ -28,7 +28,6 @@ def add_tokenizer(writer: Any, stock: Any, tokenizer: Any) -> list[str]:
     kind = None if document is None else _kind(document)
     if document is None or kind is None:
         writer.add_tokenizer_model("none")
-        writer.add_vocab_size(vocabulary(stock))
         return [NO_TOKENIZER]
     model, split = kind
     tokens, types, scores = _tokens(document, vocabulary(stock))

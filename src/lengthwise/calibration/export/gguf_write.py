@@ -19,7 +19,7 @@ from lengthwise.calibration.export.gguf_rewrite import add_key
 from lengthwise.calibration.export.gguf_tokenizer import add_tokenizer
 from lengthwise.calibration.export.plan import Plan
 from lengthwise.errors import BadInput, require
-from lengthwise.models.anatomy import FULL
+from lengthwise.models.anatomy import FULL, vocabulary
 
 NOTHING = 1e-6  # of a tensor's norm: what sums in float32 lose anyway
 T5_DISTANCE = 128  # what llama.cpp has built in
@@ -55,6 +55,7 @@ def write_gguf(stock: Any, tokenizer: Any, plan: Plan, out: Path) -> list[str]:
     writer = gguf.GGUFWriter(out, architecture)
     writer.add_type("model")
     writer.add_name(Path(str(getattr(stock.config, "_name_or_path", "") or plan.anatomy.family)).name)
+    writer.add_vocab_size(vocabulary(stock))
     tensors = _add_t5(writer, stock.config, plan) if architecture == "t5" else _add_decoder(writer, stock, plan, architecture)
     said = add_tokenizer(writer, stock, tokenizer)
     kinds = []
@@ -97,7 +98,6 @@ def _add_decoder(writer: Any, stock: Any, plan: Plan, architecture: str) -> dict
     writer.add_key_length(anatomy.key_size)
     writer.add_value_length(anatomy.key_size)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_vocab_size(config.vocab_size)
     writer.add_rope_dimension_count(anatomy.key_size)
     if architecture == "gemma3" and any(anatomy.windows):
         writer.add_sliding_window(config.sliding_window)
