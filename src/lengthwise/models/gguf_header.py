@@ -5,10 +5,11 @@ A header is a list of keys and values; it is walked without keeping the vocabula
 
 from __future__ import annotations
 
-import json
 import struct
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from lengthwise.common.formats import parse_json
 
 ADD_BOS, KIND = "tokenizer.ggml.add_bos_token", "tokenizer.ggml.model"
 BYTE_PAIRS = "llama"  # SentencePiece's byte pairs, whose scores are the order of merges; T5's are of another kind
@@ -47,7 +48,7 @@ def merge_as_stored(tokenizer: Any, path: Path) -> None:
 
     if not isinstance(backend.model, Unigram):
         return
-    stored = json.loads(backend.to_str())["model"]
+    stored = parse_json(backend.to_str())["model"]
     ids = {piece: at for at, (piece, _) in enumerate(stored["vocab"])}
     ranked = sorted(stored["vocab"], key=lambda entry: -entry[1])
     parts = ((piece[:at], piece[at:]) for piece, _ in ranked for at in range(1, len(piece)))
