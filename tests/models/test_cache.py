@@ -13,7 +13,7 @@ from transformers import DynamicCache, StaticCache
 import lengthwise as lw
 from lengthwise.errors import BadInput
 from lengthwise.models.patches import suspended
-from lengthwise.models.rolling_layer import AHEAD, RollingLayer
+from lengthwise.models.rolling_layer import RollingLayer
 from tests.conftest import DECODER_SIZES, TRAIN_LENGTH, make, tokens
 from tests.positions import ids, logits
 
@@ -101,7 +101,7 @@ def test_a_rolling_cache_stays_as_small_as_its_window() -> None:
         )
         assert all(isinstance(layer, RollingLayer) for layer in cache.layers)
         assert {layer.stored for layer in cache.layers} == {12}
-        assert {layer.keys.shape[-2] for layer in cache.layers} == {3 + 12 + AHEAD}
+        assert {layer.keys.shape[-2] for layer in cache.layers} == {3 + 3 + 10}
         assert cache.get_seq_length() == 109
         # Each token is the likeliest after one forward over all before it
         rows = model(out.sequences[:, :-1], use_cache=False).logits[0, 19:]

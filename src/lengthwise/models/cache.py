@@ -44,6 +44,8 @@ def admit(cache: Any, slots: Slots, layers: Sequence[nn.Module], mask: Any, patc
     # Before the length is asked for, which a static cache keeps on the GPU
     if filled != method or rolling is not None:
         _check(cache, filled, method, rolling, layers, mask)
+    for layer in _rolling_layers(cache) if rolling is not None else ():
+        layer.in_order = slots.bias is not None
     if method:
         _refuse_keys_without_method(cache, FilledWith(method, patches))
     elif earlier is not None:
@@ -52,7 +54,7 @@ def admit(cache: Any, slots: Slots, layers: Sequence[nn.Module], mask: Any, patc
 
 def _check(cache: Any, filled: str, method: str, rolling: Any, layers: Sequence[nn.Module], mask: Any) -> None:
     # Rows of a padded batch have their sinks at different places: there all keys are kept
-    padded = rolling is not None and isinstance(mask, Tensor) and not bool(mask.bool().all())
+    padded = rolling is not None and isinstance(mask, Tensor) and not bool(mask.all())
     if cache.get_seq_length() > 0:
         if filled != method:
             how = f"without {method}" if method else f"with {filled}"
@@ -84,7 +86,11 @@ def _let_roll(cache: DynamicCache, rolling: SinksAndWindow, method: str, modules
 
 
 def _rolls(cache: Any) -> bool:
-    return any(isinstance(layer, RollingLayer) for layer in getattr(cache, "layers", ()))
+    return bool(_rolling_layers(cache))
+
+
+def _rolling_layers(cache: Any) -> list[RollingLayer]:
+    return [layer for layer in getattr(cache, "layers", ()) if isinstance(layer, RollingLayer)]
 
 
 def _refuse_keys_without_method(cache: Any, filled: FilledWith) -> None:

@@ -1,12 +1,12 @@
 """One layer of a cache that keeps only what a rolling method still sees: the first few keys, its sinks, and the most recent.
 
-Tokens are written behind one another into storage with some slots to spare; once these are used up, what is still seen moves to
-the front of new storage. The sinks stay in the first slots as they came, and are written once more just before the window, over
-keys that no row sees any longer. So what the next token sees is one stretch of the storage, in order, and nothing is copied.
+Until a key is dropped it is a plain cache. From then on, where keys are cached rotated, a token takes the slot of the one that
+leaves the window, token i the slot i modulo the window, and sinks are turned on by as many positions as tokens were dropped:
 
-    slots    | sinks as they came | unused or no longer seen | sinks | window | to spare |
+    slots    | sinks as they came | sinks turned on | window |
 
-Where keys are cached rotated, the sinks in line are turned on by as many positions as tokens have been dropped.
+A single query that sees all of them does not mind their order, so nothing else moves. Others are given a copy in order: several
+tokens at once, a bias that goes by distance (`in_order`), and keys that are rotated where they are read.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ AHEAD = 64
 
 # Keys [batch, heads, sinks, size], turned on by `first`, `first` + 1, ... positions: [batch, heads, count, sinks, size]
 Turn = Callable[[Tensor, int, int], Tensor]
+States = tuple[Tensor, Tensor]  # keys and values, [batch, heads, slots, size]
 
 
 class RollingLayer(DynamicLayer):  # type: ignore[misc]
@@ -37,8 +38,10 @@ class RollingLayer(DynamicLayer):  # type: ignore[misc]
     def __init__(self, sinks: int, window: int, method: str, turn: Turn | None = None) -> None:
         super().__init__()
         self.sinks, self.window, self.method, self.turn = sinks, window, method, turn
-        self.seen = self.end = 0  # tokens, and slots that are in use
-        self._turned: tuple[Tensor, int, Tensor] | None = None  # for which keys, from which shift on
+        self.in_order = False  # whether a single query asks for its keys in order, too
+        self.seen = 0  # tokens
+        self._turned: tuple[Tensor, int, tuple[Tensor, ...]] | None = None  # for which keys, from which shift on
+        self._shown: tuple[States, States, Tensor] | None = None  # of which keys and values: what a token sees, and the sinks
 
     @property
     def stored(self) -> int:
@@ -46,77 +49,68 @@ class RollingLayer(DynamicLayer):  # type: ignore[misc]
         return min(self.seen, self.sinks + self.window - 1)
 
     @property
-    def _to_spare(self) -> int:
-        return max(AHEAD, self.window // 8)
+    def _in_turns(self) -> bool:
+        """Whether tokens have been dropped and take turns in the slots of the window."""
+        return self.turn is not None and self.seen > self.stored
 
-    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> States:
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         if self.keys.is_inference() and not torch.is_inference_mode_enabled():
             self.keys, self.values = self.keys.clone(), self.values.clone()
-        new = key_states.shape[-2]
-        if not self.seen or new > self._to_spare or (torch.is_grad_enabled() and key_states.requires_grad):
-            return self._read_prompt(key_states, value_states)
-        if self.end + new > self.keys.shape[-2] or not self._has_room_for_sinks:
-            self._move_to_new_storage()
-        self.keys[..., self.end : self.end + new, :] = key_states
-        self.values[..., self.end : self.end + new, :] = value_states
-        keys, values = self._in_line(new)
-        self.seen, self.end = self.seen + new, self.end + new
+        with_gradient = torch.is_grad_enabled() and key_states.requires_grad
+        if key_states.size(-2) == 1 and self._in_turns and not self.in_order and not with_gradient:
+            return self._take_turn(key_states, value_states)
+        dropped, came = self._in_turns, (key_states, value_states)
+        keys, values = (torch.cat([*line, new], -2) for line, new in zip(self._lines(), came, strict=True))
+        self.seen += key_states.size(-2)
+        former, self.keys = self.keys, self._kept(self.keys, keys, dropped)
+        self.values = self._kept(self.values, values, dropped)
+        if self._turned is not None and self._turned[0] is former and dropped:
+            self._turned = (self.keys, *self._turned[1:])
         return keys, values
 
-    def _read_prompt(self, key_states: Tensor, value_states: Tensor) -> tuple[Tensor, Tensor]:
-        """Many tokens at once, or with a gradient: all are seen now, and few are kept."""
-        keys, values = key_states, value_states
-        dropped = self.seen > self.stored
-        if self.seen:
-            if not self._has_room_for_sinks:
-                self._move_to_new_storage()
-            keys, values = (torch.cat(both, -2) for both in zip(self._in_line(), (key_states, value_states), strict=True))
-        # Sinks as they came: those in line have been turned
-        with_sinks = (self.keys, self.values) if dropped else (keys, values)
-        self.seen += key_states.shape[-2]
-        self._keep(with_sinks, (keys, values))
-        return keys, values
+    def _take_turn(self, key: Tensor, value: Tensor) -> States:
+        """Write one token over the one that leaves the window, and turn the sinks on."""
+        slot = 2 * self.sinks + self.seen % self.window
+        self.keys.narrow(2, slot, 1).copy_(key)
+        self.values.narrow(2, slot, 1).copy_(value)
+        # Whoever gives this layer other keys, as a beam search does, makes views of the former ones worthless
+        if self._shown is None or self._shown[0][0] is not self.keys or self._shown[0][1] is not self.values:
+            seen = self.keys[:, :, self.sinks :], self.values[:, :, self.sinks :]
+            self._shown = (self.keys, self.values), seen, self.keys[:, :, self.sinks : 2 * self.sinks]
+        _, seen, sinks = self._shown
+        if self.sinks:
+            sinks.copy_(self._turned_on())
+        self.seen += 1
+        return seen
 
-    @property
-    def _has_room_for_sinks(self) -> bool:
-        """Whether there is room before the window for the sinks beside those in the first slots."""
-        return self.seen == self.stored or self.end - self.stored >= self.sinks
+    def _lines(self) -> tuple[list[Tensor], list[Tensor]]:
+        """Keys and values that the next token sees beside its own, as pieces in order."""
+        if not self._in_turns:
+            return ([self.keys], [self.values]) if self.seen else ([], [])
+        window, next_slot = 2 * self.sinks, 2 * self.sinks + self.seen % self.window
+        keys, values = ([states[:, :, next_slot + 1 :], states[:, :, window:next_slot]] for states in (self.keys, self.values))
+        return [self._turned_on(), *keys], [self.values[:, :, : self.sinks], *values]
 
-    def _move_to_new_storage(self) -> None:
-        self._keep((self.keys, self.values), (self.keys[..., : self.end, :], self.values[..., : self.end, :]))
-
-    def _keep(self, with_sinks: tuple[Tensor, Tensor], with_recent: tuple[Tensor, Tensor]) -> None:
-        """Store the keys and values of the sinks, which are first in the one, and the window's, last in the other."""
-        start, recent = (0, self.seen) if self.seen == self.stored else (2 * self.sinks, self.window - 1)
-        self.end = start + recent
-        kept = []
-        for sinks, states in zip(with_sinks, with_recent, strict=True):
-            storage = states.new_empty((*states.shape[:-2], self.end + self._to_spare, states.shape[-1]))
-            storage[..., start : self.end, :] = states[..., states.shape[-2] - recent :, :]
-            if start:
-                storage[..., : self.sinks, :] = sinks[..., : self.sinks, :]
-            kept.append(storage)
-        self.keys, self.values = kept
-
-    def _in_line(self, new: int = 0) -> tuple[Tensor, Tensor]:
-        """Keys and values that are stored, and so many behind them, in order."""
-        first, dropped = self.end - self.stored, self.seen - self.stored
-        if dropped and self.sinks:
-            before = slice(first, first + self.sinks)
-            self.keys[..., before, :] = self._turned_by(dropped)
-            self.values[..., before, :] = self.values[..., : self.sinks, :]
-        return self.keys[..., first : self.end + new, :], self.values[..., first : self.end + new, :]
-
-    def _turned_by(self, shift: int) -> Tensor:  # [batch, heads, sinks, size]
-        sinks = self.keys[..., : self.sinks, :]
+    def _kept(self, former: Tensor, line: Tensor, dropped: bool) -> Tensor:
+        """What is stored of keys, or values, in order; where some were dropped, the `former` begin with sinks as they came."""
+        if self.seen == self.stored:
+            return line
+        sinks = (former if dropped else line)[:, :, : self.sinks]
         if self.turn is None:
-            return sinks
-        # Whoever gives this layer other keys, as a beam search does, makes the turned ones worthless
+            return torch.cat([line[:, :, : self.sinks], line[:, :, line.size(2) - self.window + 1 :]], 2)
+        return torch.cat([sinks, sinks, line[:, :, -self.window :].roll(self.seen % self.window, 2)], 2)
+
+    def _turned_on(self) -> Tensor:  # [batch, heads, sinks, size]
+        """The sinks where the next token must see them."""
+        shift = self.seen - self.stored
         if self._turned is None or self._turned[0] is not self.keys or not 0 <= shift - self._turned[1] < AHEAD:
-            self._turned = self.keys, shift, self.turn(sinks, shift, AHEAD)
-        return self._turned[2][:, :, shift - self._turned[1]]
+            assert self.turn is not None
+            sinks = self.keys[:, :, : self.sinks]
+            turned = self.turn(sinks, shift, AHEAD) if self.sinks else sinks[:, :, None].expand(-1, -1, AHEAD, -1, -1)
+            self._turned = self.keys, shift, turned.unbind(2)
+        return self._turned[2][shift - self._turned[1]]
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         return self.stored + query_length, self.seen - self.stored
@@ -126,7 +120,11 @@ class RollingLayer(DynamicLayer):  # type: ignore[misc]
 
     def reset(self) -> None:
         super().reset()
-        self.seen, self.end, self._turned = 0, 0, None
+        self.seen, self._turned, self._shown = 0, None, None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy makes its own views."""
+        return {**self.__dict__, "_turned": None, "_shown": None}
 
     def crop(self, tokens_to_remove: int) -> None:
         """Take back the last tokens, as assisted decoding does with those that were guessed wrong."""
@@ -138,6 +136,7 @@ class RollingLayer(DynamicLayer):  # type: ignore[misc]
             f"assisted decoding takes keys back, and {self.method} has dropped some at {self.seen} tokens, beyond the {room} "
             "that it keeps; generate without assistant_model or prompt_lookup_num_tokens, or give a larger window",
         )
-        # Older transformers say how many shall stay
-        left = self.seen + tokens_to_remove if tokens_to_remove < 0 else min(self.seen, tokens_to_remove)
-        self.seen = self.end = left
+        # transformers gives a number, or a tensor; older ones say how many shall stay
+        count = int(tokens_to_remove)
+        self.seen = self.seen + count if count < 0 else min(self.seen, count)
+        self.keys, self.values = self.keys[:, :, : self.seen], self.values[:, :, : self.seen]

@@ -95,11 +95,20 @@ class Rotary:
         In float32 a position of a million times a frequency is known to a sixteenth of a radian, and distances no better.
         """
         laps = positions.div(lap, rounding_mode="floor")
-        exact, whole = like.new_zeros(1, 1, 1).float(), 2 * math.pi
-        turning = self.without_scaling()._with((self.trained.double() * lap).remainder(whole).float())
+        _, exact, turning = self._turning_laps(lap)
         cos, sin = self._own_tables(self.module, exact, positions - laps * lap)
         cos_laps, sin_laps = self._own_tables(turning, exact, laps)
         return (cos * cos_laps - sin * sin_laps).to(like.dtype), (sin * cos_laps + cos * sin_laps).to(like.dtype)
+
+    def _turning_laps(self, lap: int) -> tuple[Tensor, Tensor, nn.Module]:
+        """The embedding whose positions are whole laps; made anew once the model was given another data type or device."""
+        made: tuple[Tensor, Tensor, nn.Module] | None = self.__dict__.get("_laps")
+        trained = self.trained
+        if made is None or made[0] is not trained:
+            frequencies = (trained.double() * lap).remainder(2 * math.pi).float()
+            made = trained, frequencies.new_zeros(1, 1, 1), self.without_scaling()._with(frequencies)
+            self.__dict__["_laps"] = made
+        return made
 
     def _by_head(self, like: Tensor, positions: Tensor, frequencies: Tensor | None) -> tuple[Tensor, Tensor]:
         batch, heads, flat = *positions.shape[:2], positions.flatten(0, 1)
