@@ -123,7 +123,7 @@ def sentence() -> str:
 def _told(rows: Sequence[Row], whose: str) -> str:
     claims = by_claim(rows)
     found = Counter(map(together, claims.values()))
-    both = f"{found['both']} both, " if found["both"] else ""
+    both = f"{found['both']} in part, " if found["both"] else ""
     return f"{len(claims)} {whose}, {found['holds']} hold, {found['refuted']} are refuted, {both}{found['undecided']} undecided"
 
 
