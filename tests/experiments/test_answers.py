@@ -29,4 +29,4 @@ def test_every_fit_is_told_with_its_cost_and_asked_beside_the_plain_model(
     assert all(told["forwards"]["600"] > 0 and told["tau"]["600"] for told in document["fits"].values())
     page = (tmp_path / "out" / "tiny.md").read_text()
     assert "| `answers-head` |" in page
-    assert "`as typed`" in page
+    assert "`python -m experiments.answers.run as typed`" in page
