@@ -32,7 +32,8 @@ def write_pages(folder: Path, out: Path) -> None:
         ]
         parts += ["## What the fits cost", COST, _costs(document)]
         fitted = next((told["tau"] for fit, told in document["fits"].items() if fit.startswith("answers-head")), {})
-        if heads := {n: tau for n, tau in fitted.items() if _several(tau)}:
+        # A fit that found nothing better than 1 has nothing to draw
+        if heads := {n: tau for n, tau in fitted.items() if len(set(_flat(tau))) > 1}:
             draw.save(_figure(heads), out / f"{name}.svg")
             parts += ["## Heads", f"{HEADS}\n\n![Temperatures of heads]({name}.svg)"]
         made = [f"- {key}: {value}" for key, value in document["made_with"].items()]
@@ -95,7 +96,6 @@ def _figure(heads: Mapping[str, Sequence[Sequence[float]]]) -> Any:
             for head, tau in enumerate(row):
                 ink = "white" if abs(math.log(tau)) > 0.7 * widest else draw.INK
                 axes.text(head, layer, f"{tau:.2f}", ha="center", va="center", fontsize=draw.SMALL - 1, color=ink)
-        axes.set_xlabel("head")
-        axes.set_ylabel("layer")
+        axes.set(xlabel="head", ylabel="layer", xticks=range(len(taus[0])), yticks=range(len(taus)))
         axes.grid(visible=False)
     return figure
