@@ -89,7 +89,7 @@ def test_auto_takes_the_kernel_for_a_t5(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(calls) == 4
 
 
-@pytest.mark.parametrize("name", ["t5", "llama"])
+@pytest.mark.parametrize("name", ["t5", "llama", "llama rerope", "llama self_extend", "llama dual_chunk"])
 def test_a_training_step_has_the_gradients_of_the_block_path(name: str) -> None:
     build, method = MODELS[name]
     model, inputs, found = build().cuda(), padded(), []

@@ -32,6 +32,10 @@ def attention(
     if implementation not in IMPLEMENTATIONS:
         raise BadInput(f"no attention implementation {implementation!r}; choose one of {', '.join(IMPLEMENTATIONS)}")
     if equation.more:
+        kernels = implementation == "triton" or (implementation == "auto" and equation.query.is_cuda)
+        only_output = not (statistics or torch.compiler.is_compiling())
+        if kernels and only_output and (joined := launch.over_runs(equation.parts)) is not None:
+            return joined, None
         solved = [attention(part, statistics=True, implementation=implementation) for part in equation.parts]
         output, rows = merged([(output, rows) for output, rows in solved if rows is not None])
         return output, rows if statistics else None

@@ -76,8 +76,13 @@ def merge(first: RowStatistics, second: RowStatistics) -> RowStatistics:
 def merged(parts: Sequence[tuple[Tensor, RowStatistics]]) -> tuple[Tensor, RowStatistics]:
     """Merge outputs [..., queries, value_size] and statistics of the same rows over disjoint keys, as if over one set."""
     rows = reduce(merge, [rows for _, rows in parts])
-    weighted = [_share(part.lse, rows.lse)[..., None] * output for output, part in parts]
-    return torch.stack(weighted).sum(0).to(parts[0][0].dtype), rows
+    return weighed([(output, part.lse) for output, part in parts], rows.lse), rows
+
+
+def weighed(parts: Sequence[tuple[Tensor, Tensor]], whole: Tensor) -> Tensor:
+    """Outputs of the same rows over disjoint keys, each with its lse, as one over all keys, whose lse is `whole`."""
+    weighted = [_share(lse, whole)[..., None] * output for output, lse in parts]
+    return torch.stack(weighted).sum(0).to(parts[0][0].dtype)
 
 
 def _share(part: Tensor, whole: Tensor) -> Tensor:

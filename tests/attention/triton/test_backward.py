@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
 
-from lengthwise.attention import Equation, attention
+from lengthwise.attention import Equation, Rest, attention
 from tests.helpers.kernels import FP16, Case, assert_gradients, leaves_of
 
 pytest.importorskip("triton")
@@ -42,6 +44,34 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_every_gradient_is_the_laws(name: str) -> None:
     assert_gradients(triton, CASES[name].equation())
+
+
+@pytest.mark.parametrize("name", ["causal, a row", "padding", "half precision"])
+def test_gradients_go_through_all_runs_of_a_row(name: str) -> None:
+    """Keys before the middle of a row are one run, the others another; rows of padding see none of either."""
+    dtype = FP16 if name == "half precision" else torch.float32
+    mask, batch = ("padding causal", 2) if name == "padding" else ("causal", 1)
+    whole = Case(50, batch=batch, heads=2, kv_heads=1, mask=mask, radius=None, temperature="row", dtype=dtype).equation()
+    seen = whole.visible
+    middle = (seen.start + seen.stop) // 2
+
+    def in_two(equation: Equation) -> Equation:
+        near = replace(seen, start=torch.minimum(middle, seen.stop))
+        far = Rest(equation.query * 0.5, equation.key, equation.value, replace(seen, stop=middle))
+        return replace(equation, visible=near, more=(far,))
+
+    def solved(implementation: str, precise: torch.dtype) -> list[Tensor]:
+        tensors = (whole.query, whole.key, whole.value, whole.inverse_temperature)
+        leaves = [tensor.detach().to(precise).requires_grad_() for tensor in tensors if tensor is not None]
+        equation = replace(whole, query=leaves[0], key=leaves[1], value=leaves[2], inverse_temperature=leaves[3])
+        output, _ = attention(in_two(equation), implementation=implementation)
+        weight = torch.linspace(-1, 1, output.numel(), dtype=output.dtype).view(output.shape)
+        return [output.detach(), *torch.autograd.grad(output, leaves, weight)]
+
+    found, law = solved("triton", dtype), solved("reference", torch.float32)
+    for one, other in zip(found, law, strict=True):
+        near = 2e-2 if dtype == FP16 else 2e-5
+        torch.testing.assert_close(one.float(), other.float(), atol=near * float(other.abs().max()), rtol=0)
 
 
 def test_a_band_too_large_for_one_launch_takes_several(monkeypatch: pytest.MonkeyPatch) -> None:

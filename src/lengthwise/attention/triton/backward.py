@@ -1,6 +1,6 @@
 """Gradients of the equation in O(L) memory: weights are computed again from the forward kernel's lse.
 
-With a = scale * q.k + bias, p = exp(g a - lse), w = p (dO.v - delta), delta = dO.O:
+With a = scale * q.k + bias, p = exp(g a - lse), w = p (dO.v - delta), delta = dO.O, less the gradient of lse where it has one:
 
     dv_j = sum_i p dO_i      dk_j = scale sum_i g w q_i      dq_i = scale sum_j g w k_j
     dg_i = sum_j w a         dbias(distance) = sum g w over the pairs that stand at it
@@ -77,9 +77,12 @@ def tile_for(size: int, dtype: torch.dtype, precision: str | None) -> Tile:
 
 
 def backward(
-    operands: Operands, grad: Tensor, out: Tensor, lse: Tensor, needs: Needs
+    operands: Operands, grad: Tensor, out: Tensor, lse: Tensor, needs: Needs, d_lse: Tensor | None = None
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """Gradients of q, k, v, of the table [heads, 2 radius + 1] and of g [batch, heads, queries], the last two in float32."""
+    """Gradients of q, k, v, of the table [heads, 2 radius + 1] and of g [batch, heads, queries], the last two in float32.
+
+    `grad` and `d_lse` are those of the output and of its lse.
+    """
     query = operands.query
     batch, heads, queries, size = query.shape
     grad = grad if grad.stride(-1) == 1 else grad.contiguous()
@@ -93,12 +96,19 @@ def backward(
         (heads, queries, *out.stride()[:3], *grad.stride()[:3], size, padded(size), LOT.value),
         Tile(LOT.value, LOT.value, 4, 1),
     )
+    add_d_lse(rows[1], lse, d_lse)
     dq = dk = dv = d_table = dg = None
     if needs.key or needs.value:
         dk, dv = _of_keys(operands, grad, rows, tile)
     if needs.query or needs.table or needs.g:
         dq, d_table, dg = _of_queries(operands, grad, rows, needs, tile)
     return dq, dk, dv, d_table, dg
+
+
+def add_d_lse(delta: Tensor, lse: Tensor, d_lse: Tensor | None) -> None:
+    """Let w = p (dO.v - delta + d_lse); rows that see nothing have no lse, and whatever its gradient is they add nothing."""
+    if d_lse is not None:
+        delta[..., : lse.shape[-1]] -= d_lse[0].masked_fill(lse[0] == float("-inf"), 0.0)
 
 
 def _numbers(operands: Operands, *more: int) -> tuple[int | float, ...]:

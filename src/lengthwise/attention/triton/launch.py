@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import os
-from functools import lru_cache
+from collections.abc import Sequence
+from functools import lru_cache, reduce
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from lengthwise.attention.equation import Equation
-from lengthwise.attention.statistics import RowStatistics, join
+from lengthwise.attention.statistics import RowStatistics, join, weighed
 from lengthwise.errors import BadInput
 
 if TYPE_CHECKING:
@@ -114,6 +115,30 @@ def again(equation: Equation, statistics: bool) -> tuple[Tensor, RowStatistics |
     return output.transpose(1, 2), None if rows is None else RowStatistics(*rows.unbind(0))
 
 
+def over_runs(parts: Sequence[Equation]) -> Tensor | None:
+    """The output of rows whose keys are several runs, each solved by itself; None where the kernels cannot solve one."""
+    solved = [found for part in parts if (found := _output_and_lse(part)) is not None]
+    if len(solved) < len(parts):
+        return None
+    return weighed(solved, reduce(torch.logaddexp, [lse for _, lse in solved]))
+
+
+def _output_and_lse(equation: Equation) -> tuple[Tensor, Tensor] | None:
+    """With their gradients where they need any; None where the kernels cannot."""
+    if not installed() or equation.dropout > 0:
+        return None
+    planned, operands = kernels(), operands_of(equation, equation.inverse_temperature)
+    known = planned.known(operands, planned.ONLY_LSE)
+    if (known[0] is None or equation.needs_grad) and why_not_triton(equation) is not None:
+        return None
+    if equation.needs_grad:
+        output, rows = _learning(equation, operands)
+    else:
+        output, rows = planned.by_rows(operands, planned.ONLY_LSE, known)
+        output = output.transpose(1, 2)
+    return output, rows[0]
+
+
 def scan(equation: Equation, inverse_temperatures: Tensor) -> RowStatistics:  # fields [temperatures, batch, heads, queries]
     """Statistics at several temperatures >= 0, values untouched; as `blocks.scan`. Check `why_no_scan` first."""
     return _scan(equation, inverse_temperatures)
@@ -196,13 +221,17 @@ def _solve(equation: Equation, statistics: bool) -> tuple[Tensor, RowStatistics 
         seed = drawn(equation.query.device)
     operands = operands_of(equation, equation.inverse_temperature, seed)
     if equation.needs_grad:
-        table = None if equation.bias is None else equation.bias.table
-        output: Tensor = _Attention.apply(
-            equation.query, equation.key, equation.value, table, equation.inverse_temperature, operands
-        )  # type: ignore[no-untyped-call]
-        return output, None
+        return _learning(equation, operands)[0], None
     output, rows = planned.forward(operands, planned.ALL_ROWS if statistics else planned.NO_ROWS)
     return output, None if rows is None else RowStatistics(*rows.unbind(0))
+
+
+def _learning(equation: Equation, operands: Operands) -> tuple[Tensor, Tensor]:
+    """The output and its lse, [1, batch, heads, queries], with gradients."""
+    table = None if equation.bias is None else equation.bias.table
+    leaves = equation.query, equation.key, equation.value, table, equation.inverse_temperature
+    found: tuple[Tensor, Tensor] = _Attention.apply(*leaves, operands)  # type: ignore[no-untyped-call]
+    return found
 
 
 def _scan(equation: Equation, inverse_temperatures: Tensor) -> RowStatistics:
@@ -238,27 +267,31 @@ def _in_float32(g: Tensor | None) -> Tensor | None:
 
 
 class _Attention(torch.autograd.Function):
-    """The output, with gradients for q, k, v, the bias table and g; the rest of the equation is in `operands`."""
+    """The output and its lse, with gradients for q, k, v, the bias table and g; the rest of the equation is in `operands`."""
 
     @staticmethod
     def forward(
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, table: Tensor | None, g: Tensor | None, operands: Operands
-    ) -> Tensor:
+    ) -> tuple[Tensor, Tensor]:
         planned = kernels()
         output: Tensor
         output, rows = planned.forward(operands, planned.ONLY_LSE)
+        # No gradient of an lse that nobody reads
+        ctx.set_materialize_grads(False)
         # The seed among them: a checkpoint that draws another one must find all of them anew
         ctx.save_for_backward(query, key, value, table, g, output, rows, operands.seed)
         ctx.rest = {name: part for name, part in operands._asdict().items() if name not in SAVED}
-        return output
+        return output, rows
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor | None, d_lse: Tensor | None) -> tuple[Tensor | None, ...]:
         planned = kernels()
         query, key, value, table, g, output, rows, seed = ctx.saved_tensors
+        grad = torch.zeros_like(output) if grad is None else grad
         operands = planned.Operands(_in_rows(query), _in_rows(key), _in_rows(value), g=_in_float32(g), seed=seed, **ctx.rest)
-        dq, dk, dv, d_table, dg = planned.backward(operands, grad, output, rows, planned.Needs(*ctx.needs_input_grad[:5]))
+        needs = planned.Needs(*ctx.needs_input_grad[:5])
+        dq, dk, dv, d_table, dg = planned.backward(operands, grad, output, rows, needs, None, d_lse)
         if d_table is not None:
             # A table of one entry was read as three equal ones
             d_table = (d_table if d_table.shape == table.shape else d_table.sum(-1, keepdim=True)).to(table.dtype)

@@ -73,13 +73,19 @@ def by_rows(operands: Operands, want: int, by: Known) -> tuple[Tensor, Tensor | 
 
 
 def backward(
-    operands: Operands, grad: Tensor, out: Tensor, lse: Tensor, needs: Needs, by: Known | None = None
+    operands: Operands,
+    grad: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    needs: Needs,
+    by: Known | None = None,
+    d_lse: Tensor | None = None,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
     """What `backward.backward` returns; the long way with a gradient of g, or where the band takes several launches."""
     plan, name = known(operands, needs, grad, out, lse) if by is None else by
     if plan is None:
         with recorded() as launches:
-            found = slow.backward(operands, grad, out, lse, needs)
+            found = slow.backward(operands, grad, out, lse, needs, d_lse)
         usual = [kernel for kernel, *_ in launches] == [slow._prepare, by_key, by_query] and not needs.g
         if usual and needs.query and grad.stride(-1) == 1:
             _keep(name, _backward_plan(launches, operands, needs))
@@ -88,6 +94,7 @@ def backward(
     kind: dict[str, Any] = {"dtype": query.dtype, "device": query.device}
     lse2, delta = torch.empty(stored, dtype=torch.float32, device=query.device).unbind(0)
     plan.runs[0](out, grad, lse, lse2, delta, *plan.numbers[0])
+    slow.add_d_lse(delta, lse, d_lse)
     dk, dv, dq = torch.empty(of_keys, **kind), torch.empty(of_keys, **kind), torch.empty(of_queries, **kind)
     given, slots = (query, operands.key, operands.value, grad, lse2, delta), (*operands.slots, operands.seed_slot)
     bounds = query_bounds(operands, slow.tile_for(query.shape[-1], query.dtype, products(query.dtype)))
