@@ -99,7 +99,16 @@ def _why_no_logits(equation: Equation) -> str | None:
 
 def triton(equation: Equation, statistics: bool = False) -> tuple[Tensor, RowStatistics | None]:
     """Output [batch, heads, queries, size] and, when asked for, the statistics of every row. Check `why_not_triton` first."""
-    return _solve(equation, statistics)
+    planned, seed = kernels(), None
+    if equation.dropout > 0:
+        from lengthwise.attention.triton.dropout import drawn
+
+        seed = drawn(equation.query.device)
+    operands = operands_of(equation, equation.inverse_temperature, seed)
+    if equation.needs_grad:
+        return _learning(equation, operands)[0], None
+    output, rows = planned.forward(operands, planned.ALL_ROWS if statistics else planned.NO_ROWS)
+    return output, None if rows is None else RowStatistics(*rows.unbind(0))
 
 
 def again(equation: Equation, statistics: bool) -> tuple[Tensor, RowStatistics | None] | None:
@@ -211,19 +220,6 @@ def kernels() -> Any:
     from lengthwise.attention.triton import planned
 
     return planned
-
-
-def _solve(equation: Equation, statistics: bool) -> tuple[Tensor, RowStatistics | None]:
-    planned, seed = kernels(), None
-    if equation.dropout > 0:
-        from lengthwise.attention.triton.dropout import drawn
-
-        seed = drawn(equation.query.device)
-    operands = operands_of(equation, equation.inverse_temperature, seed)
-    if equation.needs_grad:
-        return _learning(equation, operands)[0], None
-    output, rows = planned.forward(operands, planned.ALL_ROWS if statistics else planned.NO_ROWS)
-    return output, None if rows is None else RowStatistics(*rows.unbind(0))
 
 
 def _learning(equation: Equation, operands: Operands) -> tuple[Tensor, Tensor]:
