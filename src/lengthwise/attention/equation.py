@@ -75,9 +75,14 @@ class Equation:
     @property
     def tensors(self) -> list[Tensor]:
         """All that a gradient may reach."""
-        optional = (self.bias.table if self.bias else None, self.inverse_temperature)
-        more = (tensor for rest in self.more for tensor in (rest.query, rest.key, rest.value))
-        return [self.query, self.key, self.value, *more, *(tensor for tensor in optional if tensor is not None)]
+        found = [self.query, self.key, self.value]
+        if self.bias is not None:
+            found.append(self.bias.table)
+        if self.inverse_temperature is not None:
+            found.append(self.inverse_temperature)
+        for rest in self.more:
+            found += rest.query, rest.key, rest.value
+        return found
 
     @property
     def needs_grad(self) -> bool:

@@ -259,7 +259,7 @@ def _in_rows(tensor: Tensor) -> Tensor:
 
 
 def _in_float32(g: Tensor | None) -> Tensor | None:
-    return None if g is None else g.detach().float()
+    return g if g is None or (g.dtype == torch.float32 and not g.requires_grad) else g.detach().float()
 
 
 class _Attention(torch.autograd.Function):
