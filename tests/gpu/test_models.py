@@ -83,6 +83,8 @@ def test_in_half_precision_the_kernel_is_as_near_to_the_truth_as_the_block_path(
 
 def test_auto_takes_the_kernel_for_a_t5(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
+    # Another test may have solved such an equation before
+    monkeypatch.setattr(launch, "again", lambda *given: None)
     monkeypatch.setattr(launch, "triton", lambda *given: calls.append(given) or dispatch.blocks.blockwise(*given))
     with torch.no_grad():
         hidden(tiny_t5().cuda(), padded(), "constant:tau=0.7", "auto")
