@@ -82,9 +82,14 @@ def comparisons(cells: Cells, paper: Mapping[Any, float | None]) -> Iterator[dic
                     ends = [None if end is None else math.exp(end) for end in (mean.value, mean.low, mean.high)]
                     printed = paper[row, length], paper[other, length]
                     theirs = printed[0] / printed[1] if all(n and math.isfinite(n) for n in printed) else None  # type: ignore[operator]
-                    about = {"row": list(row), "other": list(other), "length": length, "seeds": len(cells[row, length])}
+                    about = {"row": named(row), "other": named(other), "length": length, "seeds": len(cells[row, length])}
                     numbers = dict(zip(("value", "low", "high"), ends, strict=True))
                     yield {**about, **numbers, "paper": theirs, "verdict": verdict(mean, *printed)}
+
+
+def named(row: Row) -> dict[str, Any]:
+    """A row as keys of result files name it."""
+    return dict(zip(("method", "cos", "law"), row, strict=True))
 
 
 def verdict(mean: Mean, printed: float | None, others: float | None) -> str:
@@ -163,7 +168,7 @@ def _counted(counts: Counter[str]) -> str:
 
 
 def _ratios(compared: Sequence[Mapping[str, Any]], labels: Mapping[Row, str], lengths: Sequence[int]) -> str:
-    known = {(tuple(one["row"]), tuple(one["other"]), one["length"]): one for one in compared}
+    known = {(tuple(one["row"].values()), tuple(one["other"].values()), one["length"]): one for one in compared}
     lines: list[list[object]] = []
     for row, other in dict.fromkeys(key[:2] for key in known):
         line: list[object] = [labels[row], labels[other]]
