@@ -257,6 +257,18 @@ def test_queries_of_a_filled_cache_stand_at_the_end_of_the_keys(causal: bool) ->
     torch.testing.assert_close(attention(cached)[0], expected[:, :, 50:], atol=TOLERANCE, rtol=TOLERANCE)
 
 
+@pytest.mark.parametrize(("start", "stop"), [(0, 10), (3, 10), (0, 7), (3, 7), (5, 5)])
+def test_one_query_reads_only_the_keys_of_its_run(start: int, stop: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    query = torch.randn(2, 4, 1, 8, generator=generator)
+    key, value = (torch.randn(2, 2, 10, 8, generator=generator) for _ in range(2))
+    visible = Visible.one_row(start, stop, 9, 10)
+    right, _ = reference(Equation(query, key, value, visible))
+    if start < stop:
+        key[:, :, [*range(start), *range(stop, 10)]] = torch.nan
+    torch.testing.assert_close(attention(Equation(query, key, value, visible), implementation="fused")[0], right)
+
+
 @pytest.mark.parametrize("mask", ["full", "causal", "left padding", *SHUFFLED])
 @pytest.mark.parametrize("bias", [True, False])
 def test_a_scan_equals_one_run_a_temperature(mask: str, bias: bool) -> None:

@@ -69,11 +69,15 @@ def _solved(equation: Equation) -> Tensor:
     """Solve one batch entry at a time, so that padding is never read."""
     query, scale = _sharpened(equation)
     key, value, shared = equation.key, equation.value, equation.group > 1
-    if equation.visible.queries == 1 and equation.bias is None and equation.visible.is_full:
+    alone = equation.visible.queries == 1 and equation.bias is None
+    if alone and (run := equation.visible.run) is not None and run[0] < run[1]:
+        # All that a query in a window, or in a static cache, sees
+        if run != (0, key.shape[2]):
+            key, value = key[:, :, slice(*run)], value[:, :, slice(*run)]
         return scaled_dot_product_attention(query, key, value, scale=scale, enable_gqa=shared)
     if shared:
         key, value = (tensor.repeat_interleave(equation.group, 1) for tensor in (key, value))
-    if equation.visible.queries == 1 and equation.bias is None:
+    if alone:
         return _masked(query, key, value, equation, scale)
     spans = equation.visible.spans
     causal = spans is None
