@@ -14,6 +14,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,8 @@ STAGES = (
 )
 NAMES = tuple(name for stage in STAGES for name in stage)
 REFUSED = "refused.json"
+# Places as pages write them, for a training length W and a length of F times W
+WRITTEN = {"{factor}": "F", "{train}": "W", "{half}": "W/2", "{quarter}": "W/4", "{leak}": "2F-1", "{group}": "G"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +88,11 @@ def split_aligned(name: str) -> tuple[str, str | None]:
     base = name[: match.start()]
     require(match.end() == len(name), f"an alignment must come last in {name!r}: it is calibrated on what stands before it")
     return base or PLAIN, match[1]
+
+
+def written(name: str) -> str:
+    """A name as pages write it."""
+    return reduce(lambda text, place: text.replace(place, WRITTEN[place]), WRITTEN, name)
 
 
 def split_temperature(name: str) -> tuple[str, str | None]:

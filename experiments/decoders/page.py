@@ -13,6 +13,7 @@ from experiments._lib import draw
 from experiments._lib.markdown import table
 from experiments._lib.page import read_all
 from experiments._lib.paired import holm, paired
+from experiments._lib.rotary_methods import written
 from lengthwise.common.files import write_whole
 from lengthwise.errors import require
 from lengthwise.records.intervals import mean_interval
@@ -28,7 +29,7 @@ DRAWN = (
     "rerope:window={half}",
     "self_extend:group={group},window={quarter}",
 )
-ABOUT = """`{{factor}}` is the length over the training length, `{{half}}` half of the training length, and so on. Percent
+ABOUT = """W is the training length, F the length over it, G (4 F - 1) / 3, rounded up. Percent
 right with 95 % intervals (Wilson's). **Bold** is better than the model as it is by McNemar's exact test on the same prompts,
 corrected for the {tried} methods tried (Holm); *italic* is worse. Perplexity is that of the tokens beyond the training length,
 over `streaming_llm`'s on the same tokens. Seconds, gigabytes (above the weights) and milliseconds are of one prompt and of a
@@ -76,11 +77,11 @@ def overview(found: Sequence[tuple[str, Document]]) -> str:
             best = (
                 sorted(keys, key=lambda method: -fmean(keys[method]["scores"]))[:3] if length > document["train_length"] else []
             )
-            told = ", ".join(f"`{method}` {_percent(keys[method]['scores'])}" for method in best)
+            told = ", ".join(f"`{written(method)}` {_percent(keys[method]['scores'])}" for method in best)
             plain = [_percent(keys[name]["scores"]) if name in keys else "" for name in (PLAIN, "truncate")]
             ruler = {method: _ruler(document, method, length) for method in keys}
             shown = sorted((m for m in ruler if ruler[m]), key=lambda method: -fmean(ruler[method]))[:3]
-            by_ruler = ", ".join(f"`{method}` {100 * fmean(ruler[method]):.0f}" for method in shown)
+            by_ruler = ", ".join(f"`{written(method)}` {100 * fmean(ruler[method]):.0f}" for method in shown)
             rows.append(
                 [f"{length:,} ({length / document['train_length']:g} x)", *plain, told, by_ruler, _best_reads(document, length)]
             )
@@ -142,7 +143,7 @@ def _by_length(document: Document, task: str) -> str:
     lengths, names = sorted({length for _, length in cells}), methods_of(list(cells.values()))
     marks = {length: _marks({name: cells[name, length] for name in names if (name, length) in cells}) for length in lengths}
     rows = [
-        [f"`{name}`", *(_marked(cells.get((name, length)), marks[length].get(name, "")) for length in lengths)]
+        [f"`{written(name)}`", *(_marked(cells.get((name, length)), marks[length].get(name, "")) for length in lengths)]
         for name in names
     ]
     return table(["method", *(f"{length:,}" for length in lengths)], rows)
@@ -183,7 +184,9 @@ def _ruler_tables(document: Document, asked: Sequence[str]) -> list[str]:
             own = [cells.get((name, task)) for task in here]
             whole = [cell["scores"] for cell in own if cell is not None]
             mean = _mean_of_tasks(whole) if len(whole) == len(here) else ""
-            rows.append([f"`{name}`", mean, *("" if cell is None else f"{100 * fmean(cell['scores']):.0f}" for cell in own)])
+            rows.append(
+                [f"`{written(name)}`", mean, *("" if cell is None else f"{100 * fmean(cell['scores']):.0f}" for cell in own)]
+            )
         counts = sorted({len(cell["scores"]) for cell in cells.values()})
         n = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
         parts.append(f"{length:,} tokens, {n} samples a task; the mean counts each of these {len(here)} tasks once.")
@@ -216,7 +219,7 @@ def _ratios(document: Document, pairs: Sequence[tuple[str, str]]) -> str:
         return "" if ratio is None else f"{ratio.ratio:.3f} ({ratio.low:.3f}-{ratio.high:.3f})"
 
     beyond = sorted({line["length"] for line in document["reads"] if line["length"] > document["train_length"]})
-    rows = [[f"`{name}`", *(shown(name, other, length) for length in beyond)] for name, other in pairs]
+    rows = [[f"`{written(name)}`", *(shown(name, other, length) for length in beyond)] for name, other in pairs]
     return table(["method", *(f"{length:,}" for length in beyond)], rows)
 
 
@@ -232,7 +235,7 @@ def _ratio(document: Document, name: str, other: str, length: int) -> Any:
 def _best_reads(document: Document, length: int) -> str:
     found = {name: _ratio(document, name, BASE, length) for name in methods_of(document["reads"]) if name != BASE}
     best = sorted((name for name in found if found[name] is not None), key=lambda name: found[name].ratio)[:3]
-    return ", ".join(f"`{name}` {found[name].ratio:.2f}" for name in best)
+    return ", ".join(f"`{written(name)}` {found[name].ratio:.2f}" for name in best)
 
 
 def _costs(document: Document) -> str:
@@ -241,7 +244,7 @@ def _costs(document: Document) -> str:
     head = [f"{what}, {length:,}" for length in lengths for what in ("s", "GB", "ms a token")]
     keys = ("seconds", "gigabytes", "milliseconds")
     rows = [
-        [f"`{name}`", *(f"{costs[name, n][key]:.2f}" if (name, n) in costs else "" for n in lengths for key in keys)]
+        [f"`{written(name)}`", *(f"{costs[name, n][key]:.2f}" if (name, n) in costs else "" for n in lengths for key in keys)]
         for name in methods_of(document["costs"])
     ]
     return table(["method", *head], rows)
@@ -254,7 +257,7 @@ def _by_depth(document: Document) -> str:
     rows = []
     for name in methods_of(cells):
         own = [pair for cell in cells if cell["method"] == name for pair in zip(cell["depths"], cell["scores"], strict=True)]
-        rows.append([f"`{name}`", *(_percent([score for at, score in own if at == depth]) for depth in depths)])
+        rows.append([f"`{written(name)}`", *(_percent([score for at, score in own if at == depth]) for depth in depths)])
     return table(["method", *depths], rows)
 
 
@@ -264,7 +267,7 @@ def chart(document: Document) -> Any:
     for at, name in enumerate(name for name in DRAWN if any(cell["method"] == name for cell in cells)):
         own = sorted((cell for cell in cells if cell["method"] == name), key=lambda cell: cell["length"])
         bands = zip(*([100 * value for value in mean_interval(cell["scores"])] for cell in own), strict=True)
-        draw.curve(axes, [cell["length"] for cell in own], *map(list, bands), label=name, at=at)
+        draw.curve(axes, [cell["length"] for cell in own], *map(list, bands), label=written(name), at=at)
     draw.length_axis(axes, lengths_of(document))
     draw.train_length(axes, document["train_length"])
     axes.set(ylabel="pass keys found, percent", ylim=(0, 103))
