@@ -110,6 +110,7 @@ def model_page(name: str, document: Document) -> str:
         parts += ["## RULER", *_ruler_tables(document, tasks)]
     if document["reads"]:
         parts += ["## Perplexity beyond the training length, over `streaming_llm`'s", _perplexity(document)]
+    if any(line["method"].endswith(INFOSCALE) for line in document["reads"]):
         parts += ["## What InfoScale adds: perplexity over that of the same method without it", _infoscale(document)]
     if document["costs"]:
         parts += ["## What it costs", _costs(document)]
