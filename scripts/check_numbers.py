@@ -36,6 +36,7 @@ MARK = re.compile(r"(?P<number>[-+]?[\d,]*\.?\d+)(?P<unit>[ ]?%)?[*_]*<!--=\s*(?
 ANY_MARK = re.compile(r"<!--=")
 GENERATED = re.compile(r"(<!--generated (\S+) -->\n)(.*?)(<!--/generated -->)", re.DOTALL)
 CODE = re.compile(r"^```.*?^```|^(?: {4}|\t)[^\n]*$|`[^`\n]+`", re.DOTALL | re.MULTILINE)
+SOURCE = re.compile(r"(?<=<!--=).*?(?=-->)", re.DOTALL)
 LINK = re.compile(r"\]\([^)]*\)|https?://\S+")
 UNMARKED = re.compile(r"(?<![\w.])[\d,]*\d(?:\.\d+(?![.\d])|(?= %))(?! ?%?[*_]*<!--=)(?: %)?")
 
@@ -117,8 +118,8 @@ def _load(path: Path) -> Any:
 
 
 def _prose(text: str) -> str:
-    """The text with code, links and generated tables blanked out, every character in its place."""
-    for pattern in (GENERATED, CODE, LINK):
+    """The text with code, links, marks and generated tables blanked out, every character in its place."""
+    for pattern in (GENERATED, CODE, LINK, SOURCE):
         text = pattern.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
     return text
 
