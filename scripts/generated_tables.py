@@ -150,6 +150,8 @@ def misalignment_loss() -> str:
 
 def decoders() -> str:
     """Rotary models past their training length: perplexity over re-encoding's, and pass keys found."""
+    from experiments._lib.rotary_methods import filled
+
     stories = _read("rope_perplexity/results/stories15M.json")["rows"]
     smol = _read("rope_perplexity/results/SmolLM2-135M.json")["rows"]
     qwen = _read("decoders/results/qwen_coder_05b.json")["answers"]
@@ -171,9 +173,14 @@ def decoders() -> str:
     for method, (name, needs) in methods.items():
         ratios = [_ratio(rows, method, length) for rows, length in ((stories, 2048), (stories, 8192), (smol, 16384))]
         cells = [_cell(qwen, method=method, task="passkey", length=length) for length in (65536, 131072)]
-        found = ["" if cell is None else f"{sum(cell['scores']):.0f} of {len(cell['scores'])}" for cell in cells]
+        scores = [None if cell is None else cell["scores"] for cell in cells]
+        for length in (65536, 131072):
+            of = _read(f"recommendation/results/gemma3_270m-{length}.json")
+            scores.append(of["scores"].get(filled(method, length, of["train_length"])))
+        found = ["" if own is None else f"{sum(own):.0f} of {len(own)}" for own in scores]
         rows.append([name, needs, *ratios, *found])
-    head = ["", "needs", "stories15M, 8 x", "stories15M, 32 x", "SmolLM2-135M, 2 x", "Qwen, pass keys, 2 x", "4 x"]
+    head = ["", "needs", "stories15M, 8 x", "stories15M, 32 x", "SmolLM2-135M, 2 x"]
+    head += ["Qwen, pass keys, 2 x", "4 x", "Gemma, pass keys, 2 x", "4 x"]
     return _table(head, rows, left=2)
 
 
