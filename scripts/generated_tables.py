@@ -150,27 +150,21 @@ def misalignment_loss() -> str:
 
 def decoders() -> str:
     """Rotary models past their training length: perplexity over re-encoding's, and pass keys found."""
-    from experiments._lib.rotary_methods import filled
+    from experiments._lib.rotary_methods import filled, written
 
     stories = _read("rope_perplexity/results/stories15M.json")["rows"]
     smol = _read("rope_perplexity/results/SmolLM2-135M.json")["rows"]
     qwen = _read("decoders/results/qwen_coder_05b.json")["answers"]
-    methods = {
-        "none": ("plain", ""),
-        "truncate": ("the last W tokens", "recent"),
-        "streaming_llm": ("`streaming_llm`", "recent"),
-        "lm_infinite": ("`lm_infinite`", "recent"),
-        "window": ("`window`", "recent"),
-        "rerope:window={half}": ("`rerope:window=W/2`", "all"),
-        "rerope:window={half},leak={leak}": ("`rerope:window=W/2,leak=2F-1`", "all"),
-        "self_extend:group={group},window={quarter}": ("`self_extend:group=F+1,window=W/4`", "all"),
-        "dual_chunk": ("`dual_chunk`", "all"),
-        "yarn:factor={factor}": ("`yarn:factor=F`", "all"),
-        "ntk:factor={factor}": ("`ntk:factor=F`", "all"),
-        "interpolation:factor={factor}": ("`interpolation:factor=F`", "all"),
+    told = {"none": "plain", "truncate": "the last W tokens"}
+    sees = {
+        "recent": ("truncate", "streaming_llm", "lm_infinite", "window"),
+        "all": (
+            *("rerope:window={half}", "rerope:window={half},leak={leak}", "self_extend:group={group},window={quarter}"),
+            *("dual_chunk", "yarn:factor={factor}", "ntk:factor={factor}", "interpolation:factor={factor}"),
+        ),
     }
     rows = []
-    for method, (name, needs) in methods.items():
+    for what, method in [("", "none"), *((what, method) for what, methods in sees.items() for method in methods)]:
         ratios = [_ratio(rows, method, length) for rows, length in ((stories, 8192), (smol, 16384))]
         cells = [_cell(qwen, method=method, task="passkey", length=length) for length in (65536, 131072)]
         scores = [None if cell is None else cell["scores"] for cell in cells]
@@ -178,7 +172,7 @@ def decoders() -> str:
             of = _read(f"recommendation/results/gemma3_270m-{length}.json")
             scores.append(of["scores"].get(filled(method, length, of["train_length"])))
         found = ["" if own is None else f"{sum(own):.0f} of {len(own)}" for own in scores]
-        rows.append([name, needs, *ratios, *found])
+        rows.append([told.get(method, f"`{written(method)}`"), what, *ratios, *found])
     head = ["", "sees", "stories15M, 32 x", "SmolLM2, 2 x", "Qwen, 2 x", "4 x", "Gemma, 2 x", "4 x"]
     return _table(head, rows, left=2)
 

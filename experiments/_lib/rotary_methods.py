@@ -14,7 +14,6 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +91,9 @@ def split_aligned(name: str) -> tuple[str, str | None]:
 
 def written(name: str) -> str:
     """A name as pages write it."""
-    return reduce(lambda text, place: text.replace(place, WRITTEN[place]), WRITTEN, name)
+    for place, letter in WRITTEN.items():
+        name = name.replace(place, letter)
+    return name
 
 
 def split_temperature(name: str) -> tuple[str, str | None]:
