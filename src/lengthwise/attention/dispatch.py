@@ -39,13 +39,14 @@ def attention(
         solved = [attention(part, statistics=True, implementation=implementation) for part in equation.parts]
         output, rows = merged([(output, rows) for output, rows in solved if rows is not None])
         return output, rows if statistics else None
+    compiling = torch.compiler.is_compiling()
+    ours = equation.query.is_cuda and implementation == "auto" and (statistics or equation.bias is not None)
+    if (ours or implementation == "triton") and not compiling and (found := launch.again(equation, statistics)) is not None:
+        return found
     if _is_empty(equation):
         return _zeros(equation), _no_rows(equation) if statistics else None
-    if torch.compiler.is_compiling():
+    if compiling:
         return attention_in_graph(equation, statistics, implementation)
-    ours = equation.query.is_cuda and implementation == "auto" and (statistics or equation.bias is not None)
-    if (ours or implementation == "triton") and (found := launch.again(equation, statistics)) is not None:
-        return found
     implementation = chosen(equation, statistics, implementation)
     if implementation == "triton":
         return launch.triton(equation, statistics)

@@ -184,6 +184,12 @@ def shared_memory(device: torch.device) -> int:
 
 
 @lru_cache
+def several_gpus() -> bool:
+    """Whether a tensor may lie on another GPU than the current one."""
+    return torch.cuda.device_count() > 1
+
+
+@lru_cache
 def multiprocessors(device: torch.device) -> int:
     """How many blocks this device computes at once at least."""
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 0

@@ -18,9 +18,9 @@ from lengthwise.attention.triton.by_key import by_key
 from lengthwise.attention.triton.by_query import by_query
 from lengthwise.attention.triton.forward import ALL_ROWS, NO_ROWS, ONLY_LSE, prepared
 from lengthwise.attention.triton.key_bounds import query_bounds
-from lengthwise.attention.triton.launch import products
+from lengthwise.attention.triton.launch import products, several_gpus
 from lengthwise.attention.triton.operands import Operands, launch, recorded
-from lengthwise.attention.triton.tiles import LOT
+from lengthwise.attention.triton.tiles import INTERPRETED, LOT
 
 __all__ = ["ALL_ROWS", "NO_ROWS", "ONLY_LSE", "Needs", "Operands", "backward", "by_rows", "forward", "known"]
 
@@ -44,7 +44,7 @@ _MOST = 4096
 def known(operands: Operands, *more: Any) -> Known:
     """The plan for operands and what is wanted of them, where there is one, and its name."""
     name, device = _name(operands, *more), operands.query.device
-    elsewhere = device.type == "cuda" and device.index != torch.cuda.current_device()
+    elsewhere = device.type == "cuda" and several_gpus() and device.index != torch.cuda.current_device()
     return None if elsewhere else _plans.get(name), name
 
 
@@ -65,9 +65,10 @@ def by_rows(operands: Operands, want: int, by: Known) -> tuple[Tensor, Tensor | 
     query, (shape, fields) = operands.query, plan.shapes
     out = query.new_empty(shape)
     rows = None if want == NO_ROWS else query.new_empty(fields, dtype=torch.float32)
+    place, written = pointer(query), pointer(out)
     plan.runs[0](
-        query, operands.key, operands.value, out, out if rows is None else rows,
-        *operands.slots, operands.seed_slot, *plan.numbers[0],
+        place, operands.key, operands.value, written, written if rows is None else pointer(rows),
+        *_slots(operands, place), *plan.numbers[0],
     )  # fmt: skip
     return out, rows
 
@@ -93,14 +94,16 @@ def backward(
     query, (stored, of_keys, of_queries, band_shape) = operands.query, plan.shapes
     kind: dict[str, Any] = {"dtype": query.dtype, "device": query.device}
     lse2, delta = torch.empty(stored, dtype=torch.float32, device=query.device).unbind(0)
-    plan.runs[0](out, grad, lse, lse2, delta, *plan.numbers[0])
+    place, rows = pointer(query), (pointer(lse2), pointer(delta))
+    plan.runs[0](out, grad, lse, *rows, *plan.numbers[0])
     slow.add_d_lse(delta, lse, d_lse)
     dk, dv, dq = torch.empty(of_keys, **kind), torch.empty(of_keys, **kind), torch.empty(of_queries, **kind)
-    given, slots = (query, operands.key, operands.value, grad, lse2, delta), (*operands.slots, operands.seed_slot)
+    given, slots = (place, operands.key, operands.value, grad, *rows), _slots(operands, place)
     bounds = query_bounds(operands, slow.tile_for(query.shape[-1], query.dtype, products(query.dtype)))
-    plan.runs[1](*given, dk, dv, bounds, *slots, *plan.numbers[1])
+    plan.runs[1](*given, pointer(dk), pointer(dv), bounds, *slots, *plan.numbers[1])
     band = torch.zeros(band_shape, dtype=torch.float32, device=query.device) if needs.table else None
-    plan.runs[2](*given, dq, dq, dq if band is None else band, *slots, *plan.numbers[2])
+    written = pointer(dq)
+    plan.runs[2](*given, written, written, written if band is None else pointer(band), *slots, *plan.numbers[2])
     d_table = None if band is None else band.view(query.shape[0], -1, *band.shape[1:]).sum((0, 2))
     return dq.transpose(1, 2), dk.transpose(1, 2), dv.transpose(1, 2), d_table, None
 
@@ -112,6 +115,17 @@ def _backward_plan(launches: list[tuple[Any, ...]], operands: Operands, needs: N
     band = (batch * heads, queries, 2 * operands.radius + 1) if needs.table else None
     shapes = (2, batch, heads, stored), (batch, keys, kv_heads, size), (batch, queries, heads, size), band
     return Plan(tuple(run for _, run, _ in launches), tuple(numbers for *_, numbers in launches), shapes)
+
+
+def pointer(tensor: Tensor) -> Any:
+    """A tensor as kernels take it that is known to lie on their device: a driver asked where it lies takes a while."""
+    return tensor if INTERPRETED else tensor.data_ptr()
+
+
+def _slots(operands: Operands, none: Any) -> list[Any]:
+    """Table, g, runs, hidden and seed; `none` where one is missing, which is never read."""
+    given = (operands.table, operands.g, operands.runs, operands.hidden, operands.seed)
+    return [none if tensor is None else tensor for tensor in given]
 
 
 def _name(operands: Operands, *more: Any) -> tuple[Any, ...]:
