@@ -32,8 +32,6 @@ TYPES = (torch.bfloat16, torch.float16, torch.float32)
 WIDEST_BAND = 2**30
 # The scan's kernel counts the rows of all its temperatures, twice over, in 32 bits
 MOST_ROWS = 2**30
-# What a backward finds among its saved tensors
-SAVED = ("query", "key", "value", "g", "seed")
 
 
 def why_not_triton(equation: Equation, statistics: bool = False) -> str | None:
@@ -99,28 +97,36 @@ def _why_no_logits(equation: Equation) -> str | None:
 
 def triton(equation: Equation, statistics: bool = False) -> tuple[Tensor, RowStatistics | None]:
     """Output [batch, heads, queries, size] and, when asked for, the statistics of every row. Check `why_not_triton` first."""
-    planned, seed = kernels(), None
-    if equation.dropout > 0:
-        from lengthwise.attention.triton.dropout import drawn
-
-        seed = drawn(equation.query.device)
-    operands = operands_of(equation, equation.inverse_temperature, seed)
-    if equation.needs_grad:
-        return _learning(equation, operands)[0], None
-    output, rows = planned.forward(operands, planned.ALL_ROWS if statistics else planned.NO_ROWS)
-    return output, None if rows is None else RowStatistics(*rows.unbind(0))
+    return _solved(equation, statistics, _operands_and_plan(equation, statistics))
 
 
 def again(equation: Equation, statistics: bool) -> tuple[Tensor, RowStatistics | None] | None:
     """What `triton` returns, where it has solved an equation of this kind before and nothing need be asked; else None."""
-    if not installed() or equation.needs_grad or equation.dropout > 0:
+    if not installed() or (statistics and (equation.needs_grad or equation.dropout > 0)):
         return None
+    operands, known = _operands_and_plan(equation, statistics)
+    return None if known[0] is None else _solved(equation, statistics, (operands, known))
+
+
+def _operands_and_plan(equation: Equation, statistics: bool) -> tuple[Any, Any]:
+    """Operands but for a seed, and what is known of such equations; those that learn are not those that do not."""
     planned, operands = kernels(), operands_of(equation, equation.inverse_temperature)
-    want = planned.ALL_ROWS if statistics else planned.NO_ROWS
-    known = planned.known(operands, want)
-    if known[0] is None:
-        return None
-    output, rows = planned.by_rows(operands, want, known)
+    if equation.needs_grad:
+        return operands, planned.known(
+            operands, planned.ONLY_LSE, equation.bias is not None and equation.bias.table.requires_grad
+        )
+    return operands, planned.known(operands, planned.ALL_ROWS if statistics else planned.NO_ROWS)
+
+
+def _solved(equation: Equation, statistics: bool, by: tuple[Operands, Any]) -> tuple[Tensor, RowStatistics | None]:
+    planned, (operands, known) = kernels(), by
+    if equation.dropout > 0:
+        from lengthwise.attention.triton.dropout import drawn
+
+        operands = operands._replace(seed=drawn(equation.query.device))
+    if equation.needs_grad:
+        return _learning(equation, operands, known)[0], None
+    output, rows = planned.by_rows(operands, planned.ALL_ROWS if statistics else planned.NO_ROWS, known)
     return output.transpose(1, 2), None if rows is None else RowStatistics(*rows.unbind(0))
 
 
@@ -136,14 +142,17 @@ def _output_and_lse(equation: Equation) -> tuple[Tensor, Tensor] | None:
     """With their gradients where they need any; None where the kernels cannot."""
     if not installed() or equation.dropout > 0:
         return None
-    planned, operands = kernels(), operands_of(equation, equation.inverse_temperature)
-    known = planned.known(operands, planned.ONLY_LSE)
-    if (known[0] is None or equation.needs_grad) and why_not_triton(equation) is not None:
+    if equation.needs_grad:
+        operands, known = _operands_and_plan(equation, statistics=False)
+    else:
+        operands = operands_of(equation, equation.inverse_temperature)
+        known = kernels().known(operands, kernels().ONLY_LSE)
+    if known[0] is None and why_not_triton(equation) is not None:
         return None
     if equation.needs_grad:
-        output, rows = _learning(equation, operands)
+        output, rows = _learning(equation, operands, known)
     else:
-        output, rows = planned.by_rows(operands, planned.ONLY_LSE, known)
+        output, rows = kernels().by_rows(operands, kernels().ONLY_LSE, known)
         output = output.transpose(1, 2)
     return output, rows[0]
 
@@ -228,11 +237,11 @@ def kernels() -> Any:
     return planned
 
 
-def _learning(equation: Equation, operands: Operands) -> tuple[Tensor, Tensor]:
+def _learning(equation: Equation, operands: Operands, known: Any) -> tuple[Tensor, Tensor]:
     """The output and its lse, [1, batch, heads, queries], with gradients."""
     table = None if equation.bias is None else equation.bias.table
     leaves = equation.query, equation.key, equation.value, table, equation.inverse_temperature
-    found: tuple[Tensor, Tensor] = _Attention.apply(*leaves, operands)  # type: ignore[no-untyped-call]
+    found: tuple[Tensor, Tensor] = _Attention.apply(*leaves, operands, known)  # type: ignore[no-untyped-call]
     return found
 
 
@@ -273,16 +282,24 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, query: Tensor, key: Tensor, value: Tensor, table: Tensor | None, g: Tensor | None, operands: Operands
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        table: Tensor | None,
+        g: Tensor | None,
+        operands: Any,
+        known: Any,
     ) -> tuple[Tensor, Tensor]:
         planned = kernels()
         output: Tensor
-        output, rows = planned.forward(operands, planned.ONLY_LSE)
+        output, rows = planned.by_rows(operands, planned.ONLY_LSE, known)
+        output = output.transpose(1, 2)
         # No gradient of an lse that nobody reads
         ctx.set_materialize_grads(False)
         # The seed among them: a checkpoint that draws another one must find all of them anew
         ctx.save_for_backward(query, key, value, table, g, output, rows, operands.seed)
-        ctx.rest = {name: part for name, part in operands._asdict().items() if name not in SAVED}
+        ctx.rest, ctx.name = operands._replace(query=None, key=None, value=None, g=None, seed=None), known[1]
         return output, rows
 
     @staticmethod
@@ -291,12 +308,13 @@ class _Attention(torch.autograd.Function):
         planned = kernels()
         query, key, value, table, g, output, rows, seed = ctx.saved_tensors
         grad = torch.zeros_like(output) if grad is None else grad
-        operands = planned.Operands(_in_rows(query), _in_rows(key), _in_rows(value), g=_in_float32(g), seed=seed, **ctx.rest)
+        given = {"query": _in_rows(query), "key": _in_rows(key), "value": _in_rows(value), "g": _in_float32(g), "seed": seed}
         needs = planned.Needs(*ctx.needs_input_grad[:5])
-        dq, dk, dv, d_table, dg = planned.backward(operands, grad, output, rows, needs, None, d_lse)
+        by = planned.known_after(ctx.name, needs, grad)
+        dq, dk, dv, d_table, dg = planned.backward(ctx.rest._replace(**given), grad, output, rows, needs, by, d_lse)
         if d_table is not None:
             # A table of one entry was read as three equal ones
             d_table = (d_table if d_table.shape == table.shape else d_table.sum(-1, keepdim=True)).to(table.dtype)
         if dg is not None:
             dg = dg.sum_to_size(g.shape).to(g.dtype)
-        return dq, dk, dv, d_table, dg, None
+        return dq, dk, dv, d_table, dg, None, None

@@ -22,7 +22,7 @@ from lengthwise.attention.triton.launch import products, several_gpus
 from lengthwise.attention.triton.operands import Operands, launch, recorded
 from lengthwise.attention.triton.tiles import INTERPRETED, LOT
 
-__all__ = ["ALL_ROWS", "NO_ROWS", "ONLY_LSE", "Needs", "Operands", "backward", "by_rows", "forward", "known"]
+__all__ = ["ALL_ROWS", "NO_ROWS", "ONLY_LSE", "Needs", "Operands", "backward", "by_rows", "forward", "known", "known_after"]
 
 
 class Plan(NamedTuple):
@@ -43,7 +43,15 @@ _MOST = 4096
 
 def known(operands: Operands, *more: Any) -> Known:
     """The plan for operands and what is wanted of them, where there is one, and its name."""
-    name, device = _name(operands, *more), operands.query.device
+    return _found(_name(operands, *more), operands.query.device)
+
+
+def known_after(forward: tuple[Any, ...], needs: Needs, grad: Tensor) -> Known:
+    """The plan of a backward pass, by the name of its forward pass, whose outputs it reads as they came."""
+    return _found((forward, needs, grad.stride(), grad.dtype, grad.data_ptr() % 16), grad.device)
+
+
+def _found(name: tuple[Any, ...], device: torch.device) -> Known:
     elsewhere = device.type == "cuda" and several_gpus() and device.index != torch.cuda.current_device()
     return None if elsewhere else _plans.get(name), name
 
@@ -130,7 +138,7 @@ def _slots(operands: Operands, none: Any) -> list[Any]:
 
 def _name(operands: Operands, *more: Any) -> tuple[Any, ...]:
     """All that chooses kernels and numbers; `more` are tensors and what is wanted of them."""
-    query, key, value, keys, scale, runs, offset, hidden, table, radius, g, _, seed, dropout = operands
+    query, key, value, keys, scale, runs, offset, hidden, table, radius, g, _, _, dropout = operands
     address = query.data_ptr() | key.data_ptr() | value.data_ptr()
     wanted: list[Any] = []
     for part in more:
@@ -144,7 +152,7 @@ def _name(operands: Operands, *more: Any) -> tuple[Any, ...]:
     dtype = query.dtype
     return (
         query.shape, key.shape, value.shape, query.stride(), key.stride(), value.stride(), dtype, key.dtype, value.dtype,
-        address % 16, query.device, products(dtype), keys, scale, offset, table is None, radius, seed is None, dropout, *wanted,
+        address % 16, query.device, products(dtype), keys, scale, offset, table is None, radius, dropout, *wanted,
     )  # fmt: skip
 
 
