@@ -100,8 +100,7 @@ def solve(*given: Any) -> tuple[Tensor, Tensor]:
     statistics = want == ALL_ROWS
     ready, known = operands.for_kernels(statistics, want)
     if ready is not None:
-        output, rows = launch.kernels().by_rows(ready, want, known)
-        output = output.transpose(1, 2)
+        output, rows = launch.kernels().by_heads(ready, want, known)
     else:
         with _random_numbers(operands.seed):
             equation = operands.equation(operands.visible)

@@ -97,37 +97,41 @@ def _why_no_logits(equation: Equation) -> str | None:
 
 def triton(equation: Equation, statistics: bool = False) -> tuple[Tensor, RowStatistics | None]:
     """Output [batch, heads, queries, size] and, when asked for, the statistics of every row. Check `why_not_triton` first."""
-    return _solved(equation, statistics, _operands_and_plan(equation, statistics))
+    learns = equation.needs_grad
+    return _solved(equation, statistics, learns, *_operands_and_plan(equation, statistics, learns))
 
 
 def again(equation: Equation, statistics: bool) -> tuple[Tensor, RowStatistics | None] | None:
     """What `triton` returns, where it has solved an equation of this kind before and nothing need be asked; else None."""
-    if not installed() or (statistics and (equation.needs_grad or equation.dropout > 0)):
+    learns = equation.needs_grad
+    if not installed() or (statistics and (learns or equation.dropout > 0)):
         return None
-    operands, known = _operands_and_plan(equation, statistics)
-    return None if known[0] is None else _solved(equation, statistics, (operands, known))
+    operands, known = _operands_and_plan(equation, statistics, learns)
+    return None if known[0] is None else _solved(equation, statistics, learns, operands, known)
 
 
-def _operands_and_plan(equation: Equation, statistics: bool) -> tuple[Any, Any]:
+def _operands_and_plan(equation: Equation, statistics: bool, learns: bool) -> tuple[Any, Any]:
     """Operands but for a seed, and what is known of such equations; those that learn are not those that do not."""
     planned, operands = kernels(), operands_of(equation, equation.inverse_temperature)
-    if equation.needs_grad:
+    if learns:
         return operands, planned.known(
             operands, planned.ONLY_LSE, equation.bias is not None and equation.bias.table.requires_grad
         )
     return operands, planned.known(operands, planned.ALL_ROWS if statistics else planned.NO_ROWS)
 
 
-def _solved(equation: Equation, statistics: bool, by: tuple[Operands, Any]) -> tuple[Tensor, RowStatistics | None]:
-    planned, (operands, known) = kernels(), by
+def _solved(
+    equation: Equation, statistics: bool, learns: bool, operands: Operands, known: Any
+) -> tuple[Tensor, RowStatistics | None]:
+    planned = kernels()
     if equation.dropout > 0:
         from lengthwise.attention.triton.dropout import drawn
 
         operands = operands._replace(seed=drawn(equation.query.device))
-    if equation.needs_grad:
+    if learns:
         return _learning(equation, operands, known)[0], None
-    output, rows = planned.by_rows(operands, planned.ALL_ROWS if statistics else planned.NO_ROWS, known)
-    return output.transpose(1, 2), None if rows is None else RowStatistics(*rows.unbind(0))
+    output, rows = planned.by_heads(operands, planned.ALL_ROWS if statistics else planned.NO_ROWS, known)
+    return output, None if rows is None else RowStatistics(*rows.unbind(0))
 
 
 def over_runs(parts: Sequence[Equation]) -> Tensor | None:
@@ -142,18 +146,18 @@ def _output_and_lse(equation: Equation) -> tuple[Tensor, Tensor] | None:
     """With their gradients where they need any; None where the kernels cannot."""
     if not installed() or equation.dropout > 0:
         return None
-    if equation.needs_grad:
-        operands, known = _operands_and_plan(equation, statistics=False)
+    learns = equation.needs_grad
+    if learns:
+        operands, known = _operands_and_plan(equation, statistics=False, learns=True)
     else:
         operands = operands_of(equation, equation.inverse_temperature)
         known = kernels().known(operands, kernels().ONLY_LSE)
     if known[0] is None and why_not_triton(equation) is not None:
         return None
-    if equation.needs_grad:
+    if learns:
         output, rows = _learning(equation, operands, known)
     else:
-        output, rows = kernels().by_rows(operands, kernels().ONLY_LSE, known)
-        output = output.transpose(1, 2)
+        output, rows = kernels().by_heads(operands, kernels().ONLY_LSE, known)
     return output, rows[0]
 
 
@@ -293,13 +297,12 @@ class _Attention(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         planned = kernels()
         output: Tensor
-        output, rows = planned.by_rows(operands, planned.ONLY_LSE, known)
-        output = output.transpose(1, 2)
+        output, rows = planned.by_heads(operands, planned.ONLY_LSE, known)
         # No gradient of an lse that nobody reads
         ctx.set_materialize_grads(False)
         # The seed among them: a checkpoint that draws another one must find all of them anew
         ctx.save_for_backward(query, key, value, table, g, output, rows, operands.seed)
-        ctx.rest, ctx.name = operands._replace(query=None, key=None, value=None, g=None, seed=None), known[1]
+        ctx.rest, ctx.kept, ctx.dropout, ctx.name = operands[3:10], operands.kept, operands.dropout, known[1]
         return output, rows
 
     @staticmethod
@@ -308,10 +311,10 @@ class _Attention(torch.autograd.Function):
         planned = kernels()
         query, key, value, table, g, output, rows, seed = ctx.saved_tensors
         grad = torch.zeros_like(output) if grad is None else grad
-        given = {"query": _in_rows(query), "key": _in_rows(key), "value": _in_rows(value), "g": _in_float32(g), "seed": seed}
+        given = (_in_rows(query), _in_rows(key), _in_rows(value), *ctx.rest, _in_float32(g), ctx.kept, seed, ctx.dropout)
         needs = planned.Needs(*ctx.needs_input_grad[:5])
         by = planned.known_after(ctx.name, needs, grad)
-        dq, dk, dv, d_table, dg = planned.backward(ctx.rest._replace(**given), grad, output, rows, needs, by, d_lse)
+        dq, dk, dv, d_table, dg = planned.backward(planned.Operands(*given), grad, output, rows, needs, by, d_lse)
         if d_table is not None:
             # A table of one entry was read as three equal ones
             d_table = (d_table if d_table.shape == table.shape else d_table.sum(-1, keepdim=True)).to(table.dtype)

@@ -22,7 +22,7 @@ from lengthwise.attention.triton.launch import products, several_gpus
 from lengthwise.attention.triton.operands import Operands, launch, recorded
 from lengthwise.attention.triton.tiles import INTERPRETED, LOT
 
-__all__ = ["ALL_ROWS", "NO_ROWS", "ONLY_LSE", "Needs", "Operands", "backward", "by_rows", "forward", "known", "known_after"]
+__all__ = ["ALL_ROWS", "NO_ROWS", "ONLY_LSE", "Needs", "Operands", "backward", "by_heads", "by_rows", "known", "known_after"]
 
 
 class Plan(NamedTuple):
@@ -56,23 +56,27 @@ def _found(name: tuple[Any, ...], device: torch.device) -> Known:
     return None if elsewhere else _plans.get(name), name
 
 
-def forward(operands: Operands, want: int) -> tuple[Tensor, Tensor | None]:
-    """What `forward.forward` returns."""
-    out, rows = by_rows(operands, want, known(operands, want))
-    return out.transpose(1, 2), rows
+def by_heads(operands: Operands, want: int, by: Known) -> tuple[Tensor, Tensor | None]:
+    """Output [batch, heads, queries, size] and rows as `want` says, by what `known` says of these operands."""
+    return _forward(operands, want, by, 1)
 
 
 def by_rows(operands: Operands, want: int, by: Known) -> tuple[Tensor, Tensor | None]:
-    """The same as [batch, queries, heads, size], by what `known` says of these operands."""
+    """The same output, the same memory, as [batch, queries, heads, size]."""
+    return _forward(operands, want, by, 0)
+
+
+def _forward(operands: Operands, want: int, by: Known, view: int) -> tuple[Tensor, Tensor | None]:
     plan, name = by
     if plan is None:
         out, rows, kernel, programs, tensors, numbers, tile = prepared(operands, want)
         run = launch(kernel, programs, tensors, numbers, tile)
-        _keep(name, Plan((run[programs, 1, 1],), (numbers,), (out.shape, None if rows is None else rows.shape)))
-        return out, rows
-    query, (shape, fields) = operands.query, plan.shapes
-    out = query.new_empty(shape)
-    rows = None if want == NO_ROWS else query.new_empty(fields, dtype=torch.float32)
+        _keep(name, Plan((run[programs, 1, 1],), (numbers,), tuple(map(_layout, (out, out.transpose(1, 2), rows)))))
+        return out.transpose(1, 2) if view else out, rows
+    query, shapes = operands.query, plan.shapes
+    # Made as it is returned: a transposed view of it would take as long as a third of a launch
+    out = query.new_empty_strided(*shapes[view])
+    rows = None if want == NO_ROWS else query.new_empty_strided(*shapes[2], dtype=torch.float32)
     place, written = pointer(query), pointer(out)
     plan.runs[0](
         place, operands.key, operands.value, written, written if rows is None else pointer(rows),
@@ -100,12 +104,12 @@ def backward(
             _keep(name, _backward_plan(launches, operands, needs))
         return found
     query, (stored, of_keys, of_queries, band_shape) = operands.query, plan.shapes
-    kind: dict[str, Any] = {"dtype": query.dtype, "device": query.device}
-    lse2, delta = torch.empty(stored, dtype=torch.float32, device=query.device).unbind(0)
+    lse2, delta = lse.new_empty_strided(*stored), lse.new_empty_strided(*stored)
     place, rows = pointer(query), (pointer(lse2), pointer(delta))
     plan.runs[0](out, grad, lse, *rows, *plan.numbers[0])
     slow.add_d_lse(delta, lse, d_lse)
-    dk, dv, dq = torch.empty(of_keys, **kind), torch.empty(of_keys, **kind), torch.empty(of_queries, **kind)
+    dk, dv = query.new_empty_strided(*of_keys), query.new_empty_strided(*of_keys)
+    dq = query.new_empty_strided(*of_queries)
     given, slots = (place, operands.key, operands.value, grad, *rows), _slots(operands, place)
     bounds = query_bounds(operands, slow.tile_for(query.shape[-1], query.dtype, products(query.dtype)))
     plan.runs[1](*given, pointer(dk), pointer(dv), bounds, *slots, *plan.numbers[1])
@@ -113,7 +117,7 @@ def backward(
     written = pointer(dq)
     plan.runs[2](*given, written, written, written if band is None else pointer(band), *slots, *plan.numbers[2])
     d_table = None if band is None else band.view(query.shape[0], -1, *band.shape[1:]).sum((0, 2))
-    return dq.transpose(1, 2), dk.transpose(1, 2), dv.transpose(1, 2), d_table, None
+    return dq, dk, dv, d_table, None
 
 
 def _backward_plan(launches: list[tuple[Any, ...]], operands: Operands, needs: Needs) -> Plan:
@@ -121,8 +125,16 @@ def _backward_plan(launches: list[tuple[Any, ...]], operands: Operands, needs: N
     (batch, heads, queries, size), (_, kv_heads, keys, _) = operands.query.shape, operands.key.shape
     stored = -(-queries // LOT.value) * LOT.value
     band = (batch * heads, queries, 2 * operands.radius + 1) if needs.table else None
-    shapes = (2, batch, heads, stored), (batch, keys, kv_heads, size), (batch, queries, heads, size), band
+    # Gradients lie in memory as models have their queries and keys: [batch, tokens, heads, size]
+    of_keys = (batch, kv_heads, keys, size), (keys * kv_heads * size, size, kv_heads * size, 1)
+    of_queries = (batch, heads, queries, size), (queries * heads * size, size, heads * size, 1)
+    shapes = ((batch, heads, stored), (heads * stored, stored, 1)), of_keys, of_queries, band
     return Plan(tuple(run for _, run, _ in launches), tuple(numbers for *_, numbers in launches), shapes)
+
+
+def _layout(tensor: Tensor | None) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Shape and strides, as tuples: PyTorch takes longer to read a Size."""
+    return None if tensor is None else (tuple(tensor.shape), tensor.stride())
 
 
 def pointer(tensor: Tensor) -> Any:
@@ -147,12 +159,12 @@ def _name(operands: Operands, *more: Any) -> tuple[Any, ...]:
             wanted += part.shape, part.stride(), part.dtype
         else:
             wanted.append(part)
-    for slot in (runs, hidden, g):
-        wanted += (None, None) if slot is None else (slot.shape, slot.stride())
     dtype = query.dtype
     return (
         query.shape, key.shape, value.shape, query.stride(), key.stride(), value.stride(), dtype, key.dtype, value.dtype,
-        address % 16, query.device, products(dtype), keys, scale, offset, table is None, radius, dropout, *wanted,
+        address % 16, query.get_device(), products(dtype), keys, scale, offset, table is None, radius, dropout,
+        None if runs is None else (runs.shape, runs.stride()), None if hidden is None else (hidden.shape, hidden.stride()),
+        None if g is None else (g.shape, g.stride()), *wanted,
     )  # fmt: skip
 
 
