@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 import transformers as tf
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import ByT5Tokenizer
 
 import lengthwise
@@ -56,6 +57,34 @@ def loss(states: torch.Tensor) -> torch.Tensor:
     """Not their norm, which the last layer keeps constant."""
     weights = torch.randn(states.shape, generator=torch.Generator().manual_seed(0))
     return (states * weights.to(states)).sum() / states.shape[1]
+
+
+class Named(TorchDispatchMode):
+    """Keeps the names of the operators that run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.add(func.overloadpacket.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("method", ["none", "log", "window:size=200", "yarn:factor=2"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_a_token_needs_no_plan_of_cudnn(dtype: torch.dtype, method: str) -> None:
+    """Which PyTorch would make for every number of keys; grouped heads, and slices of a cache."""
+    model, ids = tiny_llama().cuda().to(dtype), tokens(LENGTH).cuda()
+    with lengthwise.extend(model, method), torch.no_grad():
+        whole = model(ids).logits[:, -1].float()
+        cache = tf.DynamicCache(config=model.config)
+        model(ids[:, :-1], past_key_values=cache)
+        with Named() as ran:
+            said = model(ids[:, -1:], past_key_values=cache).logits[:, -1].float()
+    assert (said - whole).norm() / whole.norm() < (3e-2 if dtype == torch.bfloat16 else 1e-4)
+    assert ("_scaled_dot_product_flash_attention" in ran.names) == (dtype == torch.bfloat16)
+    assert not any("cudnn" in name for name in ran.names)
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -9,6 +9,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import DynamicCache
 
+from lengthwise.attention import fused
 from lengthwise.models import next_token
 from lengthwise.models.extend import extend
 from tests.conftest import TRAIN_LENGTH, make, tokens
@@ -21,13 +22,13 @@ from tests.conftest import TRAIN_LENGTH, make, tokens
 def test_it_says_what_one_forward_says(family: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model, ids = make(family), tokens(TRAIN_LENGTH + 9)
     quick = []
-    plain = torch.nn.functional.scaled_dot_product_attention
+    plain = fused.one_sees_all
 
-    def counted(*given: Any, **how: Any) -> torch.Tensor:
-        quick.append(how["scale"])
-        return plain(*given, **how)
+    def counted(*given: Any) -> torch.Tensor:
+        quick.append(given)
+        return plain(*given)
 
-    monkeypatch.setattr(next_token, "scaled_dot_product_attention", counted)
+    monkeypatch.setattr(next_token, "one_sees_all", counted)
     with extend(model, method), torch.no_grad():
         whole = model(ids).logits[:, -1]
         cache = DynamicCache(config=model.config)
@@ -39,7 +40,7 @@ def test_it_says_what_one_forward_says(family: str, method: str, monkeypatch: py
 
 @pytest.mark.parametrize("method", ["alibi", "adaptive"])
 def test_what_is_more_than_a_scale_is_left_to_the_equation(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(next_token, "scaled_dot_product_attention", lambda *_, **__: pytest.fail("was asked"))
+    monkeypatch.setattr(next_token, "one_sees_all", lambda *_: pytest.fail("was asked"))
     model, ids = make("llama"), tokens(TRAIN_LENGTH + 9)
     with extend(model, method), torch.no_grad():
         whole = model(ids).logits[:, -1]

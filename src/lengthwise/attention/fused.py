@@ -7,6 +7,7 @@ is O(L).
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -74,7 +75,7 @@ def _solved(equation: Equation) -> Tensor:
         # All that a query in a window, or in a static cache, sees
         if run != (0, key.shape[2]):
             key, value = key[:, :, slice(*run)], value[:, :, slice(*run)]
-        return scaled_dot_product_attention(query, key, value, scale=scale, enable_gqa=shared)
+        return one_sees_all(query, key, value, scale)
     if shared:
         key, value = (tensor.repeat_interleave(equation.group, 1) for tensor in (key, value))
     if alone:
@@ -87,6 +88,34 @@ def _solved(equation: Equation) -> Tensor:
         # One span for all: no need to take the batch apart
         return _span(equation, slice(None), spans[0], causal)
     return torch.cat([_span(equation, slice(b, b + 1), span, causal) for b, span in enumerate(spans)])
+
+
+def one_sees_all(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+    """SDPA of one query that sees every key, without cuDNN, which prepares anew, 60 ms on an H200, for every number of keys.
+
+    That number grows with every token, and PyTorch takes cuDNN first where it may take either.
+    """
+    if query.is_cuda and _may_choose() and not torch.is_grad_enabled() and _flash_takes(query, key, value):
+        output: Tensor = torch.ops.aten._scaled_dot_product_flash_attention(query, key, value, scale=scale)[0]
+        return output
+    return scaled_dot_product_attention(query, key, value, scale=scale, enable_gqa=key.size(1) < query.size(1))
+
+
+def _flash_takes(query: Tensor, key: Tensor, value: Tensor) -> bool:
+    size, in_line = query.size(-1), query.stride(-1) == key.stride(-1) == value.stride(-1) == 1
+    sizes = size == value.size(-1) and size % 8 == 0 and size <= WIDEST
+    return in_line and sizes and query.dtype in (torch.bfloat16, torch.float16) and _has_flash(query.get_device())
+
+
+def _may_choose() -> bool:
+    """Whether nobody has ruled out either."""
+    switches = torch.backends.cuda
+    return switches.cudnn_sdp_enabled() and switches.flash_sdp_enabled()  # type: ignore[no-untyped-call, no-any-return]
+
+
+@lru_cache
+def _has_flash(device: int) -> bool:
+    return torch.version.hip is None and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def one_query(equation: Equation) -> Tensor:

@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
 
 from lengthwise.attention import Visible, autocast
-from lengthwise.attention.fused import WIDEST
+from lengthwise.attention.fused import WIDEST, one_sees_all
 from lengthwise.models.layer import Layer
 from lengthwise.models.masks import ForwardMask
 from lengthwise.models.rotary import HalfTables, rotated
@@ -45,7 +44,7 @@ class TokenPlan(NamedTuple):
             query = (query * g[..., None]).to(query.dtype)
         else:
             scale *= g
-        return scaled_dot_product_attention(query, key, value, scale=scale, enable_gqa=key.size(1) < query.size(1))
+        return one_sees_all(query, key, value, scale)
 
 
 def planned(layer: Layer, mask: Tensor | None, key: Tensor) -> TokenPlan | None:
