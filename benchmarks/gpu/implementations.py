@@ -19,6 +19,7 @@ from torch.nn.functional import dropout, scaled_dot_product_attention
 from lengthwise.attention import DistanceBias, Equation, Visible, attention
 from lengthwise.attention.bias import toeplitz
 from lengthwise.attention.reference import reference
+from lengthwise.attention.triton.direct import direct
 from lengthwise.methods.positions.t5_bias import T5Bias
 
 RADIUS = 128  # T5's buckets end here
@@ -109,7 +110,14 @@ def made(name: str, given: Inputs, setting: Setting) -> Attend:
     """The implementation called `name` on these inputs."""
     if name in ("lengthwise", "lengthwise+statistics"):
         return _ours(given, setting, statistics=name != "lengthwise")
-    return {"torch_flash": _flash, "cudnn": _cudnn, "sdpa_dense_bias": _dense, "eager": _eager, "flex": _flex}[name](given)
+    return {
+        "accelerate": _accelerated,
+        "torch_flash": _flash,
+        "cudnn": _cudnn,
+        "sdpa_dense_bias": _dense,
+        "eager": _eager,
+        "flex": _flex,
+    }[name](given)
 
 
 def errors(given: Inputs, setting: Setting, strip: int = 128) -> dict[str, float]:
@@ -138,6 +146,19 @@ def _ours(given: Inputs, setting: Setting, statistics: bool) -> Attend:
         return output
 
     return Attend(forward, lambda call: (*given.of(call), given.table))
+
+
+def _accelerated(given: Inputs) -> Attend:
+    """As an accelerated T5 calls it, with the bias and no temperature; its output is in the order the model goes on with."""
+    bias = DistanceBias(given.table)
+    wide = bias.widened[None, :, None].contiguous()
+
+    def forward(call: int) -> Tensor:
+        found = direct(*given.of(call), given.visible, wide, bias.radius, given.scale)
+        assert found is not None
+        return found
+
+    return Attend(forward, given.of)
 
 
 def _stock(given: Inputs, backend: SDPBackend) -> Attend:

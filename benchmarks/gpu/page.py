@@ -8,7 +8,7 @@ from benchmarks.gpu.results import Record, find
 from benchmarks.gpu.targets import promises, times_as_fast
 from experiments._lib.markdown import table
 
-ATTENTION = ("lengthwise", "lengthwise+statistics", "torch_flash", "cudnn", "flex", "sdpa_dense_bias", "eager")
+ATTENTION = ("lengthwise", "lengthwise+statistics", "accelerate", "torch_flash", "cudnn", "flex", "sdpa_dense_bias", "eager")
 OURS, MARKS = ("lengthwise", "lengthwise+statistics"), ("torch_flash", "cudnn")
 ENCODER = ("lengthwise", "transformers_sdpa", "transformers_eager")
 NOTHING = "-"
@@ -84,6 +84,9 @@ def _ratios(what: str, records: Sequence[Record]) -> str:
             values = [times_as_fast(records, what, length, own, mark, field=field) for own, mark in pairs]
             if any(value is not None for value in values):
                 rows.append([f"{length:,}{words}", *(NOTHING if value is None else f"{value:.2f}" for value in values)])
+        direct = {(OURS[0], mark): times_as_fast(records, what, length, "accelerate", mark) for mark in MARKS}
+        if any(direct.values()):
+            rows.append([f"{length:,}, under accelerate", *(f"{direct[p]:.2f}" if direct.get(p) else NOTHING for p in pairs)])
     return f"Times as fast:\n\n{table(['length', *(f'{own} / {mark}' for own, mark in pairs)], rows)}"
 
 

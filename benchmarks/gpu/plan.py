@@ -27,6 +27,7 @@ PROMISED = {"attention": (16_384, 32_768, 2048), "backward": (8192,), "encoder":
 SHAPE = "flan-t5-xl"  # of what was promised
 LARGEST = "flan-t5-xxl"
 GRAPHS = (1024, 2048)
+DIRECT = (1024,)  # where an accelerated T5's shorter way to the kernel tells
 
 Value = TypeVar("Value")
 
@@ -67,7 +68,8 @@ def _attention(what: str, lengths: Sequence[int], setting: Setting, results: Res
     fast = FAST_BACKWARD if backward else FAST
     for length in _first(lengths, PROMISED[what]):
         size = (length / 2**16) ** 2 * (3.5 if backward else 1.0)
-        groups = [(fast, _fast_rank(what, length), 1 + 3 * size)]
+        direct = ("accelerate",) if not backward and length in DIRECT and setting.device.type == "cuda" else ()
+        groups = [((*fast, *direct), _fast_rank(what, length), 1 + 3 * size)]
         groups += [((name,), _slow_rank(what, length, name), 1 + (6 if name == "flex" else 0) + 8 * size) for name in SLOW]
         for names, rank, seconds in groups:
             yield _point(rank, what, length, names, seconds, setting, results)
