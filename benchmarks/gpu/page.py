@@ -8,7 +8,7 @@ from benchmarks.gpu.results import Record, find
 from benchmarks.gpu.targets import promises, times_as_fast
 from experiments._lib.markdown import table
 
-ATTENTION = ("lengthwise", "lengthwise+statistics", "accelerate", "torch_flash", "cudnn", "flex", "sdpa_dense_bias", "eager")
+ATTENTION = ("lengthwise", "lengthwise+statistics", "torch_flash", "cudnn", "flex", "sdpa_dense_bias", "eager")
 OURS, MARKS = ("lengthwise", "lengthwise+statistics"), ("torch_flash", "cudnn")
 ENCODER = ("lengthwise", "transformers_sdpa", "transformers_eager")
 NOTHING = "-"
