@@ -15,6 +15,7 @@ import lengthwise as lw
 from lengthwise.calibration.answer_cases import FAR_SEEDS, answer_cases
 from lengthwise.errors import BadInput
 from lengthwise.evaluation.recommendation.asked import FRESH_SEED, AskedQuestions
+from lengthwise.evaluation.recommendation.steps import Recommendation
 from lengthwise.methods.recipe import Recipe
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.records import Record
@@ -74,6 +75,18 @@ def test_losers_are_asked_no_more(tokenizer: Any, answering: Any, monkeypatch: p
     assert [samples for _, samples in rounds] == [4, 8, 16, 32]
     assert rounds[0][0] == ("none", "truncate", "log", "infoscale")
     assert rounds[-1][0] == ("log", "infoscale")
+
+
+@pytest.mark.parametrize("law", [0.0, 0.5, 1.0])
+def test_fits_to_answers_come_first_where_a_law_does_worse_than_nothing(
+    law: float, tokenizer: Any, answering: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answering(lambda m, n, _: 1.0 if n <= TRAIN_LENGTH else law if m == "log" else 0.5)
+    tried: list[str] = []
+    monkeypatch.setattr(Recommendation, "_calibrate", lambda _, calibration, __: tried.append(calibration.name))
+    recommend(tokenizer, tasks=["passkey"])
+    cheapest = ["pmax-layer", "pmax-model", "entropy-model", "answers-model", "answers-head"]
+    assert tried == (cheapest[::-1] if law < 0.5 else cheapest)
 
 
 def test_a_winner_by_chance_is_not_recommended(tokenizer: Any, answering: Any) -> None:
