@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = "https://github.com/lengthwise/lengthwise/blob/main"
 OUTSIDE_DOCS = {"README.md": "index.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
 LINK = re.compile(r"(\]\()(?!https?:|#|mailto:)([^)#\s]+)(#[^)\s]*)?(\))")
-COMMENT = re.compile(r"<!--(?:=|files|generated|/generated).*?-->\n?", re.DOTALL)
+COMMENT = re.compile(r"<!--=.*?-->|<!--(?:files|/?generated).*?-->\n?", re.DOTALL)
 
 
 def on_files(files: Files, config: Any) -> Files:

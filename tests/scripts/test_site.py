@@ -60,3 +60,4 @@ def test_a_notebook_is_a_page_with_its_outputs_and_pictures(tmp_path):
 
 def test_marks_of_checked_numbers_do_not_reach_the_site():
     assert site.COMMENT.sub("", "90<!--= a#b % --> %\n<!--generated t -->\n| 1 |\n<!--/generated -->\n") == "90 %\n| 1 |\n"
+    assert site.COMMENT.sub("", "at most 1<!--= a#b -->\nand 0") == "at most 1\nand 0"
