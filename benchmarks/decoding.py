@@ -75,7 +75,6 @@ class Generation:
         each = [ours / theirs for ours, theirs in zip(self.seconds[WARM:], stock.seconds[WARM:], strict=True)]
         low, middle, high = quantiles(each, n=4)
         time = {"milliseconds": 1e3 * median(self.seconds[WARM:]), "ratio": middle, "low": low, "high": high}
-        time["stock"] = 1e3 * median(stock.seconds[WARM:])
         keys = self.cache.layers[0].get_mask_sizes(0)[0]
         return {"method": self.method, **{name: round(number, 3) for name, number in time.items()}, "keys": keys}
 
