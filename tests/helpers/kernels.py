@@ -163,9 +163,8 @@ def dropped(seed: Tensor, shape: tuple[int, int, int, int], rate: float) -> Tens
     one, two = (int(part) & word for part in seed)
     head, row, key = (torch.arange(n, device=seed.device) for n in (batch * heads, queries, keys))
     first, second = (mixed(row ^ mixed(head ^ half)[:, None])[..., None] for half in (one, two))
-    x = key * 0x9E3779B1 + first & word
-    x = (x ^ (x >> 16)) * 0x7FEB352D & word ^ second
-    x = (x ^ (x >> 15)) * 0x846CA68B & word
+    x = key * 0x9E3779B1 + 0x7FEB352D & word
+    x = (x ^ (x >> 16)) * second + first & word
     # As signed numbers, of which the lowest are dropped
     below = ((x + 2**31) % 2**32).double() / 2**32 < rate
     return below.view(shape)

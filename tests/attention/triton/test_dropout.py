@@ -150,5 +150,18 @@ def test_what_is_dropped_in_one_place_tells_nothing_of_another() -> None:
     assert abs(float((out * other).mean() * 4)) < 5 / out.numel() ** 0.5
 
 
+def test_rows_are_dropped_as_unevenly_as_by_chance() -> None:
+    """Keys that took equal steps, x = a j + b, would make 1.8 of this variance, and triples hundreds of deviations."""
+    rate, (rows, keys) = 0.1, (4096, 1024)
+    out = dropped(torch.tensor([5, 6], dtype=torch.int32), (1, 4, rows, keys), rate)[0].flatten(0, 1).float()
+    chance = rate * (1 - rate)
+    variance = float(out.sum(1).var() / (keys * chance))
+    assert abs(variance - 1) < 5 * (2 / len(out)) ** 0.5
+    off = (out - rate) / chance**0.5
+    for lag in (1, 2, 16, 100):
+        three = off[:, : -2 * lag] * off[:, lag:-lag] * off[:, 2 * lag :]
+        assert abs(float(three.mean())) < 5 / three.numel() ** 0.5, lag
+
+
 def test_limits_are_32_bit_numbers() -> None:
     assert [limit_of(rate) for rate in (0.0, 0.5, 1.0)] == [-(2**31), 0, 2**31 - 1]

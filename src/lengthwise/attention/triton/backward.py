@@ -26,6 +26,7 @@ from torch import Tensor
 
 from lengthwise.attention.triton.by_key import by_key
 from lengthwise.attention.triton.by_query import by_query
+from lengthwise.attention.triton.dropout import row_words
 from lengthwise.attention.triton.key_bounds import query_bounds
 from lengthwise.attention.triton.launch import products
 from lengthwise.attention.triton.operands import Operands, Tile, launch, one_variant, padded
@@ -47,10 +48,10 @@ class Needs(NamedTuple):
 
 @one_variant
 def _prepare(
-    OUT, GRAD, LSE, LSE2, DELTA, heads, queries, o_b, o_h, o_m, do_b, do_h, do_m,
-    D: tl.constexpr, DP: tl.constexpr, BM: tl.constexpr,
+    OUT, GRAD, LSE, LSE2, DELTA, WORDS, SEED, heads, queries, o_b, o_h, o_m, do_b, do_h, do_m,
+    D: tl.constexpr, DP: tl.constexpr, BM: tl.constexpr, DROPS: tl.constexpr,
 ):  # fmt: skip
-    """lse in powers of two, +inf for a row that sees nothing or does not exist, so that its weights are 0; and delta."""
+    """lse in powers of two, +inf for a row that sees nothing or does not exist: its weights are 0; delta; dropout's words."""
     blocks = tl.cdiv(queries, BM)
     bh = tl.program_id(0) // blocks
     b = (bh // heads).to(tl.int64)
@@ -63,6 +64,11 @@ def _prepare(
     at = bh.to(tl.int64) * stored_rows(queries) + rows
     tl.store(LSE2 + at, tl.where(lse == float("-inf"), float("inf"), lse * LOG2E))
     tl.store(DELTA + at, tl.sum(out * grad, 1))
+    if DROPS:
+        word, other = row_words(SEED, bh, rows, DROPS)
+        at += bh.to(tl.int64) * stored_rows(queries)
+        tl.store(WORDS + at, word.to(tl.int32, bitcast=True))
+        tl.store(WORDS + at + stored_rows(queries), other.to(tl.int32, bitcast=True))
 
 
 @lru_cache
@@ -89,17 +95,18 @@ def backward(
     tile = tile_for(size, query.dtype, products(query.dtype))
     stored = -(-queries // LOT.value) * LOT.value
     rows = torch.empty((2, batch, heads, stored), dtype=torch.float32, device=query.device).unbind(0)
+    words = torch.empty((batch, heads, 2, stored), dtype=torch.int32, device=query.device) if operands.drops else query
     launch(
         _prepare,
         stored // LOT.value * batch * heads,
-        (out, grad, lse, *rows),
-        (heads, queries, *out.stride()[:3], *grad.stride()[:3], size, padded(size), LOT.value),
+        (out, grad, lse, *rows, words, operands.seed_slot),
+        (heads, queries, *out.stride()[:3], *grad.stride()[:3], size, padded(size), LOT.value, operands.drops),
         Tile(LOT.value, LOT.value, 4, 1),
     )
     add_d_lse(rows[1], lse, d_lse)
     dq = dk = dv = d_table = dg = None
     if needs.key or needs.value:
-        dk, dv = _of_keys(operands, grad, rows, tile)
+        dk, dv = _of_keys(operands, grad, rows, words, tile)
     if needs.query or needs.table or needs.g:
         dq, d_table, dg = _of_queries(operands, grad, rows, needs, tile)
     return dq, dk, dv, d_table, dg
@@ -123,12 +130,12 @@ def _strides(operands: Operands, grad: Tensor) -> tuple[int | float, ...]:
     return (*strides, *operands.dropping, query.shape[-1], padded(query.shape[-1]), *operands.given)
 
 
-def _of_keys(operands: Operands, grad: Tensor, rows: Sequence[Tensor], tile: Tile) -> tuple[Tensor, Tensor]:
+def _of_keys(operands: Operands, grad: Tensor, rows: Sequence[Tensor], words: Tensor, tile: Tile) -> tuple[Tensor, Tensor]:
     """dk and dv, [batch, kv_heads, keys, size], each in memory of its own, as graphs want it."""
     query, key, value = operands.query, operands.key, operands.value
     batch, kv_heads, keys, size = key.shape
     dk, dv = (torch.empty((batch, keys, kv_heads, size), dtype=key.dtype, device=key.device) for _ in range(2))
-    slots = (query_bounds(operands, tile), *operands.slots, operands.seed_slot)
+    slots = (query_bounds(operands, tile), *operands.slots, words)
     launch(
         by_key,
         -(-operands.keys // tile.keys) * batch * kv_heads,

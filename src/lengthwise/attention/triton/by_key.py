@@ -8,7 +8,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from lengthwise.attention.triton.dropout import row_words, spares
+from lengthwise.attention.triton.dropout import spares
 from lengthwise.attention.triton.operands import one_variant
 from lengthwise.attention.triton.tiles import (
     LOG2E,
@@ -27,24 +27,27 @@ from lengthwise.attention.triton.tiles import (
 
 @triton.jit
 def _weighed(
-    dv, p, v, do, delta, cols, rows, SEED, bh, limit, spared, PRECISION: tl.constexpr, DROPS: tl.constexpr
+    dv, p, v, do, delta, cols, rows, words_from, queries, limit, spared, PRECISION: tl.constexpr, DROPS: tl.constexpr
 ):  # fmt: skip
     """dv with a tile's weights, [keys, queries], and w."""
     if DROPS:
-        word, other = row_words(SEED, bh, rows, DROPS)
-        stays = spares(word[None, :], other[None, :], cols[:, None], limit)
-        dv = settled(tl.dot(tl.where(stays, p, 0.0).to(do.dtype), do, dv, input_precision=PRECISION))
-        dp = tl.where(stays, tl.dot(v, tl.trans(do), input_precision=PRECISION) * spared, 0.0)
+        word = tl.load(words_from + rows).to(tl.uint32, bitcast=True)
+        other = tl.load(words_from + stored_rows(queries) + rows).to(tl.uint32, bitcast=True)
+        kept = tl.where(spares(word[None, :], other[None, :], cols[:, None], limit), p, 0.0)
+        dv = settled(tl.dot(kept.to(do.dtype), do, dv, input_precision=PRECISION))
+        dp = tl.dot(v, tl.trans(do), input_precision=PRECISION)
+        # What is dropped is so once, in p: asked again it would have to be remembered
+        return dv, kept * (dp * spared) - p * delta[None, :]
     else:
         dv = settled(tl.dot(p.to(do.dtype), do, dv, input_precision=PRECISION))
         dp = tl.dot(v, tl.trans(do), input_precision=PRECISION)
-    return dv, p * (dp - delta[None, :])
+        return dv, p * (dp - delta[None, :])
 
 
 @triton.jit
 def _key_edges(
     dk, dv, k, v, q_from, do_from, q_m, do_m, lse_from, delta_from, g_from, g_m, runs, zero, radius, scale, offset,
-    cols, shown, lo, inner_lo, near_lo, near_hi, inner_hi, hi, queries, SEED, bh, limit, spared,
+    cols, shown, lo, inner_lo, near_lo, near_hi, inner_hi, hi, queries, words_from, limit, spared,
     D: tl.constexpr, DP: tl.constexpr, BM: tl.constexpr, FULL: tl.constexpr, BIAS: tl.constexpr, TEMPERED: tl.constexpr,
     PRECISION: tl.constexpr, DROPS: tl.constexpr,
 ):  # fmt: skip
@@ -74,7 +77,7 @@ def _key_edges(
         if TEMPERED > 0:
             a = a * g[None, :]
         p = tl.where(seen, tl.exp2(a * LOG2E - lse[None, :]), 0.0)
-        dv, w = _weighed(dv, p, v, do, delta, cols, rows, SEED, bh, limit, spared, PRECISION, DROPS)
+        dv, w = _weighed(dv, p, v, do, delta, cols, rows, words_from, queries, limit, spared, PRECISION, DROPS)
         if TEMPERED > 0:
             w = w * g[None, :]
         dk = settled(tl.dot(w.to(q.dtype), q, dk, input_precision=PRECISION))
@@ -84,7 +87,7 @@ def _key_edges(
 @triton.jit
 def _key_far(
     dk, dv, k, v, q_from, do_from, q_m, do_m, lse_from, delta_from, g_from, g_m, b_right, b_left, scale,
-    right_lo, right_hi, left_lo, left_hi, queries, cols, SEED, bh, limit, spared,
+    right_lo, right_hi, left_lo, left_hi, queries, cols, words_from, limit, spared,
     D: tl.constexpr, DP: tl.constexpr, BM: tl.constexpr, TEMPERED: tl.constexpr, PRECISION: tl.constexpr, DROPS: tl.constexpr,
 ):  # fmt: skip
     """Query tiles all of whose rows see every key: first those that see it far on their right, then far on their left."""
@@ -101,7 +104,7 @@ def _key_far(
         bias = tl.where(is_right, b_right, b_left) * LOG2E
         g = sharpness(g_from, rows, rows < queries, g_m, BM, TEMPERED)
         p = tl.exp2(r * (g * (scale * LOG2E))[None, :] - (base - bias * g)[None, :])
-        dv, w = _weighed(dv, p, v, do, delta, cols, rows, SEED, bh, limit, spared, PRECISION, DROPS)
+        dv, w = _weighed(dv, p, v, do, delta, cols, rows, words_from, queries, limit, spared, PRECISION, DROPS)
         if TEMPERED > 0:
             w = w * g[None, :]
         dk = settled(tl.dot(w.to(q.dtype), q, dk, input_precision=PRECISION))
@@ -139,7 +142,7 @@ def _tiles(
 
 @one_variant
 def by_key(
-    Q, K, V, GRAD, LSE2, DELTA, DK, DV, BOUNDS, TABLE, G, RUNS, HIDDEN, SEED,
+    Q, K, V, GRAD, LSE2, DELTA, DK, DV, BOUNDS, TABLE, G, RUNS, HIDDEN, WORDS,
     scale, radius, heads, group, queries, keys, offset,
     q_b, q_h, q_m, k_b, k_h, k_n, v_b, v_h, v_n, do_b, do_h, do_m, g_b, g_h, g_m, s_b, h_b, limit, spared,
     D: tl.constexpr, DP: tl.constexpr, FULL: tl.constexpr, BIAS: tl.constexpr, TEMPERED: tl.constexpr, HIDES: tl.constexpr,
@@ -176,15 +179,16 @@ def by_key(
         g_from = G + b * g_b + h * g_h
         lse_from = LSE2 + (b * heads + h) * stored_rows(queries)
         delta_from = DELTA + (b * heads + h) * stored_rows(queries)
+        words_from = WORDS + (b * heads + h) * 2 * stored_rows(queries)
         dk, dv = _key_far(
             dk, dv, k, v, q_from, do_from, q_m, do_m, lse_from, delta_from, g_from, g_m,
-            b_right, b_left, scale, inner_lo, near_lo, near_hi, inner_hi, queries, cols, SEED, b * heads + h, limit, spared,
+            b_right, b_left, scale, inner_lo, near_lo, near_hi, inner_hi, queries, cols, words_from, limit, spared,
             D, DP, BM, TEMPERED, PRECISION, DROPS,
         )  # fmt: skip
         dk, dv = _key_edges(
             dk, dv, k, v, q_from, do_from, q_m, do_m, lse_from, delta_from,
             g_from, g_m, RUNS + b * s_b, zero, radius, scale, offset, cols, shown, lo, inner_lo, near_lo, near_hi, inner_hi, hi,
-            queries, SEED, b * heads + h, limit, spared, D, DP, BM, FULL, BIAS, TEMPERED, PRECISION, DROPS,
+            queries, words_from, limit, spared, D, DP, BM, FULL, BIAS, TEMPERED, PRECISION, DROPS,
         )  # fmt: skip
     to = ((b * keys + cols[:, None].to(tl.int64)) * kv_heads + kv) * D + column[None, :]
     tl.store(DK + to, (dk * scale).to(DK.dtype.element_ty), mask=inside)

@@ -28,6 +28,16 @@ from lengthwise.attention.triton.tiles import (
 
 
 @triton.jit
+def _weighed(p, dp, delta, word, other, cols, limit, spared, DROPS: tl.constexpr):
+    """w of a tile, [queries, keys]."""
+    if DROPS:
+        kept = tl.where(spares(word[:, None], other[:, None], cols[None, :], limit), p, 0.0)
+        return kept * (dp * spared) - p * delta[:, None]
+    else:
+        return p * (dp - delta[:, None])
+
+
+@triton.jit
 def _query_edges(
     dq, dg, left, right, q, do, lse, delta, k_from, v_from, k_n, v_n, zero, band, line, radius, scale, g, start, stop, own,
     real, hidden, lo, inner_lo, left_end, near_end, inner_hi, hi, keys, word, other, limit, spared,
@@ -48,9 +58,7 @@ def _query_edges(
         seen = seen_of(cols, start, stop, hidden, keys, HIDES)
         p = tl.where(seen, tl.exp2(a * (g * LOG2E)[:, None] - lse[:, None]), 0.0)
         dp = tl.dot(do, tl.trans(v), input_precision=PRECISION)
-        if DROPS:
-            dp = tl.where(spares(word[:, None], other[:, None], cols[None, :], limit), dp * spared, 0.0)
-        w = p * (dp - delta[:, None])
+        w = _weighed(p, dp, delta, word, other, cols, limit, spared, DROPS)
         if G_GRAD:
             dg += tl.sum(w * a, 1)
         w = w * g[:, None]
@@ -81,10 +89,7 @@ def _query_far(
         r = tl.dot(q, tl.trans(k), input_precision=PRECISION)
         p = tl.exp2(r * c[:, None] - (lse - tl.where(is_left, b_left, b_right))[:, None])
         dp = tl.dot(do, tl.trans(v), input_precision=PRECISION)
-        if DROPS:
-            cols = n + tl.arange(0, BN)
-            dp = tl.where(spares(word[:, None], other[:, None], cols[None, :], limit), dp * spared, 0.0)
-        w = p * (dp - delta[:, None])
+        w = _weighed(p, dp, delta, word, other, n + tl.arange(0, BN), limit, spared, DROPS)
         if G_GRAD:
             wr += sums(w * r, BM, BN)
         if SIDES:

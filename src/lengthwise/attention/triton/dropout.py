@@ -1,9 +1,9 @@
 """Which weights dropout drops: a hash of seed, head, query and key, the same in every kernel whatever its tiles are.
 
-A row has two words, each out of one half of a seed that is drawn anew for every forward. The first says where the row begins in
-Weyl's sequence, of which every key takes one step; two multiplications mix that number, with the second word between them, so
-that rows which begin near each other differ. A weight is dropped when its 32 bits are below the rate; the top bits decide, so
-they are not folded down once more. Nothing is stored but the seed.
+A row has two words, a and b, each out of one half of a seed that is drawn anew for every forward; a key has one, c, the same in
+every head: Weyl's sequence, folded once, so that it takes no equal steps. A weight is dropped when the 32 bits of a c + b are
+below the rate. That is one multiplication a weight, and two weights of a row tell nothing of each other, as a and b are random.
+Nothing is stored but the seed.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def row_words(SEED, bh, rows, DROPS: tl.constexpr):
 @triton.jit
 def spares(word, other, cols, limit):
     """Which weights stay; words of rows and numbers of keys arrive so that they broadcast to a tile."""
-    x = tl.add(_times(cols.to(tl.uint32), STEP), word, sanitize_overflow=False)
-    x = _times(x ^ (x >> 16), FIRST) ^ other
-    x = _times(x ^ (x >> 15), SECOND)
+    # No key's is 0, which would leave b alone to tell
+    x = tl.add(_times(cols.to(tl.uint32), STEP), FIRST, sanitize_overflow=False)
+    x = tl.add(_times(x ^ (x >> 16), other), word, sanitize_overflow=False)
     return x.to(tl.int32, bitcast=True) >= limit

@@ -107,7 +107,7 @@ def padded(size: int) -> int:
 
 # Lengths, counts and small tensors choose no variant: a model would be compiled anew for them
 ANY_NUMBER = ["radius", "heads", "queries", "offset", "g_t", "g_b", "g_h", "g_m", "s_b", "h_b", "field", "first", "limit"]
-ANY_ADDRESS = ["ROWS", "TABLE", "G", "RUNS", "HIDDEN", "SEED", "BOUNDS", "DG", "BANDS"]
+ANY_ADDRESS = ["ROWS", "TABLE", "G", "RUNS", "HIDDEN", "SEED", "WORDS", "BOUNDS", "DG", "BANDS"]
 one_variant: Any = partial(triton.jit, do_not_specialize=ANY_NUMBER, do_not_specialize_on_alignment=ANY_ADDRESS)
 
 # Compiled kernels by everything that chose them: asking Triton again costs more than the launch

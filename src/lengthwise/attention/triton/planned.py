@@ -103,16 +103,19 @@ def backward(
         if usual and needs.query and grad.stride(-1) == 1:
             _keep(name, _backward_plan(launches, operands, needs))
         return found
-    query, (stored, of_keys, of_queries, band_shape) = operands.query, plan.shapes
+    query, (stored, of_words, of_keys, of_queries, band_shape) = operands.query, plan.shapes
     lse2, delta = lse.new_empty_strided(*stored), lse.new_empty_strided(*stored)
     place, rows = pointer(query), (pointer(lse2), pointer(delta))
-    plan.runs[0](out, grad, lse, *rows, *plan.numbers[0])
+    slots = _slots(operands, place)
+    words = None if operands.seed is None else lse.new_empty_strided(*of_words, dtype=torch.int32)
+    worded = place if words is None else pointer(words)
+    plan.runs[0](out, grad, lse, *rows, worded, slots[-1], *plan.numbers[0])
     slow.add_d_lse(delta, lse, d_lse)
     dk, dv = query.new_empty_strided(*of_keys), query.new_empty_strided(*of_keys)
     dq = query.new_empty_strided(*of_queries)
-    given, slots = (place, operands.key, operands.value, grad, *rows), _slots(operands, place)
+    given = (place, operands.key, operands.value, grad, *rows)
     bounds = query_bounds(operands, slow.tile_for(query.shape[-1], query.dtype, products(query.dtype)))
-    plan.runs[1](*given, pointer(dk), pointer(dv), bounds, *slots, *plan.numbers[1])
+    plan.runs[1](*given, pointer(dk), pointer(dv), bounds, *slots[:-1], worded, *plan.numbers[1])
     band = torch.zeros(band_shape, dtype=torch.float32, device=query.device) if needs.table else None
     written = pointer(dq)
     plan.runs[2](*given, written, written, written if band is None else pointer(band), *slots, *plan.numbers[2])
@@ -128,7 +131,8 @@ def _backward_plan(launches: list[tuple[Any, ...]], operands: Operands, needs: N
     # Gradients lie in memory as models have their queries and keys: [batch, tokens, heads, size]
     of_keys = (batch, kv_heads, keys, size), (keys * kv_heads * size, size, kv_heads * size, 1)
     of_queries = (batch, heads, queries, size), (queries * heads * size, size, heads * size, 1)
-    shapes = ((batch, heads, stored), (heads * stored, stored, 1)), of_keys, of_queries, band
+    of_words = (batch, heads, 2, stored), (heads * 2 * stored, 2 * stored, stored, 1)
+    shapes = ((batch, heads, stored), (heads * stored, stored, 1)), of_words, of_keys, of_queries, band
     return Plan(tuple(run for _, run, _ in launches), tuple(numbers for *_, numbers in launches), shapes)
 
 
