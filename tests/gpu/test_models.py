@@ -73,17 +73,23 @@ class Named(TorchDispatchMode):
 
 @pytest.mark.parametrize("method", ["none", "log", "window:size=20", "yarn:factor=2"])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_a_token_needs_no_plan_of_cudnn(dtype: torch.dtype, method: str) -> None:
-    """Which PyTorch would make for every number of keys; grouped heads, and slices of a cache."""
-    model, ids = tiny_llama().cuda().to(dtype), tokens(LENGTH).cuda()
+@pytest.mark.parametrize("padding", [0, 133])
+def test_a_token_needs_no_plan_of_cudnn(padding: int, dtype: torch.dtype, method: str) -> None:
+    """Which PyTorch would make for every number of keys; grouped heads, slices of a cache, and a padded batch."""
+    model, ids = tiny_llama().cuda().to(dtype), tokens(LENGTH, batch=2).cuda()
+    mask = torch.ones_like(ids)
+    mask[0, :padding] = 0
+    at = (mask.cumsum(-1) - 1).clamp_min(0)
     with lengthwise.extend(model, method), torch.no_grad():
-        whole = model(ids).logits[:, -1].float()
+        whole = model(ids, attention_mask=mask, position_ids=at).logits[:, -1].float()
         cache = tf.DynamicCache(config=model.config)
-        model(ids[:, :-1], past_key_values=cache)
+        model(ids[:, :-1], attention_mask=mask[:, :-1], position_ids=at[:, :-1], past_key_values=cache)
         with Named() as ran:
-            said = model(ids[:, -1:], past_key_values=cache).logits[:, -1].float()
+            last = {"attention_mask": mask, "position_ids": at[:, -1:], "past_key_values": cache}
+            said = model(ids[:, -1:], **last).logits[:, -1].float()
     assert (said - whole).norm() / whole.norm() < (3e-2 if dtype == torch.bfloat16 else 1e-4)
-    assert ("_scaled_dot_product_flash_attention" in ran.names) == (dtype == torch.bfloat16)
+    if dtype == torch.bfloat16:
+        assert {"_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention"} & ran.names
     assert not any("cudnn" in name for name in ran.names)
 
 

@@ -76,10 +76,10 @@ def _solved(equation: Equation) -> Tensor:
         if run != (0, key.shape[2]):
             key, value = key[:, :, slice(*run)], value[:, :, slice(*run)]
         return one_sees_all(query, key, value, scale)
+    if alone:
+        return _masked(query, scale, equation)
     if shared:
         key, value = (tensor.repeat_interleave(equation.group, 1) for tensor in (key, value))
-    if alone:
-        return _masked(query, key, value, equation, scale)
     spans = equation.visible.spans
     causal = spans is None
     spans = (equation.visible.causal_spans if causal else spans) or []
@@ -95,22 +95,25 @@ def one_sees_all(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Ten
 
     That number grows with every token, and PyTorch takes cuDNN first where it may take either.
     """
-    if query.is_cuda and _may_choose() and not torch.is_grad_enabled() and _flash_takes(query, key, value):
+    if _avoids_cudnn(query, key, value):
         output: Tensor = torch.ops.aten._scaled_dot_product_flash_attention(query, key, value, scale=scale)[0]
         return output
     return scaled_dot_product_attention(query, key, value, scale=scale, enable_gqa=key.size(1) < query.size(1))
 
 
-def _flash_takes(query: Tensor, key: Tensor, value: Tensor) -> bool:
+def _avoids_cudnn(query: Tensor, key: Tensor, value: Tensor) -> bool:
+    """Whether PyTorch would take cuDNN and its other kernels would do."""
+    if not query.is_cuda or torch.is_grad_enabled() or query.dtype not in (torch.bfloat16, torch.float16):
+        return False
     size, in_line = query.size(-1), query.stride(-1) == key.stride(-1) == value.stride(-1) == 1
-    sizes = size == value.size(-1) and size % 8 == 0 and size <= WIDEST
-    return in_line and sizes and query.dtype in (torch.bfloat16, torch.float16) and _has_flash(query.get_device())
+    return in_line and size == value.size(-1) and size % 8 == 0 and size <= WIDEST and _may_choose(query.get_device())
 
 
-def _may_choose() -> bool:
-    """Whether nobody has ruled out either."""
-    switches = torch.backends.cuda
-    return switches.cudnn_sdp_enabled() and switches.flash_sdp_enabled()  # type: ignore[no-untyped-call, no-any-return]
+def _may_choose(device: int) -> bool:
+    """Whether nobody has ruled out any."""
+    cuda = torch.backends.cuda
+    on = cuda.cudnn_sdp_enabled() and cuda.flash_sdp_enabled() and cuda.mem_efficient_sdp_enabled()  # type: ignore[no-untyped-call]
+    return bool(on) and _has_flash(device)
 
 
 @lru_cache
@@ -120,16 +123,28 @@ def _has_flash(device: int) -> bool:
 
 def one_query(equation: Equation) -> Tensor:
     """Solve an equation of one query without a bias while a graph is traced: nothing is asked of a device."""
-    query, scale = _sharpened(equation)
-    key, value = (tensor.repeat_interleave(equation.group, 1) for tensor in (equation.key, equation.value))
-    return _masked(query, key, value, equation, scale)
+    return _masked(*_sharpened(equation), equation)
 
 
-def _masked(query: Tensor, key: Tensor, value: Tensor, equation: Equation, scale: float) -> Tensor:
-    seen = equation.visible.mask()[:, None]
-    output = scaled_dot_product_attention(query, key, value, attn_mask=seen, scale=scale)
-    # cuDNN gives a row that sees nothing a mean of values
-    return output.masked_fill(~seen.any(-1, keepdim=True), 0.0)
+def _masked(query: Tensor, scale: float, equation: Equation) -> Tensor:
+    """One query a head; heads that share a key head are its rows, so that no key is copied."""
+    seen, key, value = equation.visible.mask()[:, None], equation.key, equation.value
+    rows = query.reshape(query.shape[0], key.shape[1], -1, query.shape[-1])
+    if _avoids_cudnn(rows, key, value) and not torch.compiler.is_compiling():
+        output = _efficient(rows, key, value, seen, scale)
+    else:
+        output = scaled_dot_product_attention(rows, key, value, attn_mask=seen, scale=scale)
+    # cuDNN gives a row that sees nothing a mean of values, others NaN
+    return output.masked_fill(~seen.any(-1, keepdim=True), 0.0).reshape(*query.shape[:3], -1)
+
+
+def _efficient(query: Tensor, key: Tensor, value: Tensor, seen: Tensor, scale: float) -> Tensor:
+    """By the kernel that PyTorch takes for masks where there is no cuDNN; rows of its mask begin at multiples of 16 bytes."""
+    keys = key.shape[2]
+    mask = query.new_full((*seen.shape[:-1], -(-keys // 8) * 8), float("-inf"))[..., :keys].masked_fill_(seen, 0.0)
+    mask = mask.expand(*query.shape[:3], keys)
+    found: Tensor = torch.ops.aten._scaled_dot_product_efficient_attention(query, key, value, mask, False, scale=scale)[0]
+    return found
 
 
 def _sharpened(equation: Equation) -> tuple[Tensor, float]:
