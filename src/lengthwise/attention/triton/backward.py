@@ -99,7 +99,7 @@ def backward(
     launch(
         _prepare,
         stored // LOT.value * batch * heads,
-        (out, grad, lse, *rows, words, operands.seed_slot),
+        (out, grad, lse, *rows, words, operands.slots(query)[-1]),
         (heads, queries, *out.stride()[:3], *grad.stride()[:3], size, padded(size), LOT.value, operands.drops),
         Tile(LOT.value, LOT.value, 4, 1),
     )
@@ -135,7 +135,7 @@ def _of_keys(operands: Operands, grad: Tensor, rows: Sequence[Tensor], words: Te
     query, key, value = operands.query, operands.key, operands.value
     batch, kv_heads, keys, size = key.shape
     dk, dv = (torch.empty((batch, keys, kv_heads, size), dtype=key.dtype, device=key.device) for _ in range(2))
-    slots = (query_bounds(operands, tile), *operands.slots, words)
+    slots = (query_bounds(operands, tile), *operands.slots(query)[:-1], words)
     launch(
         by_key,
         -(-operands.keys // tile.keys) * batch * kv_heads,
@@ -171,7 +171,7 @@ def _of_queries(
             -(-queries // tile.queries) * part,
             (
                 query, key, value, grad, *rows, dq, dq if dg is None else dg, dq if band is None else band,
-                *operands.slots, operands.seed_slot,
+                *operands.slots(query),
             ),
             (
                 *_numbers(operands, first), *_strides(operands, grad),

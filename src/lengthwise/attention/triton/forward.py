@@ -303,7 +303,7 @@ def prepared(operands: Operands, want: int) -> Launch:
     if want != NO_ROWS:
         fields = 3 if want == ALL_ROWS else 1
         rows = torch.empty((fields, batch, heads, queries), dtype=torch.float32, device=query.device)
-    tensors = (query, key, value, out, out if rows is None else rows, *operands.slots, operands.seed_slot)
+    tensors = (query, key, value, out, out if rows is None else rows, *operands.slots(query))
     numbers = (
         operands.scale, operands.radius, heads, operands.group, queries, operands.keys, operands.offset,
         *query.stride()[:3], *key.stride()[:3], *value.stride()[:3], *operands.slot_strides, *operands.dropping,

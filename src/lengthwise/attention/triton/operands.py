@@ -60,24 +60,14 @@ class Operands(NamedTuple):
     def group(self) -> int:
         return self.query.shape[1] // self.key.shape[1]
 
-    @property
-    def slots(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Table, g, runs and hidden; where one is missing, a pointer that is never read."""
-        q = self.query
-        return (
-            q if self.table is None else self.table,
-            q if self.g is None else self.g,
-            q if self.runs is None else self.runs,
-            q if self.hidden is None else self.hidden,
-        )
+    def slots(self, none: Any) -> list[Any]:
+        """Table, g, runs, hidden and seed; `none` where one is missing, which is never read."""
+        given = (self.table, self.g, self.runs, self.hidden, self.seed)
+        return [none if tensor is None else tensor for tensor in given]
 
     @property
     def drops(self) -> bool:
         return self.seed is not None
-
-    @property
-    def seed_slot(self) -> Tensor:
-        return self.query if self.seed is None else self.seed
 
     @property
     def dropping(self) -> tuple[int, float]:

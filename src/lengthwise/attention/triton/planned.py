@@ -80,7 +80,7 @@ def _forward(operands: Operands, want: int, by: Known, view: int) -> tuple[Tenso
     place, written = pointer(query), pointer(out)
     plan.runs[0](
         place, operands.key, operands.value, written, written if rows is None else pointer(rows),
-        *_slots(operands, place), *plan.numbers[0],
+        *operands.slots(place), *plan.numbers[0],
     )  # fmt: skip
     return out, rows
 
@@ -106,7 +106,7 @@ def backward(
     query, (stored, of_words, of_keys, of_queries, band_shape) = operands.query, plan.shapes
     lse2, delta = lse.new_empty_strided(*stored), lse.new_empty_strided(*stored)
     place, rows = pointer(query), (pointer(lse2), pointer(delta))
-    slots = _slots(operands, place)
+    slots = operands.slots(place)
     words = None if operands.seed is None else lse.new_empty_strided(*of_words, dtype=torch.int32)
     worded = place if words is None else pointer(words)
     plan.runs[0](out, grad, lse, *rows, worded, slots[-1], *plan.numbers[0])
@@ -144,12 +144,6 @@ def _layout(tensor: Tensor | None) -> tuple[tuple[int, ...], tuple[int, ...]] | 
 def pointer(tensor: Tensor) -> Any:
     """A tensor as kernels take it that is known to lie on their device: a driver asked where it lies takes a while."""
     return tensor if INTERPRETED else tensor.data_ptr()
-
-
-def _slots(operands: Operands, none: Any) -> list[Any]:
-    """Table, g, runs, hidden and seed; `none` where one is missing, which is never read."""
-    given = (operands.table, operands.g, operands.runs, operands.hidden, operands.seed)
-    return [none if tensor is None else tensor for tensor in given]
 
 
 def _name(operands: Operands, *more: Any) -> tuple[Any, ...]:

@@ -232,12 +232,12 @@ def scan(operands: Operands, inverse_temperatures: Tensor) -> Tensor:  # [3, tem
     for first in range(0, count, AT_ONCE):
         g = inverse_temperatures[first : first + AT_ONCE]
         one = operands._replace(g=g[0])
-        full, bias, _, hides = one.given
+        (full, bias, _, hides), (table, _, *masks, _) = one.given, one.slots(query)
         launch(
             _scan,
             -(-queries // tile.queries) * batch * heads,
             # A view of one temperature would do for the pointer; the whole says where the others lie
-            (query, key, rows[:, first:], one.slots[0], g, *one.slots[2:]),
+            (query, key, rows[:, first:], table, g, *masks),
             (
                 one.scale, one.radius, heads, one.group, queries, one.keys, one.offset,
                 *query.stride()[:3], *key.stride()[:3], g.stride(0), *one.slot_strides, rows.stride(0),
