@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -141,11 +142,12 @@ def _whole_tasks(name: str) -> dict[str, dict[str, Any]]:
 def misalignment_loss() -> str:
     """Perplexity of a decoder fine-tuned with the misalignment loss, over that without it."""
     changes, rows = _read("misalignment_lora/results/changes.json")["changes"], []
-    for corpus, alpha, compare in dict.fromkeys((c["corpus"], c["alpha"], c["compare"]) for c in changes):
-        own = [c for c in changes if (c["corpus"], c["alpha"], c["compare"]) == (corpus, alpha, compare)]
+    kind = itemgetter("corpus", "factor", "alpha", "compare")
+    for corpus, factor, alpha, compare in dict.fromkeys(map(kind, changes)):
+        own = [c for c in changes if kind(c) == (corpus, factor, alpha, compare)]
         loss = f"alpha {alpha:g}" + (", symmetric KL" if compare == "kl" else "")
-        rows.append([corpus, loss, *(f"{c['ratio']:.3f} [{c['low']:.3f}, {c['high']:.3f}]" for c in own)])
-    return _table(["text", "loss", *(f"at {n} L" for n in dict.fromkeys(c["at"] for c in changes))], rows, left=2)
+        rows.append([corpus, f"{factor} L", loss, *(f"{c['ratio']:.3f} [{c['low']:.3f}, {c['high']:.3f}]" for c in own)])
+    return _table(["text", "trained at", "loss", *(f"at {n} L" for n in dict.fromkeys(c["at"] for c in changes))], rows, left=3)
 
 
 def decoders() -> str:
