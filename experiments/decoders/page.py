@@ -219,7 +219,8 @@ def _ratios(document: Document, pairs: Sequence[tuple[str, str]]) -> str:
         ratio = _ratio(document, name, other, length)
         return "" if ratio is None else f"{ratio.ratio:.3f} ({ratio.low:.3f}-{ratio.high:.3f})"
 
-    beyond = sorted({line["length"] for line in document["reads"] if line["length"] > document["train_length"]})
+    lengths = sorted({line["length"] for line in document["reads"] if line["length"] > document["train_length"]})
+    beyond = [length for length in lengths if any(shown(*pair, length) for pair in pairs)]
     rows = [[f"`{written(name)}`", *(shown(name, other, length) for length in beyond)] for name, other in pairs]
     return table(["method", *(f"{length:,}" for length in beyond)], rows)
 
