@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -247,7 +248,8 @@ def document_of(options: Options, train: int, about: dict[str, Any]) -> dict[str
         "train_length": train,
         "refused": rotary.read_refused(options.out),
         "answers": [
-            {"method": name, "task": task, "length": n, "scores": [r.score for r in own], "depths": [r.depth for r in own]}
+            {"method": name, "task": task, "length": n, "mean": fmean(r.score for r in own)}
+            | {"scores": [r.score for r in own], "depths": [r.depth for r in own]}
             for name, n, task, own in found
             if own
         ],
