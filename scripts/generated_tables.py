@@ -173,9 +173,9 @@ def decoders() -> str:
         for length in (65536, 131072):
             of = _read(f"recommendation/results/gemma3_270m-{length}.json")
             scores.append(of["scores"].get(filled(method, length, of["train_length"])))
-        found = ["" if own is None else f"{sum(own):.0f} of {len(own)}" for own in scores]
+        found = ["" if own is None else f"{sum(own):.0f}/{len(own)}" for own in scores]
         rows.append([told.get(method, f"`{written(method)}`"), what, *ratios, *found])
-    head = ["", "sees", "stories15M, 32 x", "SmolLM2, 2 x", "Qwen, 2 x", "4 x", "Gemma, 2 x", "4 x"]
+    head = ["", "sees", "stories, 32 x", "SmolLM2, 2 x", "Qwen, 2 x", "4 x", "Gemma, 2 x", "4 x"]
     return _table(head, rows, left=2)
 
 
