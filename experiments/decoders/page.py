@@ -13,7 +13,7 @@ from experiments._lib import draw
 from experiments._lib.markdown import table
 from experiments._lib.page import read_all
 from experiments._lib.paired import holm, paired
-from experiments._lib.rotary_methods import written
+from experiments._lib.rotary_methods import filled, written
 from lengthwise.common.files import write_whole
 from lengthwise.errors import require
 from lengthwise.records.intervals import mean_interval
@@ -74,9 +74,11 @@ def overview(found: Sequence[tuple[str, Document]]) -> str:
             keys = {
                 cell["method"]: cell for cell in document["answers"] if (cell["task"], cell["length"]) == ("passkey", length)
             }
-            best = (
-                sorted(keys, key=lambda method: -fmean(keys[method]["scores"]))[:3] if length > document["train_length"] else []
-            )
+            # Two names may be one method at a length
+            one_each = {filled(method, length, document["train_length"]): method for method in reversed(keys)}
+            beyond = [*one_each.values()][::-1] if length > document["train_length"] else []
+            some = [method for method in beyond if any(keys[method]["scores"])]
+            best = sorted(some, key=lambda method: -fmean(keys[method]["scores"]))[:3]
             told = ", ".join(f"`{written(method)}` {_percent(keys[method]['scores'])}" for method in best)
             plain = [_percent(keys[name]["scores"]) if name in keys else "" for name in (PLAIN, "truncate")]
             ruler = {method: _ruler(document, method, length) for method in keys}

@@ -112,12 +112,14 @@ def together(found: Mapping[str, int]) -> str:
 def sentence() -> str:
     """What the page comes to, for README: the claims asked of models that other people trained, and of all others."""
     models = _toml("models")
-    rows = [row for name in PAPERS for row in judged(_toml(name)["claim"], models) if row.model]
+    claims = [row for name in PAPERS for row in judged(_toml(name)["claim"], models)]
+    rows = [row for row in claims if row.model]
     whose = next(iter(by_training(rows, models)))
     others = [row for row in rows if models[row.model]["trained"] == whose]
     ours = [row for row in rows if models[row.model]["trained"] != whose]
     asked = "asked of what we trained or tuned, or of formulae"
-    return f"Of {_told(others, 'asked of models that other people trained')}; of {_told(ours, asked)}."
+    told = f"Of {_told(others, 'asked of models that other people trained')}; of {_told(ours, asked)}"
+    return f"{told}; {len(claims) - len(rows)} were not attempted."
 
 
 def _told(rows: Sequence[Row], whose: str) -> str:
