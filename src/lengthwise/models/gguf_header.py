@@ -1,12 +1,18 @@
 """What a GGUF file says of its tokenizer that transformers does not read: how texts begin, and what scores mean.
 
+`parsed_once` spares what transformers reads too often.
+
 A header is a list of keys and values; it is walked without keeping the vocabulary, which takes the package gguf seconds.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from threading import RLock
 from typing import Any, BinaryIO
 
 from lengthwise.common.formats import parse_json
@@ -15,6 +21,23 @@ ADD_BOS, KIND = "tokenizer.ggml.add_bos_token", "tokenizer.ggml.model"
 BYTE_PAIRS = "llama"  # SentencePiece's byte pairs, whose scores are the order of merges; T5's are of another kind
 SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}  # bytes of a number, by its kind
 STRING, ARRAY = 8, 9
+_one_at_a_time = RLock()
+
+
+@contextmanager
+def parsed_once() -> Iterator[None]:
+    """Parse a file's header, and make the table of a family's names, once a model: transformers does so 4 and 400 times."""
+    import gguf
+
+    with _one_at_a_time:
+        kept = {name: getattr(gguf, name) for name in ("GGUFReader", "get_tensor_name_map")}
+        try:
+            for name, original in kept.items():
+                setattr(gguf, name, cache(original))
+            yield
+        finally:
+            for name, original in kept.items():
+                setattr(gguf, name, original)
 
 
 def read_as_stored(tokenizer: Any, path: Path) -> None:

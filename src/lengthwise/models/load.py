@@ -11,7 +11,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from lengthwise.common.formats import read_json
 from lengthwise.errors import BadInput, did_you_mean, is_out_of_memory, require
 from lengthwise.models import gau_alpha, small_decoder
 from lengthwise.models.anatomy import vocabulary
-from lengthwise.models.gguf_header import read_as_stored
+from lengthwise.models.gguf_header import parsed_once, read_as_stored
 from lengthwise.models.stored_weights import check_finite, check_index, check_no_adapter, check_stored_types
 
 EMBEDDED = Path(__file__).with_name("embedded")
@@ -51,7 +51,31 @@ def load(name: str, dtype: str = "auto", device: str | None = None, *, as_stored
     _said_plainly(f"{name} onto {device}", lambda: torch.device(device))
     path = str(EMBEDDED) if name == "embedded" else name
     where, file = _place(path)
-    source = name if Path(path).exists() else f"{name} from the hub (no such directory here)"
+    with parsed_once() if file else nullcontext():
+        model, tokenizer = _read(name, where, file, dtype)
+    _check_settings(name, model, tokenizer)
+    # With the special tokens that it adds
+    ids = _said_plainly(f"the tokenizer of {name}", lambda: tokenizer("A text.", verbose=False).input_ids)
+    require(all(isinstance(token, int) for token in ids), f"the tokenizer of {name} adds a special token that it does not have")
+    check_tokens(torch.tensor(ids), vocabulary(model))
+    if not file:
+        check_stored_types(name, where, model)
+    else:
+        for module in model.modules():
+            if hasattr(module, "config"):
+                # transformers notes the folder only
+                module.config._name_or_path = name
+        _as_floats(model)
+    model = _said_plainly(f"{name} onto {device}", lambda: model.to(device)).eval()
+    check_finite(name, model)
+    if dtype == "auto" and model.dtype in (torch.bfloat16, torch.float16) and device.startswith("cpu") and not as_stored:
+        model = model.float()
+    return model, tokenizer
+
+
+def _read(name: str, where: str, file: dict[str, str], dtype: str) -> tuple[Any, Any]:
+    """What transformers makes of a checkpoint, whole or refused."""
+    source = name if file or Path(where).exists() else f"{name} from the hub (no such directory here)"
     config = _said_plainly(source, lambda: _config(where, file))
     kernel = str(getattr(config, "_attn_implementation", None) or "")
     require("/" not in kernel, f"cannot load {name}: its attention is {kernel!r}, code from the hub; {OWN_CODE}")
@@ -73,23 +97,6 @@ def load(name: str, dtype: str = "auto", device: str | None = None, *, as_stored
     tokenizer = _said_plainly(f"the tokenizer of {name}", lambda: make(where, **NO_CODE, **file))
     if file:
         _said_plainly(f"the tokenizer of {name}", lambda: read_as_stored(tokenizer, Path(name)))
-    _check_settings(name, model, tokenizer)
-    # With the special tokens that it adds
-    ids = _said_plainly(f"the tokenizer of {name}", lambda: tokenizer("A text.", verbose=False).input_ids)
-    require(all(isinstance(token, int) for token in ids), f"the tokenizer of {name} adds a special token that it does not have")
-    check_tokens(torch.tensor(ids), vocabulary(model))
-    if not file:
-        check_stored_types(name, where, model)
-    else:
-        for module in model.modules():
-            if hasattr(module, "config"):
-                # transformers notes the folder only
-                module.config._name_or_path = name
-        _as_floats(model)
-    model = _said_plainly(f"{name} onto {device}", lambda: model.to(device)).eval()
-    check_finite(name, model)
-    if dtype == "auto" and model.dtype in (torch.bfloat16, torch.float16) and device.startswith("cpu") and not as_stored:
-        model = model.float()
     return model, tokenizer
 
 
