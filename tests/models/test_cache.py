@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 
 import pytest
 import torch
@@ -205,6 +206,41 @@ def test_a_cache_takes_no_keys_of_the_plain_model_after_its_method(method: str) 
         torch.testing.assert_close(model(ids[:, 1:2], past_key_values=copied).logits[:, -1], expected, atol=1e-5, rtol=1e-4)
     # The copy went on by itself
     assert (cache.get_seq_length(), copied.get_seq_length()) == (6, 8)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("method", ["rerope:window=12", "yarn:factor=2", "streaming_llm:window=12"])
+def test_a_cache_that_the_model_makes_itself_is_known_as_one_that_is_given(method: str) -> None:
+    model, ids = make("llama"), tokens(20)
+    with lw.extend(model, method):
+        cache = model(ids[:, :18]).past_key_values
+        found = [model(ids[:, at : at + 1], past_key_values=cache).logits for at in (18, 19)]
+        torch.testing.assert_close(torch.cat(found, 1), model(ids).logits[:, -2:], atol=1e-5, rtol=1e-4)
+    with pytest.raises(BadInput, match="which is no longer in force"):
+        model(ids[:, :1], past_key_values=cache)
+    with lw.extend(model, "ntk:factor=4"), pytest.raises(BadInput, match="this cache was filled with"):
+        model(ids[:, :1], past_key_values=cache)
+
+
+@torch.no_grad()
+def test_a_cache_given_by_its_place_is_seen() -> None:
+    model, ids, cache = make("llama"), tokens(12), tf.DynamicCache()
+    model(ids, past_key_values=cache)
+    with lw.extend(model, "rerope:window=12"), pytest.raises(BadInput, match="this cache was filled without ReRoPE"):
+        model.model(ids[:, :1], None, None, cache)
+
+
+@torch.no_grad()
+def test_a_filled_cache_is_pickled_and_goes_on_only_under_its_method() -> None:
+    model, ids, cache = make("llama"), tokens(12), tf.DynamicCache()
+    with lw.extend(model, "yarn:factor=2"):
+        model(ids, past_key_values=cache)
+        read = pickle.loads(pickle.dumps(cache))
+        expected = model(ids[:, :1], past_key_values=cache).logits
+    with pytest.raises(BadInput, match="which is no longer in force"):
+        model(ids[:, :1], past_key_values=read)
+    with lw.extend(model, "yarn:factor=2"):
+        assert torch.equal(model(ids[:, :1], past_key_values=read).logits, expected)
 
 
 def test_a_temperature_may_be_added_to_the_method_of_a_filled_cache() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import MethodType
 from typing import Any
 
 from torch import Tensor, nn
@@ -36,8 +35,7 @@ class FilledWith:
 
 def admit(cache: Any, slots: Slots, layers: Sequence[nn.Module], mask: Any, patches: ActivePatches) -> None:
     """Let a fresh cache of these attention layers in, and make it roll if it can; refuse one filled under another method."""
-    # Bert's kind of decoder keeps the keys of cross-attention beside its own
-    cache = getattr(cache, "self_attention_cache", cache)
+    cache = own_keys(cache)
     method = slots.placing
     earlier, rolling = FILLED.on(cache), slots.rolling
     filled = "" if earlier is None else earlier.method
@@ -50,6 +48,17 @@ def admit(cache: Any, slots: Slots, layers: Sequence[nn.Module], mask: Any, patc
         _refuse_keys_without_method(cache, FilledWith(method, patches))
     elif earlier is not None:
         _accept_all_keys(cache)
+
+
+def own_keys(cache: Any) -> Any:
+    # Bert's kind of decoder keeps the keys of cross-attention beside its own
+    return getattr(cache, "self_attention_cache", cache)
+
+
+def mark_filled(cache: Any, slots: Slots, patches: ActivePatches) -> None:
+    """Note which method placed the keys of a cache that the model made itself, and so was not admitted."""
+    if slots.placing and FILLED.on(own_keys(cache)) is None:
+        _refuse_keys_without_method(own_keys(cache), FilledWith(slots.placing, patches))
 
 
 def _check(cache: Any, filled: str, method: str, rolling: Any, layers: Sequence[nn.Module], mask: Any) -> None:
@@ -98,10 +107,10 @@ def _refuse_keys_without_method(cache: Any, filled: FilledWith) -> None:
 
     transformers asks nobody before a cache takes keys, and the layers that a cache is made of cannot ask instead: they are of a
     dozen classes, and a dynamic cache makes them while it is filled. So `update` is covered on this one object. It stays of its
-    class, and a method bound to the cache is bound to the copy in a deep copy, as for assisted decoding.
+    class, and a deep copy, as for assisted decoding, or a pickle has an `update` of its own.
     """
     FILLED.put(cache, filled)
-    cache.__dict__["update"] = MethodType(_update, cache)
+    cache.__dict__["update"] = _Update(cache)
 
 
 def _accept_all_keys(cache: Any) -> None:
@@ -109,12 +118,18 @@ def _accept_all_keys(cache: Any) -> None:
     cache.__dict__.pop("update", None)
 
 
-def _update(cache: Any, *args: Any, **kwargs: Any) -> Any:
-    filled = FILLED.on(cache)
-    assert filled is not None
-    if not filled.patches.active:
-        emptied = cache.get_seq_length() == 0 and not _rolls(cache)
-        ended = f"this cache was filled with {filled.method}, which is no longer in force"
-        require(emptied, f"{ended}; go on inside `extend`, or begin a new one")
-        _accept_all_keys(cache)
-    return type(cache).update(cache, *args, **kwargs)
+@dataclass(eq=False)
+class _Update:
+    """`update` of a cache that a method has filled."""
+
+    cache: Any
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        cache, filled = self.cache, FILLED.on(self.cache)
+        assert filled is not None
+        if not filled.patches.active:
+            emptied = cache.get_seq_length() == 0 and not _rolls(cache)
+            ended = f"this cache was filled with {filled.method}, which is no longer in force"
+            require(emptied, f"{ended}; go on inside `extend`, or begin a new one")
+            _accept_all_keys(cache)
+        return type(cache).update(cache, *args, **kwargs)

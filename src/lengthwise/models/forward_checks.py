@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import threading
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers import Cache
 
 from lengthwise.errors import BadInput, require
 from lengthwise.methods.base import method_name, sinks_and_window
 from lengthwise.methods.slots import Slots
 from lengthwise.models.anatomy import Anatomy
-from lengthwise.models.cache import admit
+from lengthwise.models.cache import admit, mark_filled
 from lengthwise.models.layer import Layer, active_slots
 from lengthwise.models.masks import real_tokens
 from lengthwise.models.patches import LEFT_FIRST, Patches
@@ -86,10 +88,15 @@ def _is_inside(thread: int, stack: nn.Module) -> bool:
 
 
 def check_caches(patches: Patches, anatomy: Anatomy, rotating: bool) -> None:
-    """Keys of a cache stand where the method put them: one filled under another method is refused."""
+    """Keys of a cache stand where the method put them: one filled under another method is refused.
 
-    def check(_: nn.Module, __: Any, kwargs: dict[str, Any]) -> None:
-        cache, places, mask = (kwargs.get(name) for name in ("past_key_values", "position_ids", "attention_mask"))
+    A cache that the model makes itself is told from others by what comes back.
+    """
+    names = list(inspect.signature(anatomy.stack.forward).parameters)
+
+    def check(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        given = {**dict(zip(names, args, strict=False)), **kwargs}
+        cache, places, mask = (given.get(name) for name in ("past_key_values", "position_ids", "attention_mask"))
         if not patches.active or cache is None:
             return
         # Read at every forward: an outer or an inner `extend` fills slots too
@@ -99,7 +106,18 @@ def check_caches(patches: Patches, anatomy: Anatomy, rotating: bool) -> None:
         if rotating and isinstance(places, Tensor):
             require(not leaps(places, real_tokens(mask, places.shape[-1])), IN_A_CACHE)
 
+    def mark(_: nn.Module, __: Any, output: Any) -> None:
+        if torch.compiler.is_compiling() or not patches.active:
+            return
+        values = output.values() if isinstance(output, dict) else output if isinstance(output, tuple) else ()
+        slots = active_slots(anatomy)
+        assert slots is not None
+        for cache in values:
+            if isinstance(cache, Cache):
+                mark_filled(cache, slots, patches.status)
+
     patches.add_hook(anatomy.stack.register_forward_pre_hook, check, with_kwargs=True)
+    patches.add_hook(anatomy.stack.register_forward_hook, mark)
 
 
 def check_lengths(patches: Patches, anatomy: Anatomy, slots: Slots) -> None:

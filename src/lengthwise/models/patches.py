@@ -44,6 +44,10 @@ class ActivePatches:
     def __deepcopy__(self, _: Any) -> ActivePatches:
         return self
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Whoever reads a pickle has the method in force once a model admits what holds it
+        return {"active": False}
+
 
 @dataclass(eq=False)
 class Patches:
