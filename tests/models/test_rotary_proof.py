@@ -80,6 +80,25 @@ def test_a_family_that_does_more_than_rotate_is_refused(method: str) -> None:
         torch.testing.assert_close(logits(model, ids), before)
 
 
+@pytest.mark.parametrize("method", ["yarn:factor=4", "streaming_llm", "rerope:window=12"])
+def test_a_family_that_computes_its_frequencies_anew_is_refused(method: str) -> None:
+    model = family("phimoe", num_local_experts=2)
+    told = "PhimoeRotaryEmbedding computes its frequencies anew in every forward, and takes no others"
+    with pytest.raises(lw.BadInput, match=told), lw.extend(model, method):
+        pass
+
+
+@torch.inference_mode()
+def test_a_cache_that_keeps_what_keys_are_made_of_keeps_all_of_it() -> None:
+    model, ids, cache = family("deepseek_v3"), tokens(2 * TRAIN_LENGTH), tf.DynamicCache()
+    with lw.extend(model, "streaming_llm:sinks=3,window=12"):
+        expected = logits(model, ids)
+        parts = [
+            model(part, past_key_values=cache).logits for part in torch.split(ids, [40, *[1] * (2 * TRAIN_LENGTH - 40)], 1)
+        ]
+    torch.testing.assert_close(torch.cat(parts, 1), expected, atol=1e-5, rtol=1e-4)
+
+
 @pytest.mark.parametrize("wrapped", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_the_proof_leaves_no_trace(dtype: torch.dtype, wrapped: bool) -> None:

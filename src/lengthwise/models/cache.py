@@ -88,8 +88,8 @@ def _let_roll(cache: DynamicCache, rolling: SinksAndWindow, method: str, modules
     # transformers asks one layer for the sizes of all masks, unless it knows that others slide
     if all(cache.layers[place].is_sliding for place in places.keys() - acting.keys()):
         for place, (module, layer) in acting.items():
-            # Linear attention and convolutions keep states of their own
-            if type(cache.layers[place]) in PLAIN:
+            # Linear attention and convolutions keep states of their own, DeepSeek's what keys are made of: all of that is kept
+            if type(cache.layers[place]) in PLAIN and not getattr(module.config, "kv_lora_rank", None):
                 turn = turned_on(module, layer) if layer.arrive_rotated else None
                 cache.layers[place] = RollingLayer(rolling.sinks, rolling.window, method, turn)
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from lengthwise.errors import BadInput
+from lengthwise.errors import BadInput, require
 from lengthwise.models.anatomy import FREQUENCIES, FULL, Anatomy
 
 # Rope types that recompute their frequencies in every forward
@@ -60,6 +60,13 @@ class Rotary:
     def only_turns(self) -> bool:
         """Whether a position of 0 changes nothing; some families scale both tables, as for YaRN."""
         return bool((self.tables(self.trained.new_zeros(1, 1, 1), self.trained.new_zeros(1, 1))[0] == 1).all())
+
+    @property
+    def takes_frequencies(self) -> bool:
+        """Whether twice the frequencies are what twice the position is."""
+        zeros = self.trained.new_zeros(1, 1, 1)
+        doubled, twice = self.tables(zeros, zeros[0] + 1, 2 * self.trained), self.tables(zeros, zeros[0] + 2)
+        return all(torch.allclose(*pair) for pair in zip(doubled, twice, strict=True))
 
     def tables(self, like: Tensor, positions: Tensor, frequencies: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """cos and sin at `positions`, as a `Part` has them, laid out as the family does: [batch or 1, tokens, size].
@@ -277,6 +284,8 @@ def rotary_of(anatomy: Anatomy, method: str) -> Rotary:
     if kind in FOLLOWS_LENGTH:
         raise BadInput(f"the frequencies of this {anatomy.family} model change with length ({kind}); leave out {method}")
     formula_of(anatomy.layers[0])
+    anew = f"{type(module).__name__} computes its frequencies anew in every forward, and takes no others"
+    require(rotary.takes_frequencies, f"{anew}: {method} cannot be used on this {anatomy.family} model")
     return rotary
 
 
