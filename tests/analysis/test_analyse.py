@@ -155,7 +155,7 @@ def test_where_no_temperature_serves_it_is_said(tmp_path: Path, monkeypatch: pyt
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "no number": ({"lengths": "48"}, "a length is a whole number of tokens, not '48'"),
+    "no number": ({"lengths": "48"}, "lengths must be a whole number or a list, each a whole number, not '48'"),
     "no lengths": ({"lengths": []}, "at least one length"),
     "a length of one": ({"lengths": [1, 64]}, "at least 2 tokens, not 1"),
     "nothing beyond the training length": ({"lengths": [16, 32]}, "beyond the training length 32"),

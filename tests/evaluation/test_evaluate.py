@@ -378,7 +378,7 @@ def test_an_alignment_of_another_model_needs_force(alignment: lw.Alignment) -> N
         ({"model": make("bert")}, "BertForMaskedLM cannot write answers"),
         ({"methods": ["truncate+infoscale"]}, "truncate is a baseline of its own"),
         ({"lengths": []}, "give lengths in tokens"),
-        ({"lengths": [300.0]}, "a length is a whole number of tokens, not 300.0"),
+        ({"lengths": [300.0]}, "lengths must be a whole number or a list, each a whole number, not .300.0."),
         ({"lengths": [0]}, "a length must be at least 1 token, not 0"),
         ({"lengths": [SHORT, 20]}, "a prompt of 20 tokens has no room for the question"),
         ({"samples": 0}, "samples must be at least 1, not 0"),

@@ -40,6 +40,7 @@ from lengthwise.analysis.section import analysis_article
 from lengthwise.analysis.tables import csv_tables
 from lengthwise.analysis.temperatures import temperatures
 from lengthwise.calibration.calibrate import calibrate
+from lengthwise.common.arguments import typed
 from lengthwise.common.files import PART, write_whole, writing
 from lengthwise.common.progress import ProgressCallback, progress
 from lengthwise.common.sequences import long_sequences
@@ -64,6 +65,7 @@ TOKENS, MOST_SEQUENCES = 4096, 16
 FEW = 16  # tokens that tell whether attention can be read at all
 
 
+@typed
 def analyse(
     model: nn.Module,
     tokenizer: Any,
@@ -72,7 +74,7 @@ def analyse(
     *,
     text: str | None = None,
     files: Sequence[str | Path] = (),
-    tasks: Sequence[str] = (),
+    tasks: str | Sequence[str] = (),
     train_length: int | None = None,
     sequences: int = 1,
     seed: int = 0,
@@ -89,7 +91,8 @@ def analyse(
     source, text = text_or_prose(text, files)
     lengths = _checked(parse_lengths(lengths), anatomy.train_length, sequences)
     refuse_past_the_table(anatomy, lengths[-1])
-    job = _Job(model, anatomy, tokenizer, text, sequences, seed, tuple(dict.fromkeys(tasks)))
+    asked = dict.fromkeys([tasks] if isinstance(tasks, str) else tasks)
+    job = _Job(model, anatomy, tokenizer, text, sequences, seed, tuple(asked))
     # Refused now, and before anything is written: a text too short, a model whose attention cannot be read
     read = {length: job.sequences_of(length) for length in lengths}
     at_length(model, anatomy, read[lengths[0]][:1, :FEW])
@@ -220,7 +223,7 @@ class _AnalysisFolder:
             if png.available():
                 write_whole(self.path / "figures" / f"{figure.name}.png", png.png(figure))
         if not png.available():
-            warnings.warn(png.INSTALL, stacklevel=3)
+            warnings.warn(png.INSTALL, stacklevel=4)
         write_whole(self.path / "analysis.md", analysis_article(analysis).markdown("figures"))
         return analysis
 

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from lengthwise.calibration.fold import fold, keys_seen
 from lengthwise.calibration.measure import run_stack
+from lengthwise.common.arguments import typed
 from lengthwise.common.text import parse_lengths
 from lengthwise.errors import BadInput, require
 from lengthwise.methods.slots import Slots
@@ -30,6 +31,7 @@ WITHIN = {torch.float32: 1e-3, torch.float64: 1e-3}  # relative norm; coarser ty
 COARSE = 0.1
 
 
+@typed
 def bake(
     model: nn.Module,
     method: Method,

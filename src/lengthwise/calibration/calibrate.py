@@ -19,6 +19,7 @@ from lengthwise.calibration.answer_cases import DEFAULT_TASKS, Cases
 from lengthwise.calibration.answers import SAMPLES, STEPS, fit_to_answers
 from lengthwise.calibration.at_length import Batch, LengthCalibration, LengthResult, sharpness_of
 from lengthwise.calibration.search import GRID
+from lengthwise.common.arguments import typed
 from lengthwise.common.progress import progress
 from lengthwise.common.sequences import cut_rows, long_sequences, pad_rows, short_sequences, token_rows
 from lengthwise.common.text import parse_lengths, text_or_prose
@@ -34,6 +35,7 @@ from lengthwise.tasks import Task, find_task
 SEARCHES = ("solve", "grid")
 
 
+@typed
 def calibrate(
     model: nn.Module,
     tokenizer: Any,
@@ -97,7 +99,7 @@ def calibrate(
             read = {n: cut(n, anatomy.train_length, sequences, seed) for n in lengths}
             results = _by_sharpness(model, anatomy, read, statistic, scope, search, show_progress)
     for line in (line for result in results for line in result.missed):
-        warnings.warn(line, stacklevel=2)
+        warnings.warn(line, stacklevel=3)
     provenance = {
         "train_length": anatomy.trained.source,
         "text": source,

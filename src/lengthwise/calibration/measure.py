@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from lengthwise.attention import Equation, RowStatistics
+from lengthwise.common.arguments import typed
 from lengthwise.common.progress import ProgressCallback, no_progress
 from lengthwise.common.sequences import pad_rows, token_rows
 from lengthwise.errors import BadInput
@@ -85,6 +86,7 @@ def mean_rows(field: Tensor, weights: Tensor) -> Tensor:  # [..., batch, heads, 
     return total * len(weights) / weights.sum()
 
 
+@typed
 def row_statistics(
     model: nn.Module,
     batch: Any,

@@ -18,6 +18,7 @@ from typing import Any
 
 from torch import nn
 
+from lengthwise.common.arguments import typed
 from lengthwise.common.progress import progress
 from lengthwise.common.text import parse_lengths
 from lengthwise.errors import require
@@ -36,10 +37,11 @@ from lengthwise.records.config import Config
 from lengthwise.tasks import Task, scores_of_records
 
 
+@typed
 def evaluate(
     model: nn.Module,
     tokenizer: Any,
-    methods: Iterable[object] | Mapping[str, object] = ("none",),
+    methods: str | Iterable[object] | Mapping[str, object] = ("none",),
     tasks: str | Sequence[str] | Mapping[str, Task] | None = None,
     lengths: int | Sequence[int] = (),
     samples: int = 100,

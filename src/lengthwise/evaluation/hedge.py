@@ -25,6 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import DynamicCache, LogitsProcessor
 
+from lengthwise.common.arguments import typed
 from lengthwise.common.sequences import last_tokens, pad_rows
 from lengthwise.errors import require
 from lengthwise.models.anatomy import anatomy_of, unwrapped
@@ -34,6 +35,7 @@ PRIOR = 0.5
 ONE_GENERATE = "a hedge serves one `generate`; make one for the inputs of each"
 
 
+@typed
 def hedge(
     model: nn.Module,
     tokenizer: Any,
@@ -53,6 +55,7 @@ def hedge(
     mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
     rows = [ids[kept.bool()].tolist() for ids, kept in zip(input_ids, mask, strict=True)]
     encodes = unwrapped(model).config.is_encoder_decoder
+    require(new_tokens >= 0, f"new_tokens must be 0 or more, not {new_tokens}")
     room = anatomy.train_length - (0 if encodes else new_tokens)
     special = set(tokenizer.all_special_ids)
     ends = [last_tokens(row, room, special) for row in rows]

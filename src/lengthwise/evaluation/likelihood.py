@@ -18,9 +18,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lengthwise.common.arguments import typed
 from lengthwise.errors import BadInput, require
-from lengthwise.models.anatomy import anatomy_of, unwrapped
+from lengthwise.models.anatomy import anatomy_of, unwrapped, vocabulary
 from lengthwise.models.extend import Method, extend
+from lengthwise.models.load import check_tokens
 from lengthwise.models.patches import evaluating
 from lengthwise.tasks.language_modelling import frame_of, framed, passages
 from lengthwise.tasks.perplexity import SlidingWindow, SlidingWindows
@@ -30,11 +32,12 @@ TOKENS_AT_ONCE = 2**13
 LOGITS_AT_ONCE = 2**24
 
 
+@typed
 def token_nll(
     model: nn.Module, ids: Tensor, *, method: Method = "none", train_length: int | None = None
 ) -> Tensor:  # [streams, tokens - 1]
     """-ln p of every token, from one forward a stream; `ids` is [streams, tokens]."""
-    _check(ids)
+    ids = _checked(model, ids)
     scorer = TokenScorer.of(model, train_length)
     at_once = max(1, TOKENS_AT_ONCE // ids.shape[1])
     with extend(model, method, train_length=train_length), reading(model):
@@ -45,7 +48,7 @@ def windowed_nll(
     model: nn.Module, ids: Tensor, windows: SlidingWindows, *, method: Method = "none", train_length: int | None = None
 ) -> Tensor:  # [streams, tokens - 1]
     """-ln p of every token in the first window that holds it; each window is read by itself, from position 0."""
-    _check(ids)
+    ids = _checked(model, ids)
     scorer = TokenScorer.of(model, train_length)
     nll = torch.empty(len(ids), ids.shape[1] - 1)
     with extend(model, method, train_length=train_length), reading(model):
@@ -211,10 +214,13 @@ def reading(model: nn.Module) -> Iterator[None]:
         yield
 
 
-def _check(ids: Tensor) -> None:
+def _checked(model: nn.Module, ids: Tensor) -> Tensor:
     shape = tuple(ids.shape)
     if len(shape) != 2 or shape[0] < 1 or shape[1] < 2:
         raise BadInput(f"token ids must be [streams, tokens] with at least 2 tokens, not of shape {shape}")
+    require(not ids.is_floating_point(), f"token ids must be whole numbers, not {ids.dtype}")
+    check_tokens(ids, vocabulary(model))
+    return ids.long()
 
 
 def _alike(windows: list[SlidingWindow], at_once: int) -> Iterator[list[SlidingWindow]]:

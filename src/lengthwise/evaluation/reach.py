@@ -17,6 +17,7 @@ from typing import Any
 
 from torch import nn
 
+from lengthwise.common.arguments import typed
 from lengthwise.errors import NoRoom, require
 from lengthwise.evaluation.evaluate import evaluate
 from lengthwise.evaluation.sweep.cells import check_methods, check_truncation
@@ -58,10 +59,11 @@ class Reach:
         return f"{self.length:,}" + (f" (not even at {self.train_length:,})" if self.length < self.train_length else "")
 
 
+@typed
 def reach(
     model: nn.Module,
     tokenizer: Any,
-    methods: Iterable[object] | Mapping[str, object] = (),
+    methods: str | Iterable[object] | Mapping[str, object] = (),
     tasks: str | Sequence[str] | Mapping[str, Task] = ("passkey",),
     *,
     threshold: float = 0.85,
@@ -181,7 +183,7 @@ def _reach(method: str, task: str, threshold: float, start: int, longest: int, s
     )
 
 
-def _with_plain_model(methods: Iterable[object] | Mapping[str, object], facts: Mapping[str, object]) -> list[NamedMethod]:
+def _with_plain_model(methods: str | Iterable[object] | Mapping[str, object], facts: Mapping[str, object]) -> list[NamedMethod]:
     """The methods, the plain model before them."""
     if isinstance(methods, Mapping):
         return named_methods({"none": "none"} | dict(methods), facts)

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from lengthwise.attention import IMPLEMENTATIONS
+from lengthwise.common.arguments import typed
 from lengthwise.errors import BadInput, require
 from lengthwise.methods.slots import Slots
 from lengthwise.models.anatomy import Anatomy, stack_anatomy
@@ -49,6 +50,7 @@ class Acceleration:
         _undo(self._patches)
 
 
+@typed
 def accelerate(model: Any, *, implementation: str = "auto", check_finite: bool = True) -> Acceleration:
     """Let every T5 inside `model` compute its attention by lengthwise's kernels, until `restore(model)`.
 
@@ -69,7 +71,7 @@ def accelerate(model: Any, *, implementation: str = "auto", check_finite: bool =
         _undo(made)
         raise
     if check_finite and any(next(patches.stack.parameters()).dtype == torch.float16 for patches in made):
-        warnings.warn(OVERFLOWS, stacklevel=2)
+        warnings.warn(OVERFLOWS, stacklevel=3)
     return Acceleration(model, made)
 
 

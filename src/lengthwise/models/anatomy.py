@@ -127,7 +127,8 @@ def anatomy_of(model: nn.Module, train_length: int | None = None) -> Anatomy:
 def stack_anatomy(stack: Any, family: str, train_length: int | None = None) -> Anatomy:
     """The anatomy of one stack of layers."""
     config, layers, cross = stack.config, attention_layers(stack), _cross_layers(stack)
-    heads = int(getattr(config, "num_attention_heads", 0) or config.num_heads)
+    heads = int(getattr(config, "num_attention_heads", 0) or getattr(config, "num_heads", 0))
+    require(heads > 0, f"{type(stack).__name__} has a config without attention heads, and nothing that a method could act on")
     trained = train_length_of(config, family) if train_length is None else TrainLength(train_length, GIVEN)
     right = f"{trained.tokens}; give the right one (--train-length)"
     require(trained.tokens > 1, f"train_length must be above 1 token, not {right}")

@@ -16,6 +16,7 @@ from typing import Any
 
 from torch import nn
 
+from lengthwise.common.arguments import typed
 from lengthwise.errors import require
 from lengthwise.models.anatomy import anatomy_of, stack_of
 from lengthwise.models.attention_interface import register
@@ -68,6 +69,7 @@ class Extension(ContextDecorator):
             self._open.pop().undo()
 
 
+@typed
 def extend(
     model: nn.Module,
     method: Method = "none",

@@ -126,7 +126,7 @@ def _check_directory(name: str) -> None:
     require(not path.is_file(), f"{name} is a file; give the directory that holds config.json and the weights")
     if not path.is_dir():
         if name.startswith((".", "/", "~")) or name.count("/") > 1:
-            raise BadInput(f"no directory {name}")
+            raise BadInput(f"no {'file' if path.suffix == '.gguf' else 'directory'} {name}")
         # Before the hub is asked, which may be out of reach; names there have an owner, but for a few old ones
         if "/" not in name and (hint := did_you_mean(name, ["embedded"], cutoff=0.8)):
             raise BadInput(f"no model {name!r}; {hint}")
@@ -246,5 +246,5 @@ def check_tokenizer(tokenizer: Any, words: int) -> None:
 
 
 def check_tokens(ids: Tensor, words: int) -> None:
-    largest = int(ids.max()) if ids.numel() else 0
-    require(0 <= largest < words, f"the text has token {largest}, and the model knows {words} tokens only; {FOREIGN}")
+    for token in (int(ids.min()), int(ids.max())) if ids.numel() else ():
+        require(0 <= token < words, f"the text has token {token}, and the model knows {words} tokens only; {FOREIGN}")

@@ -51,6 +51,8 @@ def _each_method(anatomy: Anatomy, method: Method) -> list[object]:
         method = method.installs
     if isinstance(method, (list, tuple)):
         return [single for part in method for single in _each_method(anatomy, part)]
+    if isinstance(method, type):
+        raise BadInput(f"{method.__name__} is a class of methods; give one of them, {method.__name__}(...)")
     return [method]
 
 

@@ -137,6 +137,13 @@ def test_words_that_cannot_come_change_neither_the_sum_nor_its_gradients(
         (logits(8, 5), logits(8, 5), 1, None, r"not \(8, 5\) and \(8, 5\)"),
         (logits(2, 8, 5), logits(2, 8, 5), 8, None, "no position in common"),
         (logits(2, 8, 5), logits(2, 8, 5), 2, torch.zeros(2, 8), "the mask leaves no position"),
+        (
+            logits(2, 8, 5),
+            logits(2, 8, 5),
+            2,
+            torch.ones(1, 8),
+            r"mask must be \[batch, tokens\], \(2, 8\) here, not \(1, 8\)",
+        ),
     ],
 )
 def test_bad_input_is_refused(a: torch.Tensor, b: torch.Tensor, extra: int, mask: torch.Tensor | None, message: str) -> None:

@@ -10,8 +10,10 @@ from typing import Any
 from torch import nn
 
 from lengthwise.calibration.export.card import Card
+from lengthwise.calibration.export.packages import check_packages
 from lengthwise.calibration.export.plan import Plan, carry_out, make_plan
 from lengthwise.calibration.export.verify import Expected, compare, expected
+from lengthwise.common.arguments import typed
 from lengthwise.common.files import check_writable, save_whole
 from lengthwise.errors import BadInput, require, require_one_of
 from lengthwise.methods.recipe import Recipe, recipe_at
@@ -41,6 +43,7 @@ class Exported:
     tau: Any  # folded into weights: a number, or one a layer, or one a layer and head; None where nothing is
 
 
+@typed
 def export(
     model: nn.Module,
     method: Method,
@@ -62,7 +65,7 @@ def export(
     changes the model instead of a copy. The folder appears when it is whole; an existing one is kept unless `overwrite`.
     """
     out = Path(out)
-    check_place(out, to, overwrite)
+    check_place(out, to, overwrite, verify)
     tokenizer = _tokenizer_of(model) if tokenizer is None else tokenizer
     recipe = _recipe(method)
     if recipe is not None and length is None:
@@ -80,9 +83,10 @@ def export(
     return Exported(out, to, plan.length, tuple(folder.card.lines), folder.card.compared, rope, tau)
 
 
-def check_place(out: Path, to: str, overwrite: bool) -> None:
-    """Refuse, before any work, targets that do not exist and places that cannot be written or are taken."""
+def check_place(out: Path, to: str, overwrite: bool, verify: bool) -> None:
+    """Refuse, before any work, targets that cannot be written, or run, and places that cannot be written or are taken."""
     require_one_of("--to", to, [*TARGETS])
+    check_packages(to, verify)
     require(out.suffix != ".gguf", f"{out} names a file; give a directory, in which model.gguf and its card are written")
     check_writable(out / "README.md")
     taken = out.exists() and (not out.is_dir() or any(out.iterdir()))

@@ -24,6 +24,7 @@ from typing import Any
 
 from torch import nn
 
+from lengthwise.common.arguments import typed
 from lengthwise.common.sequences import token_rows
 from lengthwise.common.text import parse_lengths
 from lengthwise.errors import require
@@ -38,12 +39,13 @@ from lengthwise.models.patches import refuse_extended
 from lengthwise.models.suitability import refuse_past_the_table, refuse_unreachable
 
 
+@typed
 def recommend(
     model: nn.Module,
     tokenizer: Any,
     length: int,
     *,
-    tasks: Sequence[str] = (),
+    tasks: str | Sequence[str] = (),
     data: str | Path | None = None,
     text: str | None = None,
     input_ids: Any = None,
@@ -63,6 +65,7 @@ def recommend(
     these: then `tokenizer` may be None. `out` is a folder for the records, the alignments and `recipe.json`.
     """
     refuse_extended(model, "recommend")
+    tasks = (tasks,) if isinstance(tasks, str) else tuple(tasks)
     anatomy = anatomy_of(model, train_length)
     refuse_unreachable(model, anatomy)
     trained, (length,) = anatomy.train_length, parse_lengths(length)
@@ -76,7 +79,7 @@ def recommend(
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()) if out is None else out)
         trial = (model, tokenizer, anatomy, length, seed, folder, show_progress)
-        asked: Asked = AskedQuestions(*trial, tuple(tasks), data, batch_tokens, name)
+        asked: Asked = AskedQuestions(*trial, tasks, data, batch_tokens, name)
         if input_ids is not None:
             asked = AskedRows(*trial, "", tuple(token_rows(input_ids, vocabulary(model))))
         elif text is not None:

@@ -50,6 +50,8 @@ def misalignment_loss(
     views = Views(logits_a.shape[1], extra, overlap)
     first, second = views.shared
     counted = torch.ones_like(logits_a[..., 0], dtype=torch.bool) if mask is None else mask.bool()
+    rows = tuple(logits_a.shape[:2])
+    require(counted.shape == rows, f"the mask must be [batch, tokens], {rows} here, not {tuple(counted.shape)}")
     counted = counted[:, first]
     require(bool(counted.any()), "the mask leaves no position of the overlap; give rows with more tokens")
     sizes = [at.stop - at.start for at in chunks(views.positions, logits_a[:, 0].numel())]

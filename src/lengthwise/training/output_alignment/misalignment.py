@@ -24,6 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from lengthwise.common.arguments import typed
 from lengthwise.common.progress import ProgressCallback, progress
 from lengthwise.common.text import text_or_prose
 from lengthwise.errors import require
@@ -59,6 +60,7 @@ class Misalignment:
     versions: dict[str, str]
 
 
+@typed
 def misalignment(
     model: nn.Module,
     tokenizer: Any,
@@ -134,7 +136,7 @@ def _rows(ids: Tensor, length: int, pairs: int, seed: int) -> Tensor:  # [pairs,
     require(pairs <= len(ids), f"{pairs} pairs begin at more places than a text of {len(ids)} tokens has; ask for fewer")
     if len(ids) < pairs * tokens:
         overlap = f"{pairs} pairs of {tokens} tokens overlap in a text of {len(ids)}: the intervals are too narrow"
-        warnings.warn(f"{overlap}; give a longer text or fewer pairs", stacklevel=3)
+        warnings.warn(f"{overlap}; give a longer text or fewer pairs", stacklevel=4)
     shift = np.random.default_rng(seed).random(pairs)
     starts = [int((len(ids) - tokens) * (pair + shift[pair]) / pairs) for pair in range(pairs)]
     return torch.stack([ids[start : start + tokens] for start in starts])
