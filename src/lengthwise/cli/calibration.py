@@ -156,7 +156,7 @@ def export(
     from lengthwise.models.load import load
 
     check_spec(spec)
-    check_place(out, to, overwrite)
+    check_place(out, to, overwrite, verify)
     # Weights of 16 bits stay so in a checkpoint; elsewhere only those that lose nothing by it
     loaded, tokenizer = load(model, dtype, "cpu", as_stored=to == "transformers")
     say_train_length(loaded, train_length)

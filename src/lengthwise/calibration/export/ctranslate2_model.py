@@ -34,7 +34,6 @@ def _package() -> Any:
 
 def check(plan: Plan, tokenizer: Any) -> None:
     """Refuse families and rotations that CTranslate2 computes otherwise, or not at all."""
-    _package()
     family = plan.anatomy.family
     known = f"--to ctranslate2 is for {', '.join(FAMILIES)}, not {family}; the nearest that can be had is --to transformers"
     require(family in FAMILIES, known)

@@ -29,7 +29,6 @@ def _source(plan: Plan) -> Path | None:
 
 def check(plan: Plan, tokenizer: Any) -> None:
     """Refuse what llama.cpp does not compute."""
-    needed("gguf", "gguf", "--to gguf")
     require(plan.law is None, "llama.cpp computes Ministral 3's law with its own numbers; use --to transformers")
     source = _source(plan)
     check_write(plan) if source is None else check_rewrite(source, plan)

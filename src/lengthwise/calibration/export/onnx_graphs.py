@@ -29,9 +29,7 @@ MOST = 2**20  # tokens, for the shapes' sake
 
 
 def check(plan: Plan, tokenizer: Any) -> None:
-    """Refuse other families, and the want of packages."""
-    for package in ("onnx", "onnxscript", "onnxruntime"):
-        needed(package, "onnx", "--to onnx")
+    """Refuse other families."""
     written = f"--to onnx writes {' and '.join(FAMILIES)} models, not {plan.anatomy.family}"
     require(plan.anatomy.family in FAMILIES, f"{written}; use --to transformers, and optimum's exporter on what it writes")
 

@@ -1,7 +1,7 @@
 """Run the exported model in its engine, and compare it with the extended model on the same prompts.
 
-Two things are told apart. "As written": lengthwise with the same frequencies and the same one temperature, from which an engine
-differs by rounding alone. "As extended": the method itself, under which each row of a decoder may have its own temperature.
+It is compared twice: with lengthwise on the frequencies and the one temperature that were written, from which an engine differs
+by rounding alone; and with the method under `extend`, where each row of a decoder may have its own temperature.
 """
 
 from __future__ import annotations
@@ -120,10 +120,11 @@ def compare(told: tuple[Tensor | None, list[list[int]]], wanted: Expected) -> li
     ends = wanted.greedy.get("eos_token_id")
     ended = {*ends} if isinstance(ends, list) else {ends}
     same = sum(_until(ours, ended) == _until(theirs, ended) for ours, theirs in zip(answers, wanted.answers, strict=True))
-    lines = [f"{same} of {asked} got the same answer of up to {ANSWER} tokens, as written"]
+    lines = [f"{same} of {asked} got the same answer of up to {ANSWER} tokens"]
     if logits is not None:
-        lines.append(f"logits of the next token: relative error {_error(logits, wanted.written):.1e} as written")
-        lines.append(f"and {_error(logits, wanted.extended):.1e} against the method itself")
+        error = f"relative error {_error(logits, wanted.written):.1e}"
+        lines.append(f"logits of the next token: {error} from lengthwise with what was written")
+        lines.append(f"and {_error(logits, wanted.extended):.1e} from the method under `extend`")
     return lines
 
 
