@@ -13,7 +13,7 @@ import torch
 
 import lengthwise as lw
 from lengthwise.common.arguments import typed
-from tests.conftest import make
+from tests.conftest import make, tokens
 
 
 @typed
@@ -83,3 +83,18 @@ def test_every_public_function_is_checked() -> None:
 def test_a_training_length_that_is_no_number_is_refused(length: Any) -> None:
     with pytest.raises(lw.BadInput, match="train_length must be a whole number or None"):
         lw.extend(make("llama"), "log", train_length=length)
+
+
+@pytest.mark.parametrize("tokenizer", [None, "t5-small", 3])
+def test_what_is_no_tokenizer_is_refused(tokenizer: Any, tmp_path: Path) -> None:
+    t5, llama, told = make("t5"), make("llama"), "tokenizer must be the model's own, as AutoTokenizer loads it, not"
+    calls = [
+        lambda: lw.evaluate(t5, tokenizer, lengths=64, samples=1),
+        lambda: lw.reach(t5, tokenizer),
+        lambda: lw.analyse(t5, tokenizer, 64, tmp_path / "analysis"),
+        lambda: lw.misalignment(llama, tokenizer),
+        lambda: lw.hedge(t5, tokenizer, tokens(8)),
+    ]
+    for call in calls:
+        with pytest.raises(lw.BadInput, match=told):
+            call()

@@ -15,6 +15,7 @@ import torch
 
 import lengthwise as lw
 from lengthwise.errors import BadInput
+from lengthwise.methods.temperature.log import Log
 from lengthwise.models.snapshot import differences, state_of
 from tests.conftest import (
     TRAIN_LENGTH,
@@ -124,3 +125,24 @@ def test_other_threads_are_served_after_an_interrupt_in_a_forward() -> None:
         thread.start()
         thread.join()
         assert torch.equal(outputs[0], expected)
+
+
+@pytest.mark.parametrize(
+    ("method", "told"), [(Log, r"Log is a class of methods; give one of them, Log\(...\)"), (torch.tensor(3), "not a tensor")]
+)
+def test_what_is_no_method_is_refused(method: Any, told: str) -> None:
+    with pytest.raises(BadInput, match=told), lw.extend(make("llama"), method):
+        pass
+
+
+def test_another_attention_set_meanwhile_is_refused_by_name() -> None:
+    model = make("llama")
+    with lw.extend(model, "log"):
+        model.set_attn_implementation("eager")
+        with pytest.raises(BadInput, match="eager attention was set while this model is extended; leave `extend` first"):
+            model(tokens(8))
+    t5 = make("t5")
+    with lw.accelerate(t5):
+        t5.set_attn_implementation("eager")
+        with pytest.raises(BadInput, match="eager attention was set while this model is accelerated; `restore` it first"):
+            t5.encoder(tokens(8))

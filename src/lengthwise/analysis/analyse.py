@@ -40,7 +40,7 @@ from lengthwise.analysis.section import analysis_article
 from lengthwise.analysis.tables import csv_tables
 from lengthwise.analysis.temperatures import temperatures
 from lengthwise.calibration.calibrate import calibrate
-from lengthwise.common.arguments import typed
+from lengthwise.common.arguments import require_tokenizer, typed
 from lengthwise.common.files import PART, write_whole, writing
 from lengthwise.common.progress import ProgressCallback, progress
 from lengthwise.common.sequences import long_sequences
@@ -87,6 +87,7 @@ def analyse(
     Of every task in `tasks`, eight times as many questions are asked at every length.
     """
     refuse_extended(model, "analyse")
+    require_tokenizer(tokenizer)
     anatomy = anatomy_of(model, train_length)
     source, text = text_or_prose(text, files)
     lengths = _checked(parse_lengths(lengths), anatomy.train_length, sequences)

@@ -19,7 +19,7 @@ from lengthwise.calibration.answer_cases import DEFAULT_TASKS, Cases
 from lengthwise.calibration.answers import SAMPLES, STEPS, fit_to_answers
 from lengthwise.calibration.at_length import Batch, LengthCalibration, LengthResult, sharpness_of
 from lengthwise.calibration.search import GRID
-from lengthwise.common.arguments import typed
+from lengthwise.common.arguments import require_tokenizer, typed
 from lengthwise.common.progress import progress
 from lengthwise.common.sequences import cut_rows, long_sequences, pad_rows, short_sequences, token_rows
 from lengthwise.common.text import parse_lengths, text_or_prose
@@ -83,6 +83,8 @@ def calibrate(
     rows = None if input_ids is None else token_rows(input_ids, vocabulary(model))
     require(rows is None or statistic != "answers", "answers are asked for in words; with input_ids keep pmax or entropy")
     require(rows is not None or tokenizer is not None, "without a tokenizer no text can be read; give input_ids")
+    if rows is None:
+        require_tokenizer(tokenizer)
     source, text = text_source(statistic, text, files, tasks, data, rows is not None)
     with extend(model, method, train_length=train_length):
         # All slots together, whoever filled them

@@ -39,7 +39,7 @@ def typed(function: Function) -> Function:
     @cache
     def kinds() -> dict[str, tuple[Any, ...]]:
         hints = get_type_hints(function)
-        return {name: _alternatives(hints[name]) for name in single}
+        return {name: _alternatives(hints[name]) for name in single if name in hints}
 
     @wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
@@ -49,6 +49,12 @@ def typed(function: Function) -> Function:
         return function(*given.args, **given.kwargs)
 
     return cast(Function, checked)
+
+
+def require_tokenizer(tokenizer: Any) -> None:
+    """Refuse what cannot turn text into tokens and back."""
+    is_one = callable(tokenizer) and hasattr(tokenizer, "decode")
+    require(is_one, f"tokenizer must be the model's own, as AutoTokenizer loads it, not {shortened(tokenizer)}")
 
 
 def _checked(name: str, value: Any, kinds: tuple[Any, ...]) -> Any:

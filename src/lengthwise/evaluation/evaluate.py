@@ -18,7 +18,7 @@ from typing import Any
 
 from torch import nn
 
-from lengthwise.common.arguments import typed
+from lengthwise.common.arguments import require_tokenizer, typed
 from lengthwise.common.progress import progress
 from lengthwise.common.text import parse_lengths
 from lengthwise.errors import require
@@ -73,6 +73,7 @@ def evaluate(
     or "local"; its workers load the model by its `name`, onto `device`.
     """
     refuse_extended(model, "evaluate")
+    require_tokenizer(tokenizer)
     anatomy = anatomy_of(model, train_length)
     tokenizer = ChatTokenizer(tokenizer) if chat else tokenizer
     require(batch_tokens is None or batch_tokens >= 1, f"batch_tokens must be at least 1, not {batch_tokens}")

@@ -25,7 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import DynamicCache, LogitsProcessor
 
-from lengthwise.common.arguments import typed
+from lengthwise.common.arguments import require_tokenizer, typed
 from lengthwise.common.sequences import last_tokens, pad_rows
 from lengthwise.errors import require
 from lengthwise.models.anatomy import anatomy_of, unwrapped
@@ -51,8 +51,12 @@ def hedge(
     In a decoder prompt and answer share the training length: `new_tokens` are kept free for the answer, as many as `generate`
     is asked for.
     """
+    require_tokenizer(tokenizer)
     anatomy = anatomy_of(model, train_length)
     mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+    fits = input_ids.dim() == 2 and mask.shape == input_ids.shape
+    shapes = f"{tuple(input_ids.shape)} and {tuple(mask.shape)}"
+    require(fits, f"input_ids and attention_mask must both be [rows, tokens], not {shapes}")
     rows = [ids[kept.bool()].tolist() for ids, kept in zip(input_ids, mask, strict=True)]
     encodes = unwrapped(model).config.is_encoder_decoder
     require(new_tokens >= 0, f"new_tokens must be 0 or more, not {new_tokens}")

@@ -17,7 +17,7 @@ from typing import Any
 
 from torch import nn
 
-from lengthwise.common.arguments import typed
+from lengthwise.common.arguments import require_tokenizer, typed
 from lengthwise.errors import NoRoom, require
 from lengthwise.evaluation.evaluate import evaluate
 from lengthwise.evaluation.sweep.cells import check_methods, check_truncation
@@ -81,6 +81,7 @@ def reach(
     """Find, for `none` and each given method, the longest length at which each task scores `threshold` or more."""
     require(0 < threshold <= 1, f"threshold is a mean score above 0 and at most 1, not {threshold}")
     refuse_extended(model, "reach")
+    require_tokenizer(tokenizer)
     anatomy = anatomy_of(model, train_length)
     trained = anatomy.train_length
     require(longest >= trained, f"longest ({longest}) is below the training length {trained}, where the search begins")

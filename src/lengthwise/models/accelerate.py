@@ -24,6 +24,7 @@ from lengthwise.errors import BadInput, require
 from lengthwise.methods.slots import Slots
 from lengthwise.models.anatomy import Anatomy, stack_anatomy
 from lengthwise.models.attention_interface import register
+from lengthwise.models.forward_checks import refuse_another_implementation
 from lengthwise.models.install import install
 from lengthwise.models.patches import Patches
 from lengthwise.models.state import LAYER, PATCHES
@@ -108,15 +109,16 @@ def _put_on(patches: Patches, stack: nn.Module, implementation: str, check_finit
     register(patches)
     install(patches, stack, anatomy, Slots(), implementation, exact=False)
     _let_copies_be_plain(patches, anatomy)
-    patches.add_hook(stack.register_forward_pre_hook, partial(_forget_masks, anatomy))
+    patches.add_hook(stack.register_forward_pre_hook, partial(_before_forward, anatomy, anatomy.configs))
     if check_finite:
         patches.add_hook(stack.register_forward_hook, _refuse_overflow)
 
 
-def _forget_masks(anatomy: Anatomy, *_: Any) -> None:
-    """Before each forward: callers' masks that the last one has read."""
+def _before_forward(anatomy: Anatomy, configs: list[Any], *_: Any) -> None:
+    """Forget callers' masks that the last forward has read."""
     layer = LAYER.on(anatomy.layers[0])
     if layer is not None and not torch.compiler.is_compiling():
+        refuse_another_implementation(configs, "accelerated; `restore` it")
         layer.read.clear()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,10 +16,11 @@ from lengthwise.errors import BadInput, require
 from lengthwise.methods.base import method_name, sinks_and_window
 from lengthwise.methods.slots import Slots
 from lengthwise.models.anatomy import Anatomy
+from lengthwise.models.attention_interface import NAME
 from lengthwise.models.cache import admit, mark_filled
 from lengthwise.models.layer import Layer, active_slots
 from lengthwise.models.masks import real_tokens
-from lengthwise.models.patches import LEFT_FIRST, Patches
+from lengthwise.models.patches import IMPLEMENTATION, LEFT_FIRST, Patches
 from lengthwise.models.rotate import IN_A_CACHE, leaps
 from lengthwise.models.state import LAYER
 from lengthwise.models.suitability import refuse_past_the_table
@@ -30,6 +32,7 @@ def prove_reached(patches: Patches, anatomy: Anatomy) -> None:
     A compiled graph is not asked: it would be compiled anew whenever a count changes.
     """
     running: set[int] = set()
+    configs = anatomy.configs
 
     def start(stack: nn.Module, *_: Any) -> None:
         if torch.compiler.is_compiling():
@@ -45,6 +48,7 @@ def prove_reached(patches: Patches, anatomy: Anatomy) -> None:
             "two threads run this extended model at once; hold a lock around its forwards, or extend a copy for each",
         )
         running.add(threading.get_ident())
+        refuse_another_implementation(configs, "extended; leave `extend`")
         layers = _layers(anatomy)
         layers[0].read.clear()
         for layer in layers:
@@ -77,6 +81,13 @@ def prove_reached(patches: Patches, anatomy: Anatomy) -> None:
 def _layers(anatomy: Anatomy) -> list[Layer]:
     # Twice a token: not by a call for each
     return [layer for module in anatomy.layers if (layer := module.__dict__.get(LAYER.key)) is not None]
+
+
+def refuse_another_implementation(configs: Sequence[Any], how: str) -> None:
+    """Raise where `set_attn_implementation` has taken the layers from us."""
+    for config in configs:
+        taken = getattr(config, IMPLEMENTATION)
+        require(str(taken).startswith(NAME), f"{taken} attention was set while this model is {how} first, and set it then")
 
 
 def _is_inside(thread: int, stack: nn.Module) -> bool:

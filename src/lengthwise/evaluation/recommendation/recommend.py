@@ -24,7 +24,7 @@ from typing import Any
 
 from torch import nn
 
-from lengthwise.common.arguments import typed
+from lengthwise.common.arguments import require_tokenizer, typed
 from lengthwise.common.sequences import token_rows
 from lengthwise.common.text import parse_lengths
 from lengthwise.errors import require
@@ -76,6 +76,8 @@ def recommend(
     sources = sum((text is not None, bool(tasks or data), input_ids is not None))
     require(sources <= 1, "give a text (--text) or questions (--task, --data) or input_ids, one of them")
     require(tokenizer is not None or input_ids is not None, "without a tokenizer nothing can be asked; give input_ids")
+    if input_ids is None:
+        require_tokenizer(tokenizer)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()) if out is None else out)
         trial = (model, tokenizer, anatomy, length, seed, folder, show_progress)

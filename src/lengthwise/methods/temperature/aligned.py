@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 from typing_extensions import TypedDict
 
+from lengthwise.common.arguments import typed
 from lengthwise.common.files import write_whole
 from lengthwise.common.formats import Declared, Such, Whole, checked, read_json, shown
 from lengthwise.errors import BadInput, require
@@ -173,6 +174,7 @@ class Alignment:
         values = [_with_floats(content[key]) for key in COVERED]
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
+    @typed
     def save(self, path: str | Path) -> None:
         require(bool(self.model), f"{FINGERPRINT}, not {self.model!r}")
         write_whole(path, json.dumps(self.file_content(), indent=2) + "\n")
@@ -193,6 +195,7 @@ class Alignment:
         return cls.load(folder / hub.ALIGNMENT if folder.is_dir() else hub.fetched(f"{hub.PREFIX}{name}/{hub.ALIGNMENT}"))
 
     @classmethod
+    @typed
     def load(cls, path: str | Path) -> Alignment:
         try:
             document = read_json(path)

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from lengthwise.common.arguments import typed
+from lengthwise.common.arguments import require_tokenizer, typed
 from lengthwise.common.progress import ProgressCallback, progress
 from lengthwise.common.text import text_or_prose
 from lengthwise.errors import require
@@ -122,6 +122,7 @@ def _ids(tokenizer: Any, text: str | None, files: Sequence[str | Path], words: i
         require(text is None and not files, "give token ids or a text, not both")
         require(tokenizer.dim() == 1, f"token ids must be one stream of [tokens], not of shape {tuple(tokenizer.shape)}")
         return tokenizer.cpu()
+    require_tokenizer(tokenizer)
     check_tokenizer(tokenizer, words)
     _, text = text_or_prose(text, files)
     # Tokenizers warn that a text is longer than the model; that is what we are here for
