@@ -133,7 +133,7 @@ def test_what_cannot_be_read_is_said_in_one_line(file: Path, tmp_path: Path, mon
     with pytest.raises(BadInput, match="holds an adapter of peft"):
         load(str(shutil.copy(file, tmp_path / "whole.gguf")))
     beside.unlink()
-    with pytest.raises(BadInput, match=r"no directory .*missing\.gguf"):
+    with pytest.raises(BadInput, match=r"no file .*missing\.gguf"):
         load(str(tmp_path / "missing.gguf"))
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(BadInput, match=r"needs the package gguf; pip install 'lengthwise\[gguf\]'"):
