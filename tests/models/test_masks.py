@@ -272,6 +272,11 @@ def test_masks_of_other_shapes_are_refused(shape: tuple[int, ...]) -> None:
         decode(torch.ones(shape, dtype=torch.bool), 4, 4, False, CPU)
 
 
+def test_masks_of_whole_numbers_are_refused() -> None:
+    with pytest.raises(BadInput, match=r"an attention mask of torch.int64 cannot be read; give truth values"):
+        decode(torch.ones(1, 1, 4, 4, dtype=torch.long), 4, 4, False, CPU)
+
+
 def test_a_row_with_separate_runs_is_refused() -> None:
     seen = torch.ones(1, 1, 4, 4, dtype=torch.bool).tril()
     seen[0, 0, 3, 1] = False

@@ -74,6 +74,17 @@ def test_a_mask_that_a_layer_makes_of_its_values_is_refused() -> None:
         pass
 
 
+def test_layers_that_choose_their_keys_are_refused() -> None:
+    if "glm_moe_dsa" not in transformers.CONFIG_MAPPING:
+        pytest.skip("this transformers has no GLM with an indexer")
+    keys = {"kv_lora_rank": 16, "q_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 16}
+    experts = {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "n_group": 1, "topk_group": 1}
+    config = transformers.AutoConfig.for_model("glm_moe_dsa", **{**DECODER_SIZES, **keys, **experts, "index_head_dim": 16})
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    with pytest.raises(BadInput, match="GlmMoeDsaAttention chooses the keys that a row sees by an indexer"), lw.extend(model):
+        pass
+
+
 def test_a_decoder_that_shares_its_encoders_config_is_refused_by_name() -> None:
     of_each = {"layers": 1, "attention_heads": 2, "ffn_dim": 8}
     sizes = {f"{stack}_{what}": size for stack in ("encoder", "decoder") for what, size in of_each.items()}

@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, bidirectional_mask_function, causal_mask_function
 
 from lengthwise.attention import DistanceBias, Visible
-from lengthwise.errors import BadInput
+from lengthwise.errors import BadInput, require
 from lengthwise.models.state import MASK
 
 
@@ -213,6 +213,8 @@ def decode(
 def _runs_of_dense(mask: Tensor, queries: int, keys: int, causal: bool, across: bool) -> Visible:
     if mask.dim() != 4 or mask.shape[1] != 1 or mask.shape[-1] < keys:
         raise BadInput(f"an attention mask of shape {tuple(mask.shape)} cannot be read; give one of shape [batch, tokens]")
+    read = mask.dtype == torch.bool or mask.is_floating_point()
+    require(read, f"an attention mask of {mask.dtype} cannot be read; give truth values, or one of shape [batch, tokens]")
     seen = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
     if mask.dtype != torch.bool:
         _require_zeros(mask.masked_fill(~seen, 0.0))

@@ -66,6 +66,8 @@ def refuse_unreachable(model: nn.Module, anatomy: Anatomy) -> None:
     require(can_set is None or can_set(), f"{itself}, so no method can reach its {len(anatomy.layers)} layers")
     own_mask = hasattr(anatomy.layers[0], "prepare_dynamic_mask")
     require(not own_mask, f"{layer} makes a mask of its own out of its values: no method can reach it")
+    chooses = f"{layer} chooses the keys that a row sees by an indexer of its own: no method can reach it"
+    require(not any(hasattr(module, "indexer") for module in anatomy.layers), chooses)
     biased = f"{layer} adds a position_bias of its own to the logits, which lengthwise reads of T5's families only"
     require(not anatomy.has_unread_bias, f"{biased}: {stack} computes attention in a way that no method can reach")
     # BART's decoder reads the config of its encoder, and would be handed our function with it
