@@ -58,7 +58,8 @@ def small(family: str) -> Any:
             model(tokens(LONG), use_cache=False)
             written(model, tokens(LONG))
     except Exception as error:
-        assert family not in DECODERS, error
+        if family in DECODERS:
+            raise
         pytest.skip(f"cannot be made small, or does not run: {type(error).__name__}")
     return model
 

@@ -66,6 +66,22 @@ def test_a_bias_that_is_not_read_is_refused(name: str) -> None:
         pass
 
 
+def test_a_stack_without_a_config_is_refused() -> None:
+    sizes = {
+        "d_model": 32,
+        "encoder_layers": 1,
+        "decoder_layers": 1,
+        "encoder_attention_heads": 4,
+        "decoder_attention_heads": 4,
+    }
+    config = transformers.FSMTConfig(**sizes, encoder_ffn_dim=32, decoder_ffn_dim=32, src_vocab_size=384, tgt_vocab_size=384)
+    with (
+        pytest.raises(BadInput, match="FSMTEncoder has no config"),
+        lw.extend(transformers.FSMTForConditionalGeneration(config)),
+    ):
+        pass
+
+
 def test_a_mask_that_a_layer_makes_of_its_values_is_refused() -> None:
     if not hasattr(transformers, "DogeConfig"):
         pytest.skip("this transformers has no Doge")

@@ -114,7 +114,12 @@ def stack_of(model: nn.Module) -> Any:
     inner = unwrapped(model)
     if not hasattr(inner, "config") or not hasattr(inner.config, "model_type"):
         raise BadInput(f"{type(model).__name__} is not a transformers model: it has no config with a model_type")
-    return _stack(inner)
+    stack = _stack(inner)
+    require(
+        hasattr(stack, "config"),
+        f"{type(stack).__name__} has no config, which tells it how to compute attention: no method can reach it",
+    )
+    return stack
 
 
 def anatomy_of(model: nn.Module, train_length: int | None = None) -> Anatomy:
