@@ -19,7 +19,7 @@ LONG = 3 * TRAIN_LENGTH
 
 @pytest.mark.parametrize("collator", COLLATORS)
 @pytest.mark.parametrize("length", [9, TRAIN_LENGTH + 9])
-@pytest.mark.parametrize("method", DISTANCES)
+@pytest.mark.parametrize("method", [*DISTANCES, "alibi"])
 def test_positions_that_leap_are_refused_where_distances_are_counted_in_tokens(method: str, length: int, collator: Any) -> None:
     model, inputs = shared("llama"), leaping(collator, length, LONG)
     words = f"counts distances in tokens, and these position_ids leap, up to {reach(inputs['position_ids'])} positions"
@@ -27,7 +27,7 @@ def test_positions_that_leap_are_refused_where_distances_are_counted_in_tokens(m
         model(**inputs, use_cache=False)
 
 
-@pytest.mark.parametrize("method", [*DISTANCES, "clex:log_scale=false"])
+@pytest.mark.parametrize("method", [*DISTANCES, "clex:log_scale=false", "alibi"])
 def test_positions_that_restart_where_a_row_sees_nothing_before_are_no_leap(method: str) -> None:
     """Left padding counted as generation counts it, right padding, and packed sequences."""
     model = shared("llama")

@@ -42,13 +42,14 @@ class GivenPositions:
 
 
 def leaping_positions(layer: Layer, mask: ForwardMask, position_ids: Tensor | None) -> GivenPositions | None:
-    """The caller's positions, where we rotate and some row sees them leap."""
-    if layer.rotary is None or position_ids is None:
+    """The caller's positions, where we rotate or count distances, and some row sees them leap."""
+    counting = layer.slots.parts or layer.slots.bias
+    if position_ids is None or (layer.rotary is None and counting is None):
         return None
     given: GivenPositions | None = mask.once("positions", lambda: _given_positions(mask.visible, position_ids))
-    if given is not None and layer.slots.parts is not None:
+    if given is not None and counting is not None:
         raise BadInput(
-            f"{method_name(layer.slots.parts)} counts distances in tokens, and these position_ids leap, up to {given.reach} "
+            f"{method_name(counting)} counts distances in tokens, and these position_ids leap, up to {given.reach} "
             f"positions in {mask.visible.keys} tokens; give none, or take a method that changes frequencies"
         )
     return given
