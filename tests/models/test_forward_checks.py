@@ -143,6 +143,6 @@ def test_another_attention_set_meanwhile_is_refused_by_name() -> None:
             model(tokens(8))
     t5 = make("t5")
     with lw.accelerate(t5):
-        t5.set_attn_implementation("eager")
+        t5.encoder.set_attn_implementation("eager")
         with pytest.raises(BadInput, match="eager attention was set while this model is accelerated; `restore` it first"):
             t5.encoder(tokens(8))
