@@ -61,6 +61,18 @@ def test_types_that_a_cpu_has_no_instructions_for_are_computed_in_float32(monkey
     assert torch.equal(found, expected.bfloat16())
 
 
+def test_temperatures_and_biases_are_not_rounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(autocast, "_is_slow", lambda _: False)
+    narrow = Case(40, dtype=BF16, temperature="row").equation()
+    assert narrow.bias is not None
+    # Logits of 0 but for a bias around 30, of which 8 bits keep quarters: whatever differs was rounded beside the products
+    narrow = replace(narrow, query=torch.zeros_like(narrow.query), bias=DistanceBias(30 + narrow.bias.table))
+    wide = replace(narrow, query=narrow.query.double(), key=narrow.key.double(), value=narrow.value.double())
+    found = attention(leaves_of(narrow)[0], implementation="dense")[0]
+    expected = attention(wide, implementation="reference")[0]
+    assert float((found.detach() - expected).abs().max() / expected.abs().max()) < 2**-7
+
+
 def test_layers_share_the_matrix_of_a_bias() -> None:
     query = torch.randn(1, 2, 20, 8, requires_grad=True)
     bias = DistanceBias(torch.randn(2, 11, requires_grad=True))

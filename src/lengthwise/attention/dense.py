@@ -35,26 +35,29 @@ def dense(equation: Equation) -> Tensor:  # [batch, heads, queries, value_size]
     )
     assert equation.bias is not None
     bias = _matrix(equation.bias, int(equation.visible.position[0]), equation.visible.queries, equation.visible.keys)
-    logits = ((equation.scale * query) @ key.mT).add_(bias.to(query.dtype))
+    # g and the bias are never rounded to 16 bits
+    logits = ((equation.scale * query) @ key.mT).float().add_(bias)
     if equation.inverse_temperature is not None:
         logits = logits * equation.inverse_temperature.to(logits)[..., None]
     full = equation.visible.is_full
     if not full:
         # Added, not filled in: that way a gradient passes without a look at the mask
-        logits = logits.add_(_hiding(equation.visible, logits.dtype))
-    weights = dropout(torch.softmax(logits.float(), -1).to(value.dtype), equation.dropout)
+        logits = logits.add_(_hiding(equation.visible, equation.bias))
+    weights = dropout(torch.softmax(logits, -1).to(value.dtype), equation.dropout)
     output = (weights @ value).to(equation.query.dtype)
     return output if full else output.masked_fill((equation.visible.count == 0)[:, None, :, None], 0.0)
 
 
-def _hiding(visible: Visible, dtype: torch.dtype) -> Tensor:  # [batch or 1, 1, queries, keys]
-    """What hides keys when it is added to logits, made once for all layers."""
-    made: dict[torch.dtype, Tensor] = visible.facts.setdefault("hiding", {})
-    if dtype not in made:
+def _hiding(visible: Visible, bias: DistanceBias) -> Tensor:  # [batch or 1, 1, queries, keys]
+    """What hides keys when it is added to logits, made once for layers that share a bias and gone with it."""
+    kept: tuple[Visible, Tensor] | None = bias.__dict__.get("_hiding")
+    if kept is None or kept[0] is not visible:
         seen = visible.mask()[:, None]
         # Half of the least number: what is added to it must not reach -inf
-        made[dtype] = torch.zeros_like(seen, dtype=dtype).masked_fill(~seen, torch.finfo(dtype).min / 2)
-    return made[dtype]
+        least = torch.finfo(torch.float32).min / 2
+        kept = visible, torch.zeros_like(seen, dtype=torch.float32).masked_fill(~seen, least)
+        bias.__dict__["_hiding"] = kept
+    return kept[1]
 
 
 def _given(equation: Equation) -> tuple[Tensor, Tensor, Tensor]:
