@@ -60,7 +60,9 @@ class Slots:
     rotation: Rotation | None = None
     bias: Bias | None = None
     visible: Visibility | None = None
-    facts: dict[str, Any] = field(init=False, repr=False, compare=False, default_factory=dict)  # what was found out of these
+    facts: dict[str, Any] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )  # values of the `kept` properties
 
     def __post_init__(self) -> None:
         """Find out now what every layer asks at every token: a graph that is traced must not write it."""
@@ -199,6 +201,8 @@ class Slots:
         """True when rows that see up to `length` keys keep exactly the model's own equation."""
         if not all(leaves_alone(method, length) for method in (*self._others, *self.adaptive)):
             return False
-        g = replace(self, temperature=self.laws).inverse_temperature(torch.arange(1, length + 1)[None, None], layer)
+        # Every length as a sequence of its own: a law may go by the widest row
+        lengths = torch.arange(1, length + 1)[:, None, None]
+        g = replace(self, temperature=self.laws).inverse_temperature(lengths, layer)
         # One that is being trained has to be computed to have a gradient
         return g is None or (not g.requires_grad and bool((g == 1).all()))

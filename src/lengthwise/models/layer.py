@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
-import torch
 from torch import nn
 
 from lengthwise.attention import Equation, RowStatistics
@@ -47,7 +46,7 @@ class Layer:
     read: dict[Any, ForwardMask] = field(default_factory=dict)  # the callers' masks of one forward, for all layers
     visits: int = 0
     _short: dict[int, bool] = field(default_factory=dict)
-    only_biased: bool = field(init=False)  # the model's own attention with T5's bias, and by whatever way
+    only_biased: bool = field(init=False)  # nothing but T5's own attention, which need not be bit for bit
 
     def __post_init__(self) -> None:
         plain = self.bias_owner is not None and not self.slots.filled and self.observer is None
@@ -57,6 +56,9 @@ class Layer:
         """Whether inputs of this many keys run on the model's own implementation, bit for bit as before."""
         if not self.exact or self.observer is not None or self.implementation != "auto" or keys > self.train_length:
             return False
+        # What learns changes from step to step
+        if any(isinstance(law, nn.Module) for law in self.slots.laws):
+            return self.slots.leaves_alone(keys, self.index)
         if self._spares_all_short:
             return True
         if keys not in self._short:
@@ -78,12 +80,7 @@ class Layer:
     @cached_property
     def _spares_all_short(self) -> bool:
         """Whether the method changes no input up to the training length: asked once, not at each length."""
-        if not self.slots.leaves_alone(self.train_length, self.index):
-            return False
-        # Every length as a sequence of its own: a law may go by the widest row
-        lengths = torch.arange(1, self.train_length + 1)[:, None, None]
-        g = replace(self.slots, temperature=self.slots.laws).inverse_temperature(lengths, self.index)
-        return g is None or bool((g == 1).all())
+        return self.slots.leaves_alone(self.train_length, self.index)
 
 
 def active_slots(anatomy: Anatomy) -> Slots | None:
