@@ -19,6 +19,7 @@ from torch.distributed.fsdp import fully_shard
 import lengthwise as lw
 from lengthwise.attention import dispatch
 from lengthwise.errors import BadInput
+from lengthwise.models.patches import suspended
 from lengthwise.models.snapshot import differences, state_of
 from lengthwise.models.state import LAYER
 from tests.conftest import ENCODERS, TRAIN_LENGTH, logits, make, shared, tokens
@@ -257,7 +258,10 @@ def test_copies_pickles_and_saved_models_are_plain(tmp_path: Path) -> None:
     ]
     for plain in copies:
         assert plain.encoder.config._attn_implementation == plain.decoder.config._attn_implementation == "sdpa"
+        assert not plain.encoder._forward_hooks
+        assert not plain.encoder._forward_pre_hooks
         assert torch.equal(plain(**inputs)[0], expected)
+    assert b"lengthwise" not in kept.getvalue()
     # The model itself is none the worse
     assert error(model(**inputs)[0], expected) < 1e-5
 
@@ -272,6 +276,8 @@ def test_float16_warns_once_and_an_overflow_raises() -> None:
     assert states(model, batch("encoder", 20)).isfinite().all()
     model.encoder.final_layer_norm.weight.data.fill_(torch.inf)
     with pytest.raises(BadInput, match="encoder overflows in float16"):
+        model(**batch("encoder", 20))
+    with suspended(model):
         model(**batch("encoder", 20))
     lw.restore(model)
     with lw.accelerate(model, check_finite=False):

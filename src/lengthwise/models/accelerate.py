@@ -111,20 +111,20 @@ def _put_on(patches: Patches, stack: nn.Module, implementation: str, check_finit
     _let_copies_be_plain(patches, anatomy)
     patches.add_hook(stack.register_forward_pre_hook, partial(_before_forward, anatomy, anatomy.configs))
     if check_finite:
-        patches.add_hook(stack.register_forward_hook, _refuse_overflow)
+        patches.add_hook(stack.register_forward_hook, partial(_refuse_overflow, patches))
 
 
 def _before_forward(anatomy: Anatomy, configs: list[Any], *_: Any) -> None:
-    """Forget callers' masks that the last forward has read."""
+    """Refuse an attention that was set meanwhile, and forget callers' masks that the last forward has read."""
     layer = LAYER.on(anatomy.layers[0])
     if layer is not None and not torch.compiler.is_compiling():
         refuse_another_implementation(configs, "accelerated; `restore` it")
         layer.read.clear()
 
 
-def _refuse_overflow(stack: nn.Module, _: Any, output: Any) -> None:
+def _refuse_overflow(patches: Patches, stack: nn.Module, _: Any, output: Any) -> None:
     states = output[0]
-    if torch.compiler.is_compiling() or not isinstance(states, Tensor) or states.dtype != torch.float16:
+    if torch.compiler.is_compiling() or not patches.active or not isinstance(states, Tensor) or states.dtype != torch.float16:
         return
     if not bool(torch.isfinite(states).all()):
         what = "decoder" if getattr(stack, "is_decoder", False) else "encoder"

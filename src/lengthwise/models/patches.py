@@ -24,6 +24,7 @@ from lengthwise.models.state import PATCHES
 
 # The private attribute of a config: the public setter would also write into sub-configs
 IMPLEMENTATION = "_attn_implementation_internal"
+HOOKS = "_forward_"  # how modules call what they keep of hooks: by the hook's id itself, or a flag
 ABSENT = object()
 LEFT_FIRST = "the outer `extend` of this model was left first, which ended the inner one; leave the inner one, and enter again"
 BESIDE = "another task or thread has extended this model, and each would run the other's method; extend a copy, or take turns"
@@ -113,6 +114,11 @@ class Patches:
             _write(plain, key, value)
         for key in [key for shared, key in self.shared if shared is owner]:
             _write(plain, key, value_before_patches(owner, key))
+        hooks = [hook for module, hook in self.hooks if module.__dict__ is owner]
+        ours = {key for table in _hook_tables(owner) for key, hook in table.items() if hook in hooks}
+        for name, table in owner.items():
+            if name.startswith(HOOKS):
+                plain[name] = type(table)((key, value) for key, value in table.items() if key not in ours)
         return plain
 
     @contextmanager
@@ -219,9 +225,13 @@ def _write(owner: dict[str, Any], key: str, value: Any) -> None:
         owner[key] = value
 
 
+def _hook_tables(owner: dict[str, Any]) -> list[dict[int, Any]]:
+    return [table for name, table in owner.items() if name.startswith(HOOKS)]
+
+
 def _remove_hook(module: nn.Module, hook: Any) -> None:
     """By the hook itself: an interrupt in the midst of registering it leaves no handle."""
-    tables = [table for name, table in vars(module).items() if name.startswith("_forward_")]
+    tables = _hook_tables(vars(module))
     for key in [key for table in tables for key, value in table.items() if value is hook]:
         for table in tables:
             table.pop(key, None)
