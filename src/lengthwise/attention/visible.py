@@ -26,7 +26,9 @@ class Visible:
     position: Tensor  # [queries], the key index at which the query itself stands: distance = key - position
     keys: int
     hidden: Tensor | None = None  # [batch or 1, keys], True for keys inside a run that no row may see
-    facts: dict[Any, Any] = field(init=False, repr=False, compare=False, default_factory=dict)  # what was found out of these
+    facts: dict[Any, Any] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )  # values of the `kept` properties
 
     @classmethod
     def build(

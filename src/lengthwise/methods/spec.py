@@ -146,7 +146,7 @@ def _methods(term: Term, spec: str, facts: Mapping[str, object]) -> list[object]
         given["path"] = beside
     if term.name == ALIGNED and "path" in given:
         held = file_parts(str(given["path"]))
-        parts = [parse_spec(part).methods(facts) if isinstance(part, str) else [part] for part in held]
+        parts = [methods_of(part, facts) if isinstance(part, str) else [part] for part in held]
         return [method for part in parts for method in part]
     for key, value in facts.items():
         # A default of the method's own is meant: softmax_plus's base is not the model's

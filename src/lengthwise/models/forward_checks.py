@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -79,7 +79,7 @@ def prove_reached(patches: Patches, anatomy: Anatomy) -> None:
 
 
 def _layers(anatomy: Anatomy) -> list[Layer]:
-    # Twice a token: not by a call for each
+    # Runs twice a token: no call a layer
     return [layer for module in anatomy.layers if (layer := module.__dict__.get(LAYER.key)) is not None]
 
 
@@ -98,15 +98,21 @@ def _is_inside(thread: int, stack: nn.Module) -> bool:
     return frame is not None
 
 
+def _by_name(stack: nn.Module) -> Callable[[tuple[Any, ...], dict[str, Any]], dict[str, Any]]:
+    """All that a forward of the stack is given, by the names of its parameters."""
+    names = list(inspect.signature(stack.forward).parameters)
+    return lambda args, kwargs: {**dict(zip(names, args, strict=False)), **kwargs}
+
+
 def check_caches(patches: Patches, anatomy: Anatomy, rotating: bool) -> None:
     """Keys of a cache stand where the method put them: one filled under another method is refused.
 
     A cache that the model makes itself is told from others by what comes back.
     """
-    names = list(inspect.signature(anatomy.stack.forward).parameters)
+    by_name = _by_name(anatomy.stack)
 
     def check(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        given = {**dict(zip(names, args, strict=False)), **kwargs}
+        given = by_name(args, kwargs)
         cache, places, mask = (given.get(name) for name in ("past_key_values", "position_ids", "attention_mask"))
         if not patches.active or cache is None:
             return
@@ -144,14 +150,16 @@ def check_lengths(patches: Patches, anatomy: Anatomy, slots: Slots) -> None:
     if anatomy.position_table is None and sliding is None:
         return
 
-    def check(_: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
-        inputs = [kwargs.get("input_ids"), kwargs.get("inputs_embeds"), *args]
-        read = next((tensor for tensor in inputs if isinstance(tensor, Tensor)), None)
+    by_name = _by_name(anatomy.stack)
+
+    def check(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        given = by_name(args, kwargs)
+        read = next((given[name] for name in ("input_ids", "inputs_embeds") if isinstance(given.get(name), Tensor)), None)
         if not patches.active or read is None:
             return
-        cache = kwargs.get("past_key_values")
+        cache = given.get("past_key_values")
         tokens = read.shape[1] + (0 if cache is None else cache.get_seq_length())
-        refuse_past_the_table(anatomy, tokens, kwargs.get("position_ids"))
+        refuse_past_the_table(anatomy, tokens, given.get("position_ids"))
         if sliding is not None and tokens > sliding:
             raise BadInput(
                 f"{method_name(slots.visible)} keeps the first keys of a sequence, and {type(anatomy.stack).__name__} has a "

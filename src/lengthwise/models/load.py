@@ -33,7 +33,7 @@ FOREIGN = "this is another model's tokenizer, give its own"
 LONGEST_REASON = 240  # letters of a library's own message
 NO_MEMORY = "there is not enough memory; give a smaller model or another --device"
 OWN_CODE = "it needs code of its own, which is never run; give a model of a family that transformers has"
-# Without a word transformers would ask on standard input
+# Left out, transformers asks on standard input
 NO_CODE = {"trust_remote_code": False}
 DTYPES = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 

@@ -201,11 +201,11 @@ def decode(
     if tensor.dtype == torch.int64 and tensor.shape[-1] == 3:
         start, stop, position = tensor[:, 0].unbind(-1)
         return ForwardMask(Visible(start, stop, position[0], keys))
-    # Switch makes a dense mask whatever the implementation, and so may a caller: its own implementation takes it as it is
     # A graph that is traced must leave nothing behind
     read = {} if read is None or torch.compiler.is_compiling() else read
     key = (id(tensor), queries, keys, across)
     if key not in read:
+        # Switch makes a dense mask whatever the implementation, and so may a caller: its own implementation takes it as it is
         read[key] = ForwardMask(_runs_of_dense(tensor, queries, keys, causal, across), lambda _: tensor)
     return read[key]
 

@@ -50,7 +50,7 @@ class TokenPlan(NamedTuple):
 def planned(layer: Layer, mask: Tensor | None, key: Tensor) -> TokenPlan | None:
     """The plan that an earlier layer of this forward made, where those after it need nothing else."""
     known = None if mask is None else MASK.on(mask)
-    # All that every layer of every token does: no function is called for it that need not be
+    # Every layer runs this for every token: no needless calls
     return None if known is None else known.token_plans.get((id(layer.slots), key.size(2), key.get_device()))
 
 

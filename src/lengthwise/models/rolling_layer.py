@@ -136,7 +136,7 @@ class RollingLayer(DynamicLayer):  # type: ignore[misc]
             f"assisted decoding takes keys back, and {self.method} has dropped some at {self.seen} tokens, beyond the {room} "
             "that it keeps; generate without assistant_model or prompt_lookup_num_tokens, or give a larger window",
         )
-        # transformers gives a number, or a tensor; older ones say how many shall stay
+        # A number or a tensor: below 0 so many go; above, in older transformers, so many stay
         count = int(tokens_to_remove)
         self.seen = self.seen + count if count < 0 else min(self.seen, count)
         self.keys, self.values = self.keys[:, :, : self.seen], self.values[:, :, : self.seen]

@@ -194,7 +194,7 @@ def no_rotation(rotary: Rotary) -> Callable[..., tuple[Tensor, Tensor]]:
     sizes: dict[Any, int] = {}  # of tables that follow positions in their shape, and queries in their data type
 
     def forward(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        positions, kind = _refuse_several_axes(*args, **kwargs), _layer_type(*args, **kwargs)
+        positions, kind = _one_axis_positions(*args, **kwargs), _layer_type(*args, **kwargs)
         like: Tensor = kwargs["x"] if "x" in kwargs else args[0]
         known = sizes.get((kind, like.dtype))
         if known is not None and positions is not None and positions.dim() == 2:
@@ -215,7 +215,7 @@ def rotation_in_laps(rotary: Rotary) -> Callable[..., tuple[Tensor, Tensor]]:
     """A forward for the rotary embedding that rotates as it does, and exactly however far the positions go."""
 
     def forward(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        positions = _refuse_several_axes(*args, **kwargs)
+        positions = _one_axis_positions(*args, **kwargs)
         if positions is None or not rotary.serves(_layer_type(*args, **kwargs)):
             cos, sin = type(rotary.module).forward(rotary.module, *args, **kwargs)
             return cos, sin
@@ -224,8 +224,8 @@ def rotation_in_laps(rotary: Rotary) -> Callable[..., tuple[Tensor, Tensor]]:
     return forward
 
 
-def _refuse_several_axes(*args: Any, **kwargs: Any) -> Tensor | None:
-    """The positions that a rotary embedding was given."""
+def _one_axis_positions(*args: Any, **kwargs: Any) -> Tensor | None:
+    """The positions that a rotary embedding was given; refused where they have several axes."""
     positions = kwargs.get("position_ids", args[1] if len(args) > 1 else None)
     if isinstance(positions, Tensor) and positions.dim() == 3 and bool((positions != positions[:1]).any()):
         raise BadInput("these positions have several axes, as pictures do, and this method knows one; leave it out")

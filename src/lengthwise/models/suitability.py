@@ -53,7 +53,7 @@ def _each_method(anatomy: Anatomy, method: Method) -> list[object]:
         return [single for part in method for single in _each_method(anatomy, part)]
     if isinstance(method, type):
         raise BadInput(f"{method.__name__} is a class of methods; give one of them, {method.__name__}(...)")
-    # Which has attributes of all names
+    # It has a function called narrow, and would pass for a method
     require(not isinstance(method, Tensor), "a method is a spec or an object of a method's class, not a tensor")
     return [method]
 

@@ -61,7 +61,8 @@ def train_length_of(config: Any, family: str) -> TrainLength:
             return TrainLength(int(told), CONFIG, is_known=False)
         tokens, source = BYT5 if config.vocab_size == BYTES else MT5 if family == "mt5" else T5
         return TrainLength(tokens, f"its config does not tell; its family was pre-trained on it ({source})", is_known=False)
-    # A rotation stretched by hand (yarn, ...) counts from the length before it was
+    # A rotation stretched by hand (yarn, ...) counts from the length before it was; one by type of layer, as Gemma 3's and
+    # OLMo 3's are, was trained so
     rope = getattr(config, "rope_parameters", None) or {}
     stretched = isinstance(rope, dict) and rope.get("rope_type") not in TRAINED_STRETCHED
     original = rope.get("original_max_position_embeddings") if stretched else None

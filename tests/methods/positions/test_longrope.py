@@ -64,6 +64,12 @@ def test_without_short_factors_the_training_length_is_left_alone(tmp_path: Path)
     assert torch.equal(short, model(tokens, use_cache=False).logits)
 
 
+def test_a_factor_that_is_given_goes_before_the_files(tmp_path: Path) -> None:
+    path = written(tmp_path, {**ROPE, "attention_factor": 1.5})
+    assert LongRoPE.load(path, TRAIN_LENGTH).g == 2.25
+    assert LongRoPE.load(path, TRAIN_LENGTH, 2.0).g == pytest.approx(1 + math.log(2) / math.log(TRAIN_LENGTH))
+
+
 def test_a_run_is_known_by_what_the_file_said(tmp_path: Path) -> None:
     method = LongRoPE.load(written(tmp_path, ROPE), TRAIN_LENGTH)
     assert file_contents_of([method])["longrope"]["long_factor"] == tuple(LONG)

@@ -81,15 +81,15 @@ class DPE:
             raise BadInput(f"dpe needs scales as whole numbers joined by -, as in 4-4-2-16, not {self.scales!r}") from None
 
     @cached_property
-    def _by_pair(self) -> list[int]:
+    def _scale_of_pair(self) -> list[int]:
         """The scale of every pair."""
         pairs = self.rotary_size // 2
         return [self._scales[pair * len(self._scales) // pairs] for pair in range(pairs)]
 
     def distances(self, seen: Visible, whole: Visible) -> list[Part]:
         near, before, behind = near_and_far(seen, self.window)
-        scale = torch.tensor(self._by_pair).to(seen.device, non_blocking=True)
-        query, key = (_by_pair(place, scale) for place in whole.places)
+        scale = torch.tensor(self._scale_of_pair).to(seen.device, non_blocking=True)
+        query, key = (_grouped(place, scale) for place in whole.places)
         beyond = self.window - self.window // scale
         return with_keys([as_they_stand(near), Part(before, query + beyond, key), Part(behind, query - beyond, key)])
 
@@ -109,5 +109,5 @@ def _read(path: str) -> ScalesFile:
         raise BadInput(f"{path} holds no scales of DPE: {error}") from None
 
 
-def _by_pair(place: Tensor, scale: Tensor) -> Tensor:  # [batch, tokens], [pairs] -> [batch, 1, tokens, pairs]
+def _grouped(place: Tensor, scale: Tensor) -> Tensor:  # [batch, tokens], [pairs] -> [batch, 1, tokens, pairs]
     return place[:, None, :, None] // scale

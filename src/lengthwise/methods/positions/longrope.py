@@ -5,8 +5,8 @@
 
 `factors` is a JSON file: a config.json or its `rope_parameters`, with `long_factor` and, perhaps, `short_factor`; a list of
 long factors; or what `lengthwise calibrate MODEL --length N --search longrope --out factors.json` found by needles. s is
-`factor`, or what the file says; its `attention_factor`, if there is one, is the root of g. With short factors all is as
-transformers computes it: they and g serve inputs up to the training length. Without, those are left alone.
+`factor`, or what the file says; its `attention_factor`, unless `factor` is given, is the root of g. With short factors all is
+as transformers computes it: they and g serve inputs up to the training length. Without, those are left alone.
 
 Paper: Ding et al. 2024, arXiv:2402.13753
 Paper: Shang et al. 2025 (LongRoPE2), arXiv:2502.20082
@@ -69,7 +69,7 @@ class LongRoPE:
         found = f"the factors of {factors} were found for a training length of {trained:g}, and this model's is {train_length}"
         require(trained == train_length, f"{found}; give the right one (--train-length)")
         longest = told.get("max_position_embeddings") or math.nan
-        root = told.get("attention_factor")
+        root = told.get("attention_factor") if factor is None else None
         stretch = told.get("factor") or longest / train_length if factor is None else factor
         unknown = root is None and math.isnan(stretch)
         require(

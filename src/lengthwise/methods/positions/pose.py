@@ -2,7 +2,7 @@
 
     p = 0 ... c - 1,  c + u ... n - 1 + u,   c ~ U{1 ... (n+1)/2},  u ~ U{0 ... target - n}       Zhu et al. 2024
 
-It changes training data and not the attention, so it is no method for a loaded model and not in the catalogue: give the
+It changes training data and not the attention, so it is no method for a loaded model and not in the registry: give the
 collator to a trainer, then evaluate with the method (PI, NTK, YaRN) the model was trained with.
 
 Paper: Zhu et al. 2024, arXiv:2309.10400

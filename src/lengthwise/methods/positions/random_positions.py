@@ -2,7 +2,7 @@
 
     p_1 < ... < p_n  drawn without replacement from 0 ... target - 1                 Ruoss et al. 2023
 
-It changes training data and not the attention, so it is no method for a loaded model and not in the catalogue: give the
+It changes training data and not the attention, so it is no method for a loaded model and not in the registry: give the
 collator to a trainer.
 
 Paper: Ruoss et al. 2023, arXiv:2305.16843

@@ -5,7 +5,7 @@
 
 Places count from the start of the row's own sequence; keys behind the row are placed likewise where a mask is bidirectional.
 G is `group`, by default 8, and w is `window`, by default a quarter of the training length, as the released code has for Llama
-2: so inputs of up to (n_train - w) G + w tokens meet no distance that the model never saw.
+2: where G divides w, inputs of up to (n_train - w) G + w tokens meet no distance that the model never saw.
 
 Paper: Jin et al. 2024, arXiv:2401.01325
 Code: https://github.com/datamllab/LongLM

@@ -8,7 +8,7 @@ tokens of the moved heads around, so that the first half group lies in one group
 the future's tokens and is seen by none of its own. Here these two half groups stay apart.
 
 It makes training cheaper and is left out afterwards (LongLoRA evaluates with full attention), so it is no method for a loaded
-model and not in the catalogue: `lengthwise train` takes it, and so does `extend` around a training loop.
+model and not in the registry: `lengthwise train` takes it, and so does `extend` around a training loop.
 
 Paper: Chen et al. 2024 (LongLoRA), arXiv:2309.12307
 Code: https://github.com/dvlab-research/LongLoRA
