@@ -24,6 +24,7 @@ from lengthwise.methods.temperature.aligned import STATISTICS, Calibrated
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.fingerprint import model_fingerprint
 from lengthwise.records import Record, Sharpness, read_lines
+from lengthwise.records.directory import read_config
 from lengthwise.tasks import TASKS, Task
 from lengthwise.tasks.line import samples as line_samples
 from tests.conftest import Said, make
@@ -528,3 +529,11 @@ def test_progress_names_the_cells_and_counts_down_to_nothing(
     # One more sample of two cells, three and the sharpness of a new one
     assert totals == [pytest.approx(5 * LONG**1.3 + TRAIN_LENGTH**1.3)]
     assert sum(done) == pytest.approx(totals[0])
+
+
+def test_another_method_under_a_name_of_the_callers_is_refused(tmp_path: Path) -> None:
+    evaluate(tmp_path / "run", methods={"mine": "constant:tau=0.9"})
+    assert read_config(tmp_path / "run" / "config.json")["specs"] == {"mine": "constant:tau=0.9"}
+    with pytest.raises(lw.BadInput, match="the method 'mine' has changed since"):
+        evaluate(tmp_path / "run", methods={"mine": "constant:tau=100"})
+    evaluate(tmp_path / "run", methods={"mine": " constant:tau=0.9", "other": "constant:tau=100"})

@@ -76,6 +76,7 @@ class RunConfig(TypedDict):
     model: Fingerprint
     settings: dict[str, Any]
     methods: dict[str, Document]  # by spec
+    specs: NotRequired[dict[str, str]]  # name of the caller's own -> spec
     reads: NotRequired[dict[str, str]]  # spec -> whole, end or both: what of a prompt the method reads
     tasks: NotRequired[dict[str, str | None]]  # name -> other material than the package's
     samples: NotRequired[int]  # version of the samples that were made, where some were; 1 if it is missing
@@ -113,11 +114,13 @@ def grown(old: Config, new: Config, path: Path) -> Config:
         if (was := tasks.get(name, now)) != now:
             raise BadInput(f"{path} holds samples of {name} made of {was or USUAL}, and not of {now or USUAL}; {ANOTHER}")
     code = _joined(old.get("code", {}), new.get("code", {}), path, "task")
+    specs = _joined(old.get("specs", {}), new.get("specs", {}), path, "method")
     return {
         **old,
         "tasks": {**tasks, **now_tasks},
         **made,
         **({"code": code} if code else {}),
+        **({"specs": specs} if specs else {}),
         "methods": _joined(old["methods"], new["methods"], path, "method"),
         "reads": _joined(old.get("reads", {}), new.get("reads", {}), path, "method"),
         "data": _joined(old.get("data", {}), new.get("data", {}), path, "data file"),

@@ -1,7 +1,8 @@
 """Answer and score one cell of an evaluation: the samples of one task at one length under one method.
 
 Batches are fixed runs of sample indices. What is already recorded never changes them: a batch of which only some samples are
-missing is answered whole again, so that a resumed evaluation predicts bit for bit what an undisturbed one does.
+missing is answered whole again, so that an evaluation resumed with the same samples predicts bit for bit what an undisturbed
+one does.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ def check_truncation(
 ) -> None:
     """Refuse jobs that read the end of a prompt where the question does not fit into it."""
     longest = max(job.length for job in jobs)
-    truncating = {job.task: job for job in jobs if job.length == longest and job.method.reads != "whole"}
+    # Of cases in a file a shorter one may have the longer question
+    asked = [job for job in jobs if (job.data or job.length == longest) and job.method.reads != "whole"]
+    truncating = {(job.task, job.length): job for job in asked}
     for job in truncating.values():
         truncated_prompt(tokenizer, sample_of(job), _kept_tokens(model, train_length, job))
 

@@ -6,14 +6,16 @@ What `truncate` and `hedge` mean is said in methods/spec.py, and how the two rea
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lengthwise.errors import BadInput
 from lengthwise.methods.base import file_contents_of
 from lengthwise.methods.recipe import Recipe
-from lengthwise.methods.spec import BOTH, END, NONE, TRUNCATE, parse_spec
+from lengthwise.methods.spec import BOTH, END, NONE, TRUNCATE, parse_spec, short_name
 from lengthwise.methods.temperature.aligned import Alignment
+
+ADDRESS = "objectat0x"
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,7 @@ class NamedMethod:
     installs: tuple[object, ...] = ()  # method objects for `lengthwise.extend`
     truncates: bool = False  # whether the model reads the end of the prompt only
     hedges: bool = False  # whether the model reads the end as well
+    spec: str = field(default="", compare=False)  # where the name is the caller's own and does not tell it
 
     @property
     def reads(self) -> str:
@@ -72,8 +75,11 @@ def _named(name: str, method: object, facts: Mapping[str, object]) -> NamedMetho
     if isinstance(method, NamedMethod):
         return replace(method, name=name)
     # Method objects stand in the spec by how they are spelt, which is enough to see what is joined to what
-    reads = parse_spec(_spelling(method)).reads
-    return NamedMethod(name, tuple(_method_objects(method, facts)), truncates=reads == END, hedges=reads == BOTH)
+    spec = parse_spec(_spelling(method))
+    reads, told = {"truncates": spec.reads == END, "hedges": spec.reads == BOTH}, short_name(spec.text).replace(" ", "")
+    # An object that does not say what it is has an address instead
+    told = "" if told == name.replace(" ", "") or ADDRESS in told else told
+    return NamedMethod(name, tuple(_method_objects(method, facts)), **reads, spec=told)
 
 
 def _method_objects(method: object, facts: Mapping[str, object]) -> list[object]:

@@ -21,6 +21,7 @@ VALUES_PER_TENSOR = 64  # of each parameter, in the digest of a model
 
 
 def run_config(anatomy: Anatomy, evaluated: EvaluatedModel, jobs: Sequence[Job], questions: Questions, device: str) -> Config:
+    specs = {job.method.name: job.method.spec for job in jobs if job.method.spec}
     return {
         "format": FORMAT,
         "model": {**model_fingerprint(anatomy), "name": evaluated.name},
@@ -35,6 +36,7 @@ def run_config(anatomy: Anatomy, evaluated: EvaluatedModel, jobs: Sequence[Job],
             **({"chat": True} if evaluated.chat else {}),
         },
         "methods": {job.method.name: job.method.document for job in jobs},
+        **({"specs": specs} if specs else {}),
         "reads": {job.method.name: job.method.reads for job in jobs},
         "tasks": questions.materials,
         **({"samples": VERSION} if questions.materials else {}),
