@@ -34,7 +34,7 @@ def test_the_peak_counts_what_was_given_back() -> None:
         torch.ones(3, 1 << 20)
         torch.ones(2, 1 << 20)
 
-    assert beyond._peak_on_cpu(torch.device("cpu"), read) == 3 << 22
+    assert beyond._peak_on_cpu(read) == 3 << 22
 
 
 def test_a_device_that_does_not_count_says_nothing(tokenizer: Any, tmp_path: Path) -> None:

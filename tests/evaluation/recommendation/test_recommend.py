@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -225,6 +226,17 @@ def test_calibrated_temperatures_race_and_are_kept(tokenizer: Any, answering: An
     recipe = recommend(tokenizer, tasks=["answer"], minutes=10, out=tmp_path)
     assert recipe.method == "pmax-layer"
     assert recipe.parts == (lw.Alignment.load(tmp_path / "pmax-layer.json"),)
+
+
+def test_an_alignment_for_another_seed_is_made_anew(tokenizer: Any, answering: Any, tmp_path: Path) -> None:
+    answering(helped_by("pmax-layer"))
+    seeds = []
+    for seed in (0, 0, 1):
+        if seed:
+            shutil.rmtree(tmp_path / "race", ignore_errors=True)
+        recommend(tokenizer, tasks=["answer"], minutes=10, out=tmp_path, seed=seed)
+        seeds.append(lw.Alignment.load(tmp_path / "pmax-layer.json").provenance["seed"])
+    assert seeds == [0, 0, 1]
 
 
 def test_tasks_that_the_model_cannot_do_are_not_asked(tokenizer: Any, answering: Any) -> None:

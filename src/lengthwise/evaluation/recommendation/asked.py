@@ -28,7 +28,7 @@ from lengthwise.records import Record
 from lengthwise.tasks import find_task
 
 KNOWN = 0.3  # least mean score at the training length of a task that can tell anything
-ROUNDS = (4, 8, 16, 32)  # samples of a task, so far
+ROUNDS = (4, 8, 16, 32)  # samples of a task after each round of the race
 FRESH = (8, 16, 32, 64)  # samples of a task that confirm, as many as there is time for
 FRESH_SEED = 500_009  # far from the race's
 RACE, CONFIRM = "race", "confirm"  # folders of the answers that choose, and of those that are reported

@@ -21,7 +21,7 @@ from lengthwise.methods.recipe import Part
 from lengthwise.models.extend import extend
 from lengthwise.models.masks import forget_masks
 
-TIMES = (2, 4)  # the length
+TIMES = (2, 4)  # multiples of the length that are asked as well
 STILL = 0.8  # least share of the score at the length with which a method still works
 
 
@@ -64,11 +64,9 @@ def peak_memory(asked: Asked, parts: Sequence[Part] | str, tokens: int) -> int |
     ids = torch.ones((1, tokens), dtype=torch.long)
     with extend(asked.model, parts, train_length=asked.anatomy.train_length):
         read = partial(run_stack, asked.anatomy, ids)
-        return {"cuda": _peak_on_gpu, "cpu": _peak_on_cpu}.get(device.type, _not_counted)(device, read)
-
-
-def _not_counted(device: torch.device, read: Callable[[], object]) -> None:
-    return None
+        if device.type == "cuda":
+            return _peak_on_gpu(device, read)
+        return _peak_on_cpu(read) if device.type == "cpu" else None
 
 
 def _peak_on_gpu(device: torch.device, read: Callable[[], object]) -> int:
@@ -80,7 +78,7 @@ def _peak_on_gpu(device: torch.device, read: Callable[[], object]) -> int:
     return torch.cuda.max_memory_allocated(device) - before
 
 
-def _peak_on_cpu(device: torch.device, read: Callable[[], object]) -> int:
+def _peak_on_cpu(read: Callable[[], object]) -> int:
     """The sum of what PyTorch's profiler sees taken and given back, at its highest."""
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # it tells standard error of its beginning and end
     # What was made before and goes meanwhile would be counted as given back here, and PyTorch would complain

@@ -92,7 +92,7 @@ class ShareRight(Measure):
 
     def gain(self, mine: Scores, theirs: Scores) -> str:
         mean, low, high = paired_interval([a - b for a, b in zip(mine, theirs, strict=True)])
-        return f"{100 * mean:+.0f} points (95 % interval {100 * low:+.0f} to {100 * high:+.0f})"
+        return f"{100 * mean:+.0f} points (95 % interval {100 * max(-1, low):+.0f} to {100 * min(1, high):+.0f})"
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ from lengthwise.methods.recipe import Recipe
 from lengthwise.models.anatomy import anatomy_of, vocabulary
 from lengthwise.models.patches import refuse_extended
 from lengthwise.models.suitability import refuse_past_the_table, refuse_unreachable
+from lengthwise.tasks import without_groups
 
 
 @typed
@@ -65,7 +66,7 @@ def recommend(
     these: then `tokenizer` may be None. `out` is a folder for the records, the alignments and `recipe.json`.
     """
     refuse_extended(model, "recommend")
-    tasks = (tasks,) if isinstance(tasks, str) else tuple(tasks)
+    tasks = tuple(without_groups([tasks] if isinstance(tasks, str) else tasks))
     anatomy = anatomy_of(model, train_length)
     refuse_unreachable(model, anatomy)
     trained, (length,) = anatomy.train_length, parse_lengths(length)

@@ -33,14 +33,6 @@ class AskedRows(AskedText):
         return TextLikelihood(f"your token ids at {self.length:,} tokens")
 
     @property
-    def known(self) -> list[str]:
-        return ["token ids"]
-
-    @property
-    def tasks(self) -> dict[str, float | None]:
-        return dict.fromkeys(self.known)
-
-    @property
     def options(self) -> Sequence[str]:
         # Token ids are given in Python only
         return []
@@ -60,6 +52,11 @@ class AskedRows(AskedText):
         require(n >= 2 * FEWEST, f"{there}; at least {2 * FEWEST} are needed, give more or longer ones, or a smaller length")
         cut = cut_rows(self.rows, width, n, self.seed)
         return {RACE: cut[: n // 2][: ROUNDS[-1]], CONFIRM: cut[n // 2 :][: FRESH[-1]]}
+
+    @cached_property
+    def _settings(self) -> str:
+        # Places follow from where rows end
+        return repr((super()._settings, [len(row) for row in self.rows]))
 
     @cached_property
     def frame(self) -> Frame:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from statistics import fmean
 from typing import Any
+
+from torch import Tensor
 
 from lengthwise.calibration.answers import SAMPLES
 from lengthwise.calibration.calibrate import calibrate
@@ -26,6 +29,7 @@ from lengthwise.methods.spec import NONE, TRUNCATE
 from lengthwise.methods.temperature.aligned import Alignment
 from lengthwise.models.fingerprint import model_fingerprint, versions
 
+MADE_FOR = "recommended_for"  # in the provenance of an alignment: a digest of what it was made for
 CALIBRATING, RACING, CONFIRMING = 0.5, 0.75, 0.9  # shares of the time after which each is at its end
 # Long forwards that calibrations take at least, for each task and one more; fits to answers take what time they are given
 FORWARDS = {("answers", "model"): 24, ("answers", "head"): 50}
@@ -99,8 +103,10 @@ class Recommendation:
     def _calibrate(self, calibration: Calibration, forward: float) -> None:
         """Add a calibrated temperature to the race, if there is time and memory for it."""
         asked, path = self.asked, self.asked.folder / f"{calibration.name.replace(':', '-').replace('+', '-')}.json"
-        if path.exists():
-            self._add(calibration, Alignment.load(path))
+        made_for = _made_for(asked, calibration.statistic)
+        # Another length, seed or text may have been asked in this folder before
+        if path.exists() and (kept := Alignment.load(path)).provenance.get(MADE_FOR) == made_for:
+            self._add(calibration, kept)
             return
         answers = calibration.statistic == "answers"
         takes = FORWARDS.get((calibration.statistic, calibration.scope), 2) * (len(asked.known) + 1) * forward
@@ -129,6 +135,7 @@ class Recommendation:
         except Exception as error:
             self.untried.append(f"{calibration.name} ({_refusal(error)})")
             return
+        alignment = replace(alignment, provenance={**alignment.provenance, MADE_FOR: made_for})
         alignment.save(path)
         self._add(calibration, alignment)
 
@@ -270,3 +277,10 @@ def _refusal(error: Exception) -> str:
 
 def _seconds(answers: Iterable[Scored], method: str) -> float:
     return sum((answer.seconds for answer in answers if answer.method == method), 0.0)
+
+
+def _made_for(asked: Asked, statistic: str) -> str:
+    material = asked.material(statistic, None).items()
+    given = {name: value.tolist() if isinstance(value, Tensor) else value for name, value in material}
+    made_for = (asked.length, asked.seed, asked.anatomy.train_length, given)
+    return hashlib.sha256(repr(made_for).encode()).hexdigest()[:16]

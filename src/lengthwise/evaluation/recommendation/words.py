@@ -93,6 +93,8 @@ class Findings:
         said = []
         if unknown:
             said.append(f"Not asked, because the model cannot do them at its training length either: {', '.join(unknown)}.")
+        if roomless := [task for task, score in scores.items() if score is None]:
+            said.append(f"Not asked, because the training length has no room for them: {', '.join(roomless)}.")
         if self.untried:
             said.append(f"Not tried: {'; '.join(self.untried)}.")
         if self.hurried:
