@@ -53,6 +53,18 @@ def test_a_file_that_has_changed_is_not_mixed_with_what_it_was(own: Path, tmp_pa
         evaluate(own, tmp_path / "run", methods=["none"], samples=3)
 
 
+def test_an_analysis_is_not_mixed_with_another_version_of_a_task(own: Path, tmp_path: Path) -> None:
+    def analyse() -> None:
+        asked = {"tasks": f"{own}:DIGITS", "train_length": 32, "show_progress": False}
+        lw.analyse(answering_briefly("t5"), ByT5Tokenizer(), [300], tmp_path / "analysis", **asked)
+
+    analyse()
+    analyse()
+    own.write_text(own.read_text() + "# another version\n")
+    with pytest.raises(BadInput, match=r"the task .*DIGITS' has changed since .* was begun; give another --out"):
+        analyse()
+
+
 def test_a_report_shows_the_run_and_runs_nothing(
     own: Path, tmp_path: Path, lengthwise: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,7 +57,7 @@ from lengthwise.records.append_only import AppendOnly
 from lengthwise.records.config import ANOTHER, check_same
 from lengthwise.report import png
 from lengthwise.report.charts import svg
-from lengthwise.tasks import find_task
+from lengthwise.tasks import find_task, without_groups
 
 FORWARDS = 4  # of one calibration, about
 # Short lengths are read in several sequences, until so many tokens have been read
@@ -92,14 +92,14 @@ def analyse(
     source, text = text_or_prose(text, files)
     lengths = _checked(parse_lengths(lengths), anatomy.train_length, sequences)
     refuse_past_the_table(anatomy, lengths[-1])
-    asked = dict.fromkeys([tasks] if isinstance(tasks, str) else tasks)
+    asked = without_groups([tasks] if isinstance(tasks, str) else tasks)
     job = _Job(model, anatomy, tokenizer, text, sequences, seed, tuple(asked))
     # Refused now, and before anything is written: a text too short, a model whose attention cannot be read
     read = {length: job.sequences_of(length) for length in lengths}
     at_length(model, anatomy, read[lengths[0]][:1, :FEW])
     job.check_tasks(lengths[-1])
     begun = _empty_analysis(job, source, [str(path) for path in files], name)
-    folder = _AnalysisFolder(Path(out), begun)
+    folder = _AnalysisFolder(Path(out), begun, job.tasks)
     with progress("analysing", folder.remaining_cost(lengths, job), show_progress) as tick:
         for length in lengths:
             job.finish_length(read[length], folder, tick)
@@ -148,7 +148,7 @@ class _Job:
                 slopes = answer_slopes(
                     self.model, self.tokenizer, self.anatomy, task, length, CASES * self.sequences, self.seed
                 )
-                folder.answers.append([] if slopes is None else [slopes])
+                folder.answers.append([] if slopes is None else [replace(slopes, code=find_task(task).code)])
                 tick(self.cost_of_answers(length))
         folder.write(self.anatomy)
 
@@ -172,7 +172,7 @@ class _Job:
 class _AnalysisFolder:
     """What `analyse` writes, and what it wrote before."""
 
-    def __init__(self, path: Path, begun: Analysis) -> None:
+    def __init__(self, path: Path, begun: Analysis, tasks: Sequence[str]) -> None:
         """Begin a new or empty directory, or go on with one that was begun with the same model and settings."""
         self.path, self.begun = path, begun
         with writing(path):
@@ -186,6 +186,9 @@ class _AnalysisFolder:
         self.lengths = AppendOnly(path / LENGTHS, AtLength)
         self.aligned = AppendOnly(path / ALIGNED, Aligned)
         self.answers = AppendOnly(path / ANSWERS, AnswerSlopes)
+        for slopes in self.answers.lines.values():
+            same = slopes.task not in tasks or slopes.code == find_task(slopes.task).code
+            require(same, f"the task {slopes.task!r} has changed since {path} was begun; {ANOTHER}")
 
     def remaining_cost(self, lengths: Sequence[int], job: _Job) -> float:
         """Work that is not done yet, in the units of `_cost`."""

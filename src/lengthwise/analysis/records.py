@@ -134,6 +134,7 @@ class AnswerSlopes(Declared):
     low: float  # its 95 % interval over the cases
     high: float
     heads: Heads  # the same of every head alone
+    code: str = ""  # of a user's own task: its file or package, and a digest
 
     @property
     def key(self) -> tuple[int, str]:

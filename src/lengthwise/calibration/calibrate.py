@@ -30,7 +30,7 @@ from lengthwise.models.extend import Method, extend
 from lengthwise.models.fingerprint import model_fingerprint, versions
 from lengthwise.models.layer import active_slots
 from lengthwise.models.suitability import refuse_past_the_table
-from lengthwise.tasks import Task, find_task
+from lengthwise.tasks import Task, find_task, without_groups
 
 SEARCHES = ("solve", "grid")
 
@@ -66,7 +66,7 @@ def calibrate(
     cases, can come from `data`. With `text` or `files` it asks for words that stand far back in the text. After `minutes` the
     best temperatures so far are taken.
     """
-    tasks = (task,) if isinstance(task, str) else tuple(task or ())
+    tasks = tuple(without_groups([task] if isinstance(task, str) else task or ()))
     check_choices(statistic, scope, search, tasks, data)
     require(
         minutes is None or statistic == "answers", f"minutes are for the statistic answers; {statistic} takes a few forwards"
