@@ -249,3 +249,17 @@ def test_cases_of_a_file_are_asked_at_their_own_lengths(tokenizer: Any, tmp_path
 def test_what_does_not_go_together_is_refused(tokenizer: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(BadInput, match=message):
         lw.calibrate(make("t5", 0), tokenizer, 4 * TRAIN_LENGTH, show_progress=False, **options)
+
+
+def test_one_number_is_left_at_1_where_other_cases_lose_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers, "ENOUGH", 0.0)
+    original = sharp_t5()
+    model = flattened(original, torch.full((4,), 1.35))
+    monkeypatch.setattr(Group, "held_out", property(lambda group: group.cases[:2]))
+    # The cases that are not fitted are told as the model tells them already
+    whole = Fit._held_out
+    told = iter([0.0, 1.0])
+    monkeypatch.setattr(Fit, "_held_out", lambda fit: {name: next(told) for name in whole(fit)})
+    found, _, expects = fit(model, original, (1, 1))
+    assert float(found) == 0
+    assert expects["fitted"] == expects["plain"]

@@ -360,6 +360,16 @@ def test_a_model_that_does_not_do_as_extended_is_given_back_as_it_was(monkeypatc
     assert_untouched(model, before)
 
 
+def test_slopes_of_a_model_that_was_not_baked_are_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, ids = small_decoder(), tokens(8)
+    before = model(ids).logits
+    monkeypatch.setattr("lengthwise.calibration.bake._agree", lambda *_: False)
+    with pytest.raises(lw.BadInput, match="not baked"):
+        lw.bake(model, f"constant:tau={TAU}", length=LONG, inplace=True)
+    torch.testing.assert_close(model(ids).logits, before)
+    assert model.config.alibi_factors is None
+
+
 def test_offloaded_weights_are_refused() -> None:
     model = make("t5")
     model.encoder.block[1].to("meta")

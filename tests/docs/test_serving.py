@@ -48,7 +48,7 @@ def test_the_table_says_what_export_does(row: dict[str, str], monkeypatch: pytes
         told = "refused"
         if plan is not None:
             try:
-                target.check(plan, None)
+                target.check(plan)
                 told = what_happens(plan, to)
             except lw.BadInput:
                 pass

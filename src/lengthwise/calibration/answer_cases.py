@@ -27,7 +27,7 @@ from lengthwise.tasks.language_modelling import SENTINEL, frame_of, framed, pass
 
 DEFAULT_TASKS = ("passkey", "line", "multi_document_qa", "code_key_retrieval")
 TEXT = "text"  # the name of its far words among tasks
-GUARD = 3.0  # what a nat weighs by which prose moves
+GUARD = 3.0  # weight of a nat of KL on prose; one of an answer has 1
 MOST_KEPT = 24  # places in prose
 CHARACTERS = 8  # of a token, at most, in most texts
 # Evaluations make samples with small seeds: what is fitted is never what is asked

@@ -32,7 +32,7 @@ from lengthwise.models.extend import extend
 from lengthwise.models.patches import evaluating
 
 SAMPLES = {"model": 8, "layer": 32, "head": 32}  # cases of a task, by scope
-REGULARISER, OF_ONE = 1.0, 0.1  # OF_ONE: where the model has one number
+REGULARISER, OF_ONE = 1.0, 0.1  # weight of (a - a0)^2; of a^2 where the model has one number
 ENOUGH = 0.1  # nats: nothing is left to gain
 STEPS, RATE, CASES_A_STEP = 40, 0.05, 2
 CHECK_EVERY, PATIENCE, LEAST_GAIN = 5, 2, 0.01  # checks without a gain of this share of the loss end the fit
@@ -110,6 +110,8 @@ class Fit:
         with frozen(self.model), evaluating(self.model), extend(self.model, candidate, train_length=train_length):
             plain = self._held_out()
             found, path, fitted = self._search(a) if a.numel() == 1 else self._descend(a, plain)
+        if self._total(fitted) >= self._total(plain):
+            found, fitted = torch.zeros_like(found), plain
         return found.detach().cpu(), path, {"plain": plain, "fitted": fitted}
 
     def _search(self, a: Tensor) -> tuple[Tensor, list[dict[str, float]], Losses]:

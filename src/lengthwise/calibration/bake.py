@@ -75,16 +75,15 @@ def sharpness_at(anatomy: Anatomy, slots: Slots, length: int) -> Tensor:  # -> [
 
 
 def fold_proven(model: Any, g: Tensor, length: int, train_length: int | None) -> None:  # [layers, heads]
-    """Fold g into the weights; they are put back where the model then does not do on a few tokens what it does extended."""
+    """Fold g into the weights; it is taken back where the model then does not do on a few tokens what it does extended."""
     anatomy = anatomy_of(model, train_length)
     probe = PROBE % model.get_input_embeddings().weight.shape[0]
     # A short forward also refuses what cannot be extended, and so has nothing to agree with
     with extend(model, FixedSharpness(g), train_length=train_length, implementation="reference"):
         wanted = run_stack(anatomy, probe)
-    before = fold(anatomy, g.double())
+    undo = fold(anatomy, g.double())
     if not _agree(run_stack(anatomy, probe), wanted):
-        for weight, old in before:
-            weight.copy_(old)
+        undo()
         raise BadInput(f"with scaled queries this {anatomy.family} model does not compute what it computes extended: not baked")
     # A note for people who find the checkpoint; transformers keeps unknown entries of a config as they are
     earlier: dict[str, Any] = getattr(model.config, "lengthwise", None) or {}

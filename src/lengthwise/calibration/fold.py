@@ -9,6 +9,7 @@ made from the config, so what multiplies them is written there.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -20,16 +21,19 @@ from lengthwise.models.anatomy import Anatomy
 from lengthwise.models.family_base import AlibiSlopes
 
 
-def fold(anatomy: Anatomy, g: Tensor) -> list[tuple[Tensor, Tensor]]:
+def fold(anatomy: Anatomy, g: Tensor) -> Callable[[], None]:
     """Multiply every logit of layer l, head h by g[l, h], in place. Checks everything before it changes anything.
 
-    Weights that were changed come back, each with what it was.
+    What comes back takes it all back.
     """
     scalers = [_scaler(anatomy, module, row) for module, row in zip(anatomy.layers, g, strict=True)]
     tables = _bias_rows(anatomy, g)
     parts = [part for parts in scalers for part in parts]
     parts += [(table.weight.detach(), row, 0.0) for table, row in tables if not isinstance(table, AlibiSlopes)]
     before = [(weight, weight.clone()) for weight, _, _ in parts]
+    slopes = [(table, table.factors) for table, _ in tables if isinstance(table, AlibiSlopes)]
+    config: Any = anatomy.stack.config
+    factors = getattr(config, "alibi_factors", None)
     for weight, factor, shift in parts:
         # In float64, so that one rounding is all that is lost
         wide = (weight.double() + shift) * factor.to(weight.device).double() - shift
@@ -37,10 +41,19 @@ def fold(anatomy: Anatomy, g: Tensor) -> list[tuple[Tensor, Tensor]]:
     for table, row in tables:
         if isinstance(table, AlibiSlopes):
             table.sharpen(row.tolist())
-    if any(isinstance(table, AlibiSlopes) for table, _ in tables):
-        config: Any = anatomy.stack.config
-        config.alibi_factors = [list(table.factors) for table, _ in tables]
-    return before
+    if slopes:
+        config.alibi_factors = [list(table.factors) for table, _ in slopes]
+
+    def undo() -> None:
+        for weight, old in before:
+            weight.copy_(old)
+        for table, old_factors in slopes:
+            table.factors = old_factors
+            table.sharpen([1.0] * len(old_factors))
+        if slopes:
+            config.alibi_factors = factors
+
+    return undo
 
 
 def keys_seen(anatomy: Anatomy, length: int) -> list[int]:

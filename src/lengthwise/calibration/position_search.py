@@ -167,6 +167,7 @@ class Climb:
         randomness = random.Random(f"positions {self.seed}")
         for start in self.space.starts:
             self._try(start)
+        require(bool(self.best), "no start gives finite likelihoods at this length; give a wider --dtype, or another --method")
         while not self.stopped:
             self._climb_once(randomness)
         return self.best

@@ -71,14 +71,14 @@ def test_blocks_without_such_scales_are_refused() -> None:
 
 def test_keys_of_yarn_hold_what_is_not_its_own_attention_factor() -> None:
     yarn = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 32}
-    keys = rope_keys("llama", yarn, 32, 128).keys
+    keys = rope_keys(yarn, 32, 128).keys
     assert keys["rope.scaling.original_context_length"] == 32
     assert (keys["context_length"], keys["rope.scaling.type"], keys["rope.scaling.factor"]) == (128, "yarn", 4.0)
     assert "rope.scaling.attn_factor" not in keys
     own = 0.1 * math.log(4) + 1
-    flat = rope_keys("llama", {**yarn, "attention_factor": 1.0}, 32, 128).keys
+    flat = rope_keys({**yarn, "attention_factor": 1.0}, 32, 128).keys
     assert flat["rope.scaling.attn_factor"] == pytest.approx(1 / own)
-    sharper = rope_keys("llama", yarn, 32, 128, sharper=1.21).keys
+    sharper = rope_keys(yarn, 32, 128, sharper=1.21).keys
     assert sharper["rope.scaling.attn_factor"] == pytest.approx(1.1)
 
 

@@ -21,7 +21,7 @@ from lengthwise.errors import BadInput
 SCRIPT = Path(__file__).with_name("run_plain.py")
 
 
-def check(plan: Plan, tokenizer: Any) -> None:
+def check(plan: Plan) -> None:
     """Whatever a plan holds, transformers computes."""
 
 

@@ -32,7 +32,7 @@ def _package() -> Any:
     return needed("ctranslate2", "ctranslate2", "--to ctranslate2")
 
 
-def check(plan: Plan, tokenizer: Any) -> None:
+def check(plan: Plan) -> None:
     """Refuse families and rotations that CTranslate2 computes otherwise, or not at all."""
     family = plan.anatomy.family
     known = f"--to ctranslate2 is for {', '.join(FAMILIES)}, not {family}; the nearest that can be had is --to transformers"

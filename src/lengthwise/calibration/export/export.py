@@ -72,7 +72,7 @@ def export(
         length = recipe.length
     plan = make_plan(model, method, length, train_length, force)
     target = import_module(TARGETS[to])
-    target.check(plan, tokenizer)
+    target.check(plan)
     wanted = expected(model, tokenizer, method, plan, force) if verify else None
     card = Card(_name(model), _in_words(method, plan), to, plan, command, () if recipe is None else recipe.says)
     stock = carry_out(model, plan, inplace)

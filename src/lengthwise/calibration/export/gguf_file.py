@@ -27,7 +27,7 @@ def _source(plan: Plan) -> Path | None:
     return path if path.suffix == ".gguf" and path.is_file() else None
 
 
-def check(plan: Plan, tokenizer: Any) -> None:
+def check(plan: Plan) -> None:
     """Refuse what llama.cpp does not compute."""
     require(plan.law is None, "llama.cpp computes Ministral 3's law with its own numbers; use --to transformers")
     source = _source(plan)

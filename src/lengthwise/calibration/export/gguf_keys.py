@@ -42,7 +42,7 @@ class RopeKeys:
     tensors: dict[str, numpy.ndarray[Any, Any]] = field(default_factory=dict)
 
 
-def rope_keys(architecture: str, rope: dict[str, Any], trained: int, longest: int, sharper: float = 1.0) -> RopeKeys:
+def rope_keys(rope: dict[str, Any], trained: int, longest: int, sharper: float = 1.0) -> RopeKeys:
     """What a file says for the rope parameters of a config; logits are to be multiplied by `sharper` besides."""
     kind, factor = rope["rope_type"], float(rope.get("factor") or 1.0)
     keys: dict[str, Any] = {"context_length": longest, "rope.freq_base": float(rope["rope_theta"])}

@@ -26,7 +26,7 @@ def rewrite(source: Path, plan: Plan, out: Path) -> list[str]:
     reader = gguf.GGUFReader(source)
     architecture = str(reader.fields["general.architecture"].contents())
     writer = gguf.GGUFWriter(out, architecture)
-    rope = _rope(architecture, plan)
+    rope = _rope(plan)
     g = numpy.ones(plan.g.shape) if _is_uniform(plan) else plan.g.double().numpy()
     changed = {f"{architecture}.{key}": value for key, value in rope.keys.items()}
     for name, entry in reader.fields.items():
@@ -79,11 +79,11 @@ def _is_uniform(plan: Plan) -> bool:
     return rotary and one and plan.anatomy.facts["rotary_size"] == plan.anatomy.key_size
 
 
-def _rope(architecture: str, plan: Plan) -> RopeKeys:
+def _rope(plan: Plan) -> RopeKeys:
     """Keys for the plan's rotation, and for a temperature that all layers share."""
     sharper = float(plan.g[0, 0]) if _is_uniform(plan) else 1.0
     if plan.rope is not None:
-        return rope_keys(architecture, plan.rope.parameters, plan.anatomy.train_length, plan.rope.longest, sharper)
+        return rope_keys(plan.rope.parameters, plan.anatomy.train_length, plan.rope.longest, sharper)
     if sharper != 1:
         # What the file says of its rotation stays
         return RopeKeys(

@@ -103,7 +103,7 @@ def _add_decoder(writer: Any, stock: Any, plan: Plan, architecture: str) -> dict
         writer.add_sliding_window(config.sliding_window)
         writer.add_sliding_window_pattern([window is not None for window in anatomy.windows])
         writer.add_float32("gemma3.rope.freq_base_swa", config.rope_parameters["sliding_attention"]["rope_theta"])
-    rope = rope_keys(architecture, _rope_of(config), anatomy.train_length, config.max_position_embeddings)
+    rope = rope_keys(_rope_of(config), anatomy.train_length, config.max_position_embeddings)
     for key, value in rope.keys.items():
         add_key(writer, f"{architecture}.{key}", value)
     return rope.tensors | _llama3_factors(config)

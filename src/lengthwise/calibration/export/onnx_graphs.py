@@ -28,7 +28,7 @@ ENCODER, FIRST, NEXT = "encoder_model.onnx", "decoder_model.onnx", "decoder_with
 MOST = 2**20  # tokens, for the shapes' sake
 
 
-def check(plan: Plan, tokenizer: Any) -> None:
+def check(plan: Plan) -> None:
     """Refuse other families."""
     written = f"--to onnx writes {' and '.join(FAMILIES)} models, not {plan.anatomy.family}"
     require(plan.anatomy.family in FAMILIES, f"{written}; use --to transformers, and optimum's exporter on what it writes")
