@@ -29,7 +29,7 @@ from lengthwise.models.patches import refuse_extended
 from lengthwise.records import Cell, summarise
 from lengthwise.tasks import Task, without_groups
 
-STEP = 32  # lengths tried are multiples of this
+STEP = 32  # lengths tried by halving or bisection are multiples of this
 PRECISION = 0.06
 Works = Callable[[int], bool]  # whether the model does the task at a length
 

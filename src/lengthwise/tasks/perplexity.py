@@ -100,7 +100,7 @@ class SlidingWindow:
 
 @dataclass(frozen=True)
 class SlidingWindows:
-    """SlidingWindows of `length` tokens, each `stride` further on; every token but the first of a text is scored once.
+    """Windows of `length` tokens, each `stride` further on; every token but the first of a text is scored once.
 
     A token is scored in the first window that holds it, so it is told from at least length - stride others once the text is
     that long.

@@ -143,3 +143,17 @@ def test_samples_of_other_material_are_told(make_run: MakeRun):
     unknown = RunGroup((read_run(make_run(document, lines)),))
     assert dict(facts(unknown))["samples of line"] == made
     assert [parsed(line)["task"] for line in commands(unknown)] == [["line", "passkey"]]
+
+
+def test_a_command_asks_in_a_chat_as_the_run_did(make_run: MakeRun):
+    document = config(["none"])
+    document["settings"]["chat"] = True
+    group = RunGroup((read_run(make_run(document, records(["none"], ["passkey"], [512], samples=1))),))
+    assert [parsed(line)["chat"] for line in commands(group)] == [True]
+
+
+def test_a_task_named_after_another_is_asked_all_the_same(make_run: MakeRun):
+    document = {**config(["none"]), "tasks": {"line": None, "line_long": None}}
+    lines = [of_code(name, 1024, 0) for name in ("line", "line_long")]
+    (found,) = [parsed(line) for line in commands(RunGroup((read_run(make_run(document, lines)),)))]
+    assert list(found["task"]) == ["line", "line_long"]

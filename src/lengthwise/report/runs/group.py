@@ -145,9 +145,10 @@ def group_runs(runs: Iterable[ReadRun]) -> list[RunGroup]:
 
 
 def _belong_together(run: ReadRun, other: ReadRun) -> bool:
-    """Whether a run could have been written into the directory of the other."""
+    """Whether each run could have been written into the directory of the other."""
     try:
         grown(run.config, other.config, run.path)
+        grown(other.config, run.config, other.path)
     except BadInput:
         return False
     return True

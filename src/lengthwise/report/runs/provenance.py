@@ -81,8 +81,12 @@ def commands(group: RunGroup) -> list[str]:
 
 def _asked(group: RunGroup) -> list[ReportedTask]:
     """Tasks without further scores of the same answers, which are named after their task."""
-    tasks = {reported.task for reported in group.tasks}
-    return [reported for reported in group.tasks if not any(reported.task.startswith(f"{task}_") for task in tasks)]
+    tasks, asked = {reported.task for reported in group.tasks}, group.told("tasks")
+
+    def is_further(name: str) -> bool:
+        return name not in asked and any(name.startswith(f"{task}_") for task in tasks)
+
+    return [reported for reported in group.tasks if not is_further(reported.task)]
 
 
 def _source(group: RunGroup, task: str, data: str) -> str | None:
@@ -108,6 +112,7 @@ def _command(group: RunGroup, tasks: list[str], methods: tuple[str, ...], inputs
     words += [*inputs, "--samples", str(samples)]
     for key in (key for key in OPTIONS if key in group.settings):
         words += [f"--{key.replace('_', '-')}", str(group.settings[key])]
+    words += ["--chat"] if group.settings.get("chat") else []
     return shlex.join([*words, "--out", str(group.runs[0].path)])
 
 
