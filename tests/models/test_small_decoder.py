@@ -160,6 +160,18 @@ def test_cached_generation_gives_the_tokens_that_whole_forwards_give(positions: 
         assert generated(True) == generated(False)
 
 
+def test_short_inputs_in_a_static_cache_are_bit_for_bit_as_before() -> None:
+    model, ids = tiny("alibi"), torch.arange(1, 7)[None]
+
+    def read() -> Tensor:
+        with torch.no_grad():
+            return model(ids, past_key_values=transformers.StaticCache(config=model.config, max_cache_len=12)).logits  # type: ignore[no-any-return]
+
+    before = read()
+    with lw.extend(model, "log"):
+        assert torch.equal(read(), before)
+
+
 def test_padding_on_either_side_changes_nothing() -> None:
     for positions in ("alibi", "nope", "rope"):
         model, tokens = tiny(positions), ids(7)

@@ -109,9 +109,11 @@ def _stock_attention(
     owner = layer.bias_owner
     if owner is not None:
         q, k = query.shape[2], key.shape[2]
+        # A static cache has room behind the queries
+        past = int(mask.visible.position[0]) if q < k else 0
         kwargs["position_bias"] = mask.once(
             (owner, q, k),
-            lambda: type(owner).compute_bias(owner, q, k, device=query.device),  # type: ignore[attr-defined]
+            lambda: type(owner).compute_bias(owner, q, k, device=query.device, past_seen_tokens=past),  # type: ignore[attr-defined]
         )
     stock_mask = mask.once(layer.stock, partial(mask.stock, layer.stock))
     eager = sys.modules[type(module).__module__].__dict__.get("eager_attention_forward")

@@ -132,6 +132,9 @@ def rotate_parts(
     for visible, at_query, at_key in turns:
         keys = next((keys for at, keys in made if at is at_key), None)
         if keys is None:
+            heads = 1 if at_key is None or at_key[0].dim() < 4 else at_key[0].shape[1]
+            fits = heads in (1, key.shape[1])
+            require(fits, f"these positions are for {heads} key heads, and the model has {key.shape[1]}; give key_heads right")
             keys = key if at_key is None else turn(key, at_key)
             made.append((at_key, keys))
         parts.append((query if at_query is None else turn(query, at_query), keys, visible))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+import lengthwise as lw
 from lengthwise.errors import BadInput
 from lengthwise.methods.positions.ms_poe import MsPoE
+from tests.conftest import TRAIN_LENGTH, make, tokens
 from tests.helpers.rows import CASES, distances_of
 
 
@@ -40,3 +42,9 @@ def test_the_first_two_layers_are_left_as_they_are_unless_told() -> None:
 def test_impossible_arguments_are_refused(arguments: dict[str, float], words: str) -> None:
     with pytest.raises(BadInput, match=words):
         MsPoE(**{"key_heads": 8, **arguments})  # type: ignore[arg-type]
+
+
+def test_ratios_for_other_key_heads_than_the_models_are_refused() -> None:
+    model = make("llama")
+    with lw.extend(model, "ms_poe:key_heads=4,skip=0"), pytest.raises(BadInput, match="for 4 key heads, and the model has 2"):
+        model(tokens(2 * TRAIN_LENGTH))
