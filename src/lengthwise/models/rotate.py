@@ -133,7 +133,7 @@ def rotate_parts(
         keys = next((keys for at, keys in made if at is at_key), None)
         if keys is None:
             heads = 1 if at_key is None or at_key[0].dim() < 4 else at_key[0].shape[1]
-            fits = heads in (1, key.shape[1])
+            fits = key.shape[1] % heads == 0
             require(fits, f"these positions are for {heads} key heads, and the model has {key.shape[1]}; give key_heads right")
             keys = key if at_key is None else turn(key, at_key)
             made.append((at_key, keys))
