@@ -52,9 +52,8 @@ def typed(function: Function) -> Function:
 
 
 def require_tokenizer(tokenizer: Any) -> None:
-    """Refuse what cannot turn text into tokens and back."""
-    is_one = callable(tokenizer) and hasattr(tokenizer, "decode")
-    require(is_one, f"tokenizer must be the model's own, as AutoTokenizer loads it, not {shortened(tokenizer)}")
+    """Refuse what cannot turn text into tokens."""
+    require(callable(tokenizer), f"tokenizer must be the model's own, as AutoTokenizer loads it, not {shortened(tokenizer)}")
 
 
 def _checked(name: str, value: Any, kinds: tuple[Any, ...]) -> Any:
