@@ -26,9 +26,8 @@ class Visible:
     position: Tensor  # [queries], the key index at which the query itself stands: distance = key - position
     keys: int
     hidden: Tensor | None = None  # [batch or 1, keys], True for keys inside a run that no row may see
-    facts: dict[Any, Any] = field(
-        init=False, repr=False, compare=False, default_factory=dict
-    )  # values of the `kept` properties
+    # Values of the `kept` properties
+    facts: dict[Any, Any] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     @classmethod
     def build(

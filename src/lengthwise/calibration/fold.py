@@ -24,7 +24,7 @@ from lengthwise.models.family_base import AlibiSlopes
 def fold(anatomy: Anatomy, g: Tensor) -> Callable[[], None]:
     """Multiply every logit of layer l, head h by g[l, h], in place. Checks everything before it changes anything.
 
-    What comes back takes it all back.
+    The function that comes back undoes it.
     """
     scalers = [_scaler(anatomy, module, row) for module, row in zip(anatomy.layers, g, strict=True)]
     tables = _bias_rows(anatomy, g)

@@ -60,9 +60,8 @@ class Slots:
     rotation: Rotation | None = None
     bias: Bias | None = None
     visible: Visibility | None = None
-    facts: dict[str, Any] = field(
-        init=False, repr=False, compare=False, default_factory=dict
-    )  # values of the `kept` properties
+    # Values of the `kept` properties
+    facts: dict[str, Any] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         """Find out now what every layer asks at every token: a graph that is traced must not write it."""

@@ -24,7 +24,7 @@ from lengthwise.models.state import PATCHES
 
 # The private attribute of a config: the public setter would also write into sub-configs
 IMPLEMENTATION = "_attn_implementation_internal"
-HOOKS = "_forward_"  # how modules call what they keep of hooks: by the hook's id itself, or a flag
+HOOKS = "_forward_"  # what a module's tables of forward hooks begin with; each has a hook or a flag by id
 ABSENT = object()
 LEFT_FIRST = "the outer `extend` of this model was left first, which ended the inner one; leave the inner one, and enter again"
 BESIDE = "another task or thread has extended this model, and each would run the other's method; extend a copy, or take turns"

@@ -280,6 +280,7 @@ def _seconds(answers: Iterable[Scored], method: str) -> float:
 
 
 def _made_for(asked: Asked, statistic: str) -> str:
+    """A digest of the length, the seed and the material that an alignment is made for."""
     material = asked.material(statistic, None).items()
     given = {name: value.tolist() if isinstance(value, Tensor) else value for name, value in material}
     made_for = (asked.length, asked.seed, asked.anatomy.train_length, given)

@@ -15,7 +15,7 @@ from lengthwise.methods.recipe import Recipe
 from lengthwise.methods.spec import BOTH, END, NONE, TRUNCATE, parse_spec, short_name
 from lengthwise.methods.temperature.aligned import Alignment
 
-ADDRESS = "objectat0x"
+ADDRESS = "objectat0x"  # in the repr of an object that does not say what it is, without spaces
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,6 @@ def _named(name: str, method: object, facts: Mapping[str, object]) -> NamedMetho
     # Method objects stand in the spec by how they are spelt, which is enough to see what is joined to what
     spec = parse_spec(_spelling(method))
     reads, told = {"truncates": spec.reads == END, "hedges": spec.reads == BOTH}, short_name(spec.text).replace(" ", "")
-    # An object that does not say what it is has an address instead
     told = "" if told == name.replace(" ", "") or ADDRESS in told else told
     return NamedMethod(name, tuple(_method_objects(method, facts)), **reads, spec=told)
 
