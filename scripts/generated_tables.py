@@ -156,23 +156,23 @@ def decoders() -> str:
 
     stories = _read("rope_perplexity/results/stories15M.json")["rows"]
     smol = _read("rope_perplexity/results/SmolLM2-135M.json")["rows"]
-    qwen = _read("decoders/results/qwen_coder_05b.json")["answers"]
+    qwen, gemma = (_read(f"decoders/results/{name}.json")["answers"] for name in ("qwen_coder_05b", "gemma3_270m"))
+    far = _read("recommendation/results/gemma3_270m-131072.json")
     told = {"none": "plain", "truncate": "the last W tokens"}
     sees = {
         "recent": ("truncate", "streaming_llm", "lm_infinite", "window"),
         "all": (
             *("rerope:window={half}", "rerope:window={half},leak={leak}", "self_extend:group={group},window={quarter}"),
-            *("dual_chunk", "yarn:factor={factor}", "ntk:factor={factor}", "interpolation:factor={factor}"),
+            *("dual_chunk", "yarn:factor={factor}", "yarn:factor=4", "ntk:factor={factor}", "interpolation:factor={factor}"),
         ),
     }
     rows = []
     for what, method in [("", "none"), *((what, method) for what, methods in sees.items() for method in methods)]:
         ratios = [_ratio(rows, method, length) for rows, length in ((stories, 8192), (smol, 16384))]
-        cells = [_cell(qwen, method=method, task="passkey", length=length) for length in (65536, 131072)]
+        places = ((qwen, 65536), (qwen, 131072), (gemma, 65536))
+        cells = [_cell(answers, method=method, task="passkey", length=length) for answers, length in places]
         scores = [None if cell is None else cell["scores"] for cell in cells]
-        for length in (65536, 131072):
-            of = _read(f"recommendation/results/gemma3_270m-{length}.json")
-            scores.append(of["scores"].get(filled(method, length, of["train_length"])))
+        scores.append(far["scores"].get(filled(method, 131072, far["train_length"])))
         found = ["" if own is None else f"{sum(own):.0f}/{len(own)}" for own in scores]
         rows.append([told.get(method, f"`{written(method)}`"), what, *ratios, *found])
     head = ["", "sees", "stories, 32 x", "SmolLM2, 2 x", "Qwen, 2 x", "4 x", "Gemma, 2 x", "4 x"]

@@ -43,7 +43,7 @@ def write_pages(results: Path, out: Path) -> None:
     found = together([document for _, document in read_all(results, FORMAT)])
     for name, document in found:
         write_whole(out / f"{name}.md", model_page(name, document))
-        if asked(document, "passkey"):
+        if drawn(document):
             draw.save(chart(document), out / f"{name}.svg")
     write_whole(out / "decoders.md", overview(found))
 
@@ -51,7 +51,8 @@ def write_pages(results: Path, out: Path) -> None:
 def together(documents: Sequence[Document]) -> list[tuple[str, Document]]:
     """The results of each model, which may stand in several files; of a cell in two of them the one with more answers."""
     models: dict[str, dict[str, Any]] = {}
-    for document in documents:
+    # The fullest names the methods first, so that a table has its order
+    for document in sorted(documents, key=lambda document: -len(document["answers"])):
         known = models.setdefault(Path(document["model"]["name"]).stem, {**document, "cells": {}, "commands": []})
         same = [(one["model"]["weights"], one["settings"]["seed"], one["settings"]["dtype"]) for one in (known, document)]
         require(same[0] == same[1], f"results of {document['model']['name']} with other weights, seed or dtype")
@@ -62,7 +63,7 @@ def together(documents: Sequence[Document]) -> list[tuple[str, Document]]:
             known[kind] = list({(line["method"], line["length"]): line for line in [*known[kind], *document[kind]]}.values())
         known |= {key: {**known[key], **document[key]} for key in ("refused", "tasks")}
         known["answers"], known["commands"] = list(known["cells"].values()), [*known["commands"], document["command"]]
-    return list(models.items())
+    return sorted(models.items())
 
 
 def overview(found: Sequence[tuple[str, Document]]) -> str:
@@ -103,11 +104,17 @@ def asked(document: Document, task: str) -> bool:
     return any(cell["task"] == task for cell in document["answers"])
 
 
+def drawn(document: Document) -> bool:
+    """Pass keys over length, where there are two lengths."""
+    return len({cell["length"] for cell in document["answers"] if cell["task"] == "passkey"}) > 1
+
+
 def model_page(name: str, document: Document) -> str:
     tried = len({cell["method"] for cell in document["answers"]} - {PLAIN})
     parts = [f"# {name}: every method by length", ABOUT.format(tried=tried)]
     if asked(document, "passkey"):
-        parts += [f"![Pass keys found]({name}.svg)", "## Pass keys found", _by_length(document, "passkey")]
+        parts += [f"![Pass keys found]({name}.svg)"] if drawn(document) else []
+        parts += ["## Pass keys found", _by_length(document, "passkey")]
     if tasks := [task for task in RULER_TASKS if asked(document, task)]:
         parts += ["## RULER", *_ruler_tables(document, tasks)]
     if document["reads"]:

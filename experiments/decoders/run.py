@@ -172,7 +172,7 @@ def read(model: Any, ids: Tensor, spec: str, train_length: int | None) -> list[l
 
 @torch.inference_mode()
 def cost(model: Any, spec: str, length: int, train_length: int | None) -> tuple[float, float, float]:
-    """Seconds and gigabytes of a prompt, milliseconds of a token; the first prompt, which compiles kernels, is not counted."""
+    """Seconds and gigabytes of a prompt, milliseconds of a token; a first round, which compiles kernels, does not count."""
     device = model.device
     ids = torch.randint(3, model.config.vocab_size, (1, length), generator=torch.Generator().manual_seed(0)).to(device)
 
@@ -186,13 +186,16 @@ def cost(model: Any, spec: str, length: int, train_length: int | None) -> tuple[
         model(ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
         return cache
 
+    def go_on(cache: DynamicCache) -> None:
+        for _ in range(DECODED):
+            model(ids[:, :1], past_key_values=cache, use_cache=True)
+
     with lw.extend(model, spec, train_length=train_length):
-        prompt()
+        go_on(prompt())
         before, begun = _memory(device, reset=True), now()
         cache = prompt()
         read_in, most = now(), _memory(device)
-        for _ in range(DECODED):
-            model(ids[:, :1], past_key_values=cache, use_cache=True)
+        go_on(cache)
         ended = now()
     return round(read_in - begun, 4), round((most - before) / 2**30, 3), round(1e3 * (ended - read_in) / DECODED, 3)
 
