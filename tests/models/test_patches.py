@@ -139,6 +139,15 @@ def test_an_extend_that_is_dropped_before_it_is_left_ends_and_says_so() -> None:
     assert not differences(before, state_of(model))
 
 
+def test_an_extend_that_outlives_the_modules_of_python_is_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    extension = lw.extend(make("t5"), "log")
+    extension.__enter__()
+    with monkeypatch.context() as ending:
+        ending.setattr("lengthwise.models.extend.sys", None)
+        extension.__del__()
+    extension.__exit__(None)
+
+
 def test_two_models_can_be_extended_at_once() -> None:
     first, second = make("t5"), make("llama")
     ids = tokens(LONG)

@@ -60,6 +60,9 @@ class Extension(ContextDecorator):
         require(kind is not None or patches.ended_in_turn, LEFT_FIRST)
 
     def __del__(self) -> None:
+        # Python ends, and its modules are gone already
+        if sys is None:
+            return
         if not self._entered:
             warnings.warn("extend(...) does nothing by itself: write `with lengthwise.extend(...):`", stacklevel=2)
         # An interrupt can also come before the first line of `__exit__`
