@@ -194,7 +194,7 @@ def test_with_little_time_the_last_are_left_out(tokenizer: Any, answering: Any) 
     said = " ".join(recommend(tokenizer, "llama", tasks=["passkey"]).says)
     window = TRAIN_LENGTH // 2
     raced = next(call[1] for call in calls if len(call[1]) > 2)
-    best = ("yarn:factor=4", f"rerope:window={window},leak=7", f"rerope:window={window}", "streaming_llm")
+    best = ("yarn:factor=4", "yarn:factor=8", f"rerope:window={window}", f"rerope:window={window},leak=7", "streaming_llm")
     assert raced == ("none", "truncate", *best)
     assert "lm_infinite (no time); log (no time); hedges (no recipe can hold one)" in said
 

@@ -38,19 +38,19 @@ def specs(anatomy: Anatomy, length: int) -> list[str]:
     # The smallest group with which the same holds beyond a quarter of it
     neighbours = max(1, anatomy.train_length // 4)
     group = min(-(-(length - neighbours) // (anatomy.train_length - neighbours)), neighbours)
-    # Released models stretch by powers of two
-    power = 1 << (factor - 1).bit_length()
+    # Three models find more far back with it than with what the length asks for (experiments/decoders)
+    twice = stretch(anatomy, 2 * length)
     listed = [
         f"yarn:factor={factor}",
-        f"rerope:window={window},leak={leak}",
+        f"yarn:factor={twice}",
         f"rerope:window={window}",
+        f"rerope:window={window},leak={leak}",
         "streaming_llm",
         f"self_extend:group={group},window={neighbours}",
         "dual_chunk",
         "yarn:dynamic=true",
         f"rerope:window={window}+log",
         f"yarn:factor={factor}+log",
-        f"yarn:factor={power}",
         "ntk:dynamic=true",
         f"ntk:factor={factor}",
         "lm_infinite",

@@ -33,7 +33,7 @@ MADE_FOR = "recommended_for"  # in the provenance of an alignment: a digest of w
 CALIBRATING, RACING, CONFIRMING = 0.5, 0.75, 0.9  # shares of the time after which each is at its end
 # Long forwards that calibrations take at least, for each task and one more; fits to answers take what time they are given
 FORWARDS = {("answers", "model"): 24, ("answers", "head"): 50}
-FEWEST_RACED = 4  # methods that need no calibration, however short the time is
+FEWEST_RACED = 5  # methods that need no calibration, however short the time is
 FEWEST = 8  # sequences of a task for temperatures a head, where time is short
 
 
