@@ -280,3 +280,61 @@ def test_assisted_decoding_goes_back_while_nothing_was_dropped_and_else_is_refus
     refusal = r"^assisted decoding takes keys back, and StreamingLLM.*has dropped some at"
     with lw.extend(model, "streaming_llm:sinks=3,window=10"), pytest.raises(BadInput, match=refusal):
         model.generate(prompt, assistant_model=helper, **options)
+
+
+@pytest.mark.parametrize("method", ["none", "log", "streaming_llm", "dual_chunk", "rerope"])
+def test_chunks_of_a_short_static_cache_are_as_one_forward(method: str) -> None:
+    model, text = make("llama"), tokens(12)
+    with lw.extend(model, method), torch.no_grad():
+        cache = StaticCache(config=model.config, max_cache_len=20)
+        parts = [model(text[:, a:b], past_key_values=cache).logits for a, b in ((0, 5), (5, 9), (9, 10), (10, 12))]
+        torch.testing.assert_close(torch.cat(parts, 1), model(text, use_cache=False).logits)
+
+
+@pytest.mark.parametrize("static", [False, True])
+@pytest.mark.parametrize("method", ["none", "rerope", "dual_chunk", "ntk:factor=4,dynamic=true"])
+def test_a_row_that_is_padded_on_the_right_is_as_alone(method: str, static: bool) -> None:
+    model, text = make("llama"), tokens(12, 2)
+    shown = torch.ones_like(text)
+    shown[1, -2:] = 0
+    # As `generate` makes them
+    places = (shown.cumsum(-1) - 1).masked_fill(shown == 0, 1)
+    begun = 0 if static else 6
+    with lw.extend(model, method), torch.no_grad():
+        cache = StaticCache(config=model.config, max_cache_len=20) if static else DynamicCache(config=model.config)
+        if begun:
+            model(text[:, :begun], past_key_values=cache)
+        last = {"attention_mask": shown, "position_ids": places[:, begun:], "past_key_values": cache}
+        found = model(text[:, begun:], **last).logits
+        torch.testing.assert_close(found[1:, : 10 - begun], model(text[1:, :10], use_cache=False).logits[:, begun:])
+
+
+def test_a_model_that_sees_keeps_all_keys_of_a_padded_batch() -> None:
+    text = tf.Gemma3TextConfig(**DECODER_SIZES, sliding_window=16, layer_types=["sliding_attention", *["full_attention"] * 2])
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    sight = tf.SiglipVisionConfig(**sizes, image_size=8, patch_size=4)
+    indices = {"image_token_index": 383, "boi_token_index": 381, "eoi_token_index": 382}
+    model = tf.Gemma3ForConditionalGeneration(
+        tf.Gemma3Config(text_config=text, vision_config=sight, mm_tokens_per_image=4, **indices)
+    ).eval()
+    prompt = tokens(10, 2).clamp(max=370)
+    for padding, kind in ((0, RollingLayer), (3, tf.cache_utils.DynamicLayer)):
+        shown = torch.ones_like(prompt)
+        shown[1, :padding] = 0
+        how = {"max_new_tokens": 16, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
+        with lw.extend(model, "streaming_llm:window=12,sinks=2"), torch.no_grad():
+            said = model.generate(
+                input_ids=prompt, attention_mask=shown, return_dict_in_generate=True, output_logits=True, **how
+            )
+            alone = model(input_ids=said.sequences[1:, padding:], use_cache=False).logits[0, 9 - padding : -1]
+        assert [type(layer) for layer in said.past_key_values.layers[1:]] == [kind] * 2
+        torch.testing.assert_close(torch.stack([step[1] for step in said.logits]), alone)
+
+
+@pytest.mark.parametrize("method", ["log", "streaming_llm", "rerope"])
+def test_a_draft_that_leaves_early_changes_nothing(method: str) -> None:
+    model, text = make("llama"), tokens(12)
+    how = {"max_new_tokens": 6, "do_sample": False, "eos_token_id": None}
+    with lw.extend(model, method), torch.no_grad():
+        assert torch.equal(model.generate(text, assistant_early_exit=1, **how), model.generate(text, **how))
+    assert model.config.num_hidden_layers == DECODER_SIZES["num_hidden_layers"]

@@ -20,7 +20,7 @@ from lengthwise.methods.slots import Slots
 from lengthwise.models.patches import ActivePatches
 from lengthwise.models.rolling_layer import RollingLayer
 from lengthwise.models.rotate import turned_on
-from lengthwise.models.state import FILLED, LAYER
+from lengthwise.models.state import FILLED, LAYER, MASK
 
 PLAIN = (DynamicLayer, DynamicSlidingWindowLayer)
 
@@ -63,7 +63,7 @@ def mark_filled(cache: Any, slots: Slots, patches: ActivePatches) -> None:
 
 def _check(cache: Any, filled: str, method: str, rolling: Any, layers: Sequence[nn.Module], mask: Any) -> None:
     # Rows of a padded batch have their sinks at different places: there all keys are kept
-    padded = rolling is not None and isinstance(mask, Tensor) and not bool(mask.all())
+    padded = rolling is not None and _is_padded(mask)
     if cache.get_seq_length() > 0:
         if filled != method:
             how = f"without {method}" if method else f"with {filled}"
@@ -78,12 +78,27 @@ def _check(cache: Any, filled: str, method: str, rolling: Any, layers: Sequence[
         _let_roll(cache, rolling, method, layers)
 
 
+def _is_padded(mask: Any) -> bool:
+    """Whether a sequence has padding, by a caller's mask or by ours, made ahead; where it cannot be known, too."""
+    if isinstance(mask, dict):
+        mask = mask.get("full_attention", next(iter(mask.values()), None))
+    if mask is None:
+        return False
+    known = MASK.on(mask) if isinstance(mask, Tensor) else None
+    if known is not None:
+        visible = known.visible
+        return visible.hidden is not None or not bool(((visible.start == 0) & (visible.count > 0)).all())
+    return not isinstance(mask, Tensor) or not bool(mask.all())
+
+
 def _let_roll(cache: DynamicCache, rolling: SinksAndWindow, method: str, modules: Sequence[nn.Module]) -> None:
     """Give an empty cache layers that roll, where the method acts; unless it has others that transformers cannot tell apart."""
     # Where each module finds its keys: a model may have other layers between
     places = {getattr(module, "layer_idx", index): (module, LAYER.on(module)) for index, module in enumerate(modules)}
     if cache.layer_class_to_replicate is not None:
         cache.layers += [cache.layer_class_to_replicate() for _ in range(len(cache.layers), max(places) + 1)]
+    # A draft that leaves early has a cache of its first layers alone
+    places = {place: found for place, found in places.items() if place < len(cache.layers)}
     acting = {place: (module, layer) for place, (module, layer) in places.items() if layer is not None and layer.slots.rolling}
     # transformers asks one layer for the sizes of all masks, unless it knows that others slide
     if all(cache.layers[place].is_sliding for place in places.keys() - acting.keys()):

@@ -78,6 +78,9 @@ def build_mask(
     if attention_mask is not None and attention_mask.dim() == 4:
         return attention_mask
     device = attention_mask.device if attention_mask is not None else device
+    if isinstance(q_offset, Tensor):
+        # A static cache counts on in it, and `stock` is asked later
+        q_offset = q_offset.clone()
     offset = q_offset - kv_offset
     if mask_function in (causal_mask_function, bidirectional_mask_function):
         causal = mask_function is causal_mask_function

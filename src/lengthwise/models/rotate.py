@@ -241,9 +241,11 @@ def rotate_as_trained(
         by_index = as_they_stand(mask.visible)
         if position_ids is None:
             return rotary.tables(query, by_index.query), rotary.tables(query, by_index.key)
-        # The keys of a cache stand in one row before the queries
-        before = by_index.key + position_ids[:, -1:] - by_index.query[:, -1:]
-        at_key = position_ids if position_ids.shape[-1] == key.shape[2] else before
+        # The keys of a cache stand in one row before the queries, of which padding says nothing
+        rows = len(position_ids)
+        real = (mask.visible.count > 0).expand(rows, -1).int().argmax(-1, keepdim=True)
+        moved = position_ids.gather(-1, real) - by_index.query.expand(rows, -1).gather(-1, real)
+        at_key = position_ids if position_ids.shape[-1] == key.shape[2] else by_index.key + moved
         return rotary.tables(query, position_ids), rotary.tables(query, at_key)
 
     at_query, at_key = mask.once(("as trained", id(rotary.module)), tables)
