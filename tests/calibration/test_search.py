@@ -104,12 +104,20 @@ def test_a_model_that_moves_against_its_layers_is_followed_all_the_same() -> Non
 
 
 @pytest.mark.parametrize(("statistic", "target"), [("pmax", 0.9), ("entropy", 0.1)])
-def test_a_target_no_temperature_reaches_is_refused_after_the_first_forward(statistic: str, target: float) -> None:
+def test_a_target_no_temperature_reaches_is_refused_once_the_end_was_tried(statistic: str, target: float) -> None:
     law = line(-2.0, 0.01) if statistic == "pmax" else line(3.0, -0.01)
     model = Model(statistic, law, law)
     with pytest.raises(BadInput, match="no temperature between"):
         solve(model, 1.0, target, statistic)
-    assert model.forwards == 1
+    assert model.forwards == 2
+
+
+def test_a_target_that_the_layers_do_not_foresee_is_found_all_the_same() -> None:
+    """Flat where it was measured, steep near the end."""
+    model = Model("entropy", lambda x: 3.0 - 0.4 * x**2, line(3.0, -0.01))
+    search = solve(model, 1.0, 2.0, "entropy")
+    assert model.forwards == 5
+    assert search.off(search.best) < 0.02
 
 
 def test_grid_search_asks_for_all_eleven_temperatures_and_takes_the_nearest() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -18,7 +18,7 @@ from torch import Tensor
 from lengthwise.errors import BadInput
 
 # tau from 2 down to 0.1
-SHARPEST, FLATTEST = 10.0, 0.5
+ENDS = SHARPEST, FLATTEST = 10.0, 0.5
 GRID = tuple(round(1 - 0.05 * step, 2) for step in range(11))
 # A third forward further off than this is worth a fourth; one nearer than the other needs no successor
 TOLERANCE, GOOD_ENOUGH = 0.02, 1e-3
@@ -26,6 +26,7 @@ MOST_FORWARDS = 4
 # Between two steps of the grid the nearer one is within this of the target, unless the model jumps
 COARSE = 0.2
 STEP = 0.01  # of ln g, for a slope
+NEAR = 1e-6
 # Sharper layers hand sharper inputs to the next ones: a model moves about this much more than its layers' own responses say,
 # 1.1 to 2 times on the models at hand
 GAIN = 1.25
@@ -87,16 +88,22 @@ def grid_search(forward: Callable[[float, bool], SearchStep], target: float) -> 
 
 
 def solve(forward: Callable[[float, bool], SearchStep], start: float, target: float, statistic: str) -> Search:
-    """Search from g = `start`: three forwards, two of them with the layers' responses, and a fourth if the third is 2 % off."""
+    """Search from g = `start`: three forwards, two of them with the layers' responses, and a fourth if the third is 2 % off.
+
+    Two more where an end of the range had to be tried, which is far from everything.
+    """
     search = Search(target)
     g = start
-    for done in range(1, MOST_FORWARDS + 1):
-        search.path.append(forward(g, done <= 2))
-        off = search.off(search.best)
-        if off < GOOD_ENOUGH or done == MOST_FORWARDS or (done == MOST_FORWARDS - 1 and off <= TOLERANCE):
-            break
+    while True:
+        search.path.append(forward(g, len(search.path) < 2))
+        off, left = search.off(search.best), MOST_FORWARDS + 2 * _has_tried(search.path, ENDS) - len(search.path)
+        if off < GOOD_ENOUGH or left <= 0 or (left == 1 and off <= TOLERANCE):
+            return search
         g = _next(search, statistic)
-    return search
+
+
+def _has_tried(path: list[SearchStep], sharpness: Sequence[float]) -> bool:
+    return any(math.isclose(point.g, g, rel_tol=NEAR) for point in path for g in sharpness)
 
 
 def _next(search: Search, statistic: str) -> float:
@@ -117,6 +124,9 @@ def _next(search: Search, statistic: str) -> float:
         return math.exp(brentq(lambda x: joined(x) - target, flatter[-1][0], sharper[0][0]))
     nearest, end = (points[-2:], high) if flatter else (points[:2][::-1], low)
     x = _crossing(_continuations(nearest), target, nearest[-1][0], end)
+    if x is None and not _has_tried(search.path, [math.exp(end)]):
+        # Before it is refused the end is tried: responses far from where they were measured may be wrong
+        return math.exp(end)
     if x is None:
         told = f"no temperature between {1 / SHARPEST:g} and {1 / FLATTEST:g} brings the mean {statistic}"
         raise BadInput(f"{told} to its training value {search.target:.4g}")
@@ -146,9 +156,9 @@ def _joined(used: list[Measured]) -> Curve:
     """A curve through one or two points (x, y, responses); of two the second is the nearer to the target outside of both.
 
     Two measured points tell how much more the model moves than its layers alone; between them each end's responses count the
-    more the nearer it is.
+    more the nearer it is. Without any responses it is a straight line.
     """
-    curves = [curve for _, _, curve in used if curve is not None]
+    curves = [curve for _, _, curve in used if curve is not None] or [lambda x: x * (used[-1][1] - used[0][1])]
     own = [curve or curves[0] for _, _, curve in used]
     if len(used) == 1:
         (x0, y0, _), curve = used[0], own[0]
