@@ -134,3 +134,8 @@ def test_a_files_own_documents_stand_in_their_order(tmp_path: Path) -> None:
     assert first.question == "Question: who? Answer:"
     assert (unknown.depth, unknown.labels) == (None, ())
     assert (alone.depth, documents(alone)) == (0.0, ["(T3) text 3"])
+
+
+def test_questions_that_are_asked_again_are_told() -> None:
+    with pytest.warns(UserWarning, match="there are 7 questions: further samples ask them again"):
+        multi_document_qa.samples(TOKENIZER, 900, 9, 0, questions=QUESTIONS)

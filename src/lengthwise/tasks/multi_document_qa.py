@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,8 @@ def drawn(
         source = made_up(randomness)
         return next(source), (question.gold.told for question in source)
     require(bool(questions), "there are no questions to ask; give at least one")
+    if index == len(questions):
+        warnings.warn(f"there are {index} questions: further samples ask them again, among other documents", stacklevel=3)
     order = random.Random(f"multi_document_qa {seed}").sample(questions, len(questions))
     asked = order[index % len(order)]
     return asked, _others(asked, [question.gold for question in randomness.sample(questions, len(questions))])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from lengthwise.methods.recipe import Recipe
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.records import Record
 from lengthwise.tasks import TASKS
+from lengthwise.tasks.material.documents import Question, made_up, write_questions
 from tests.conftest import TRAIN_LENGTH, logits, make, tokens
 
 LENGTH = 4 * TRAIN_LENGTH
@@ -281,6 +284,32 @@ def test_of_your_own_cases_those_that_choose_do_not_confirm(
     file.write_text(file.read_text().splitlines()[0] + "\n")
     with pytest.raises(BadInput, match="has one case; at least 2 are needed"):
         recommend(tokenizer, data=file)
+
+
+def test_an_answer_counts_once_whatever_scores_it_has(tokenizer: Any, tmp_path: Path) -> None:
+    file = tmp_path / "mine.jsonl"
+    file.write_text("".join(json.dumps({"prompt": f"Case {i} " * 12, "target": "yes"}) + "\n" for i in range(20)))
+    evidence = recommend(tokenizer, data=file).evidence
+    assert {(line["task"], line["n"]) for line in evidence["fresh"]} == {("answer", 8)}
+    assert {line["n"] for line in evidence["race"]} <= {4, 8}
+
+
+def test_of_your_own_questions_those_that_choose_do_not_confirm(tokenizer: Any, tmp_path: Path) -> None:
+    file, asked = tmp_path / "mine.jsonl", make_up(12)
+    write_questions(file, asked)
+    recipe = recommend(tokenizer, tasks="multi_document_qa", data=file, length=1200, train_length=600, out=tmp_path / "out")
+    lines = {run: (tmp_path / "out" / run / "records.jsonl").read_text().splitlines() for run in ("race", "confirm")}
+    chose, confirmed = ({json.loads(line)["target"] for line in lines[run]} for run in ("race", "confirm"))
+    assert chose <= {question.answers[0] for question in asked[::2]}
+    assert confirmed == {question.answers[0] for question in asked[1::2]}
+    assert "6 fresh questions; questions that chose it are not among them" in " ".join(recipe.says)
+    write_questions(file, asked[:1])
+    with pytest.raises(BadInput, match="has one question; at least 2 are needed"):
+        recommend(tokenizer, tasks="multi_document_qa", data=file, length=1200, train_length=600)
+
+
+def make_up(count: int) -> list[Question]:
+    return list(islice(made_up(random.Random(0)), count))
 
 
 def test_a_recipe_is_a_method(tokenizer: Any, tmp_path: Path) -> None:

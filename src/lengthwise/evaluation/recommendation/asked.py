@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -25,13 +25,22 @@ from lengthwise.models.anatomy import Anatomy
 from lengthwise.models.extend import extend
 from lengthwise.models.patches import evaluating
 from lengthwise.records import Record
-from lengthwise.tasks import find_task
+from lengthwise.tasks import find_task, without_groups
+from lengthwise.tasks.material.documents import write_questions
 
 KNOWN = 0.3  # least mean score at the training length of a task that can tell anything
 ROUNDS = (4, 8, 16, 32)  # samples of a task after each round of the race
 FRESH = (8, 16, 32, 64)  # samples of a task that confirm, as many as there is time for
 FRESH_SEED = 500_009  # far from the race's
 RACE, CONFIRM = "race", "confirm"  # folders of the answers that choose, and of those that are reported
+TOO_FEW = "{data} has one {what}; at least 2 are needed, some to choose by and others to confirm"
+
+
+class Half(NamedTuple):
+    """A file with half of the user's questions, and how many it has."""
+
+    path: Path
+    questions: int
 
 
 @dataclass(frozen=True)
@@ -126,34 +135,54 @@ class AskedQuestions(Asked):
     def records(
         self, run: str, methods: Mapping[str, Sequence[Part] | str], tasks: Sequence[str], lengths: Sequence[int], samples: int
     ) -> list[Record]:
-        """Answers in one of the two run directories, those that are there among them.
+        """Answers in one of the two run directories, those that are there among them, each with its first score.
 
-        Of the user's own cases every second one is for the race, and the others confirm.
+        Of the user's own cases and questions every second one is for the race, and the others confirm.
         """
+        half = self._halves.get(run)
         records = evaluate(
             self.model,
             self.tokenizer,
             dict(methods),
             list(tasks),
             () if self.own_lengths else lengths,
-            2 * samples if self.own_lengths else samples,
+            2 * samples if self.own_lengths else samples if half is None else min(samples, half.questions),
             self.seed + (FRESH_SEED if run == CONFIRM else 0),
             self.folder / run,
-            data=self.data,
+            data=self.data if half is None else half.path,
             train_length=self.anatomy.train_length,
             batch_tokens=self.batch_tokens,
             name=self.name,
             sharpness=False,
             show_progress=self.show_progress,
         )
-        mine = [record for record in records if not self.own_lengths or record.index % 2 == (run == CONFIRM)]
-        require(bool(mine), f"{self.data} has one case; at least 2 are needed, some to choose by and others to confirm")
+        first = [record for record in records if record.task in without_groups(tasks)]
+        mine = [record for record in first if not self.own_lengths or record.index % 2 == (run == CONFIRM)]
+        require(bool(mine), TOO_FEW.format(data=self.data, what="case"))
         return mine
+
+    @cached_property
+    def _halves(self) -> dict[str, Half]:
+        """Questions of the user's that prompts are made of: files of those that choose, and of those that confirm."""
+        if self.data is None or self.own_lengths:
+            return {}
+        (task,) = self.given
+        questions = find_task(task).of(Path(self.data)).samples.keywords.get("questions")  # type: ignore[attr-defined]
+        if questions is None:
+            return {}
+        require(len(questions) > 1, TOO_FEW.format(data=self.data, what="question"))
+        halves = {}
+        for first, run in enumerate((RACE, CONFIRM)):
+            own = questions[first::2]
+            halves[run] = Half(self.folder / f"{run}_questions.jsonl", len(own))
+            write_questions(halves[run].path, own)
+        return halves
 
     def nats(self, methods: Mapping[str, Sequence[Part] | str]) -> dict[str, float]:
         if self.own_lengths:
             return {}
-        tasks, data = asked_tasks(tuple(self.known), self.data), None if self.data is None else Path(self.data)
+        data = None if self.data is None else self._halves[RACE].path if self._halves else Path(self.data)
+        tasks = asked_tasks(tuple(self.known), data)
         nats, trained = {}, self.anatomy.train_length
         with progress("no answer is right: how likely is it?", len(methods), self.show_progress) as tick, torch.no_grad():
             cases = Cases(self.model, self.tokenizer, self.anatomy, tasks, data, "", ROUNDS[0], self.seed, tick)
@@ -197,4 +226,5 @@ class AskedQuestions(Asked):
     def material(self, statistic: str, sequences: int | None) -> dict[str, Any]:
         # The user's own cases are for the race and to confirm
         fits = statistic == "answers" and not self.own_lengths
-        return {"sequences": sequences} | ({"task": self.known, "data": self.data} if fits else {})
+        data = self._halves[RACE].path if fits and self._halves else self.data
+        return {"sequences": sequences} | ({"task": self.known, "data": data} if fits else {})

@@ -7,11 +7,13 @@ answer marked `isgold`. Made-up documents tell who built what in places that do 
 from __future__ import annotations
 
 import itertools
+import json
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from lengthwise.common.files import write_whole
 from lengthwise.errors import require
 from lengthwise.tasks.material import word_lists
 from lengthwise.tasks.material.case_files import Case, cases
@@ -78,6 +80,13 @@ def read_questions(path: Path) -> list[Question]:
         require(gold is not None, f"{case.place}: none of its 'ctxs' is marked 'isgold', so no document is known to answer it")
         questions.append(Question(*question_of(case), documents[gold or 0]))
     return questions
+
+
+def write_questions(path: Path, questions: Sequence[Question]) -> None:
+    """A file that `read_questions` reads as these."""
+    lines = [{"question": q.text, "answers": q.answers, "ctxs": [{**asdict(q.gold), "isgold": True}]} for q in questions]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, "".join(json.dumps(line) + "\n" for line in lines))
 
 
 def question_of(case: Case) -> tuple[str, tuple[str, ...]]:
