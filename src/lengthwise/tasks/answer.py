@@ -7,6 +7,7 @@ stop; `answer_f1` is the F1 of its words, as SQuAD has it.
 
 from __future__ import annotations
 
+import unicodedata
 from typing import Any
 
 from lengthwise.errors import BadInput
@@ -15,6 +16,8 @@ from lengthwise.tasks.sample import Sample
 from lengthwise.tasks.scoring import first_line, word_f1
 
 ANSWER_TOKENS = 64
+# Scripts without spaces between words, or with endings that no space parts from their word; as Unicode names their letters
+UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN", "YI ")
 __all__ = ["ANSWER_TOKENS", "exact", "f1", "read", "samples", "score"]
 
 
@@ -44,10 +47,10 @@ def f1(prediction: str, target: str) -> float:
 
 
 def _comparable(text: str) -> str:
-    return " ".join(text.casefold().split())
+    return " ".join(unicodedata.normalize("NFC", text.casefold()).split())
 
 
 def _is_within_a_word(text: str, at: int) -> bool:
-    # ASCII only: other scripts have no spaces between their words
     around = text[max(at - 1, 0) : at + 1]
-    return len(around) == 2 and around.isascii() and around.isalnum()
+    unspaced = any(unicodedata.name(letter, "").startswith(UNSPACED) for letter in around)
+    return len(around) == 2 and around.isalnum() and not unspaced

@@ -67,11 +67,16 @@ def test_a_bar_grows_by_doublings(make_run: MakeRun):
 
 
 def test_a_task_nobody_does_is_said_to_be_out_of_reach(make_run: MakeRun):
-    found = finding(make_run, {"none": {512: 8, 1024: 9}, "log": {512: 2, 1024: 9}})
+    found = finding(make_run, {"none": {512: 8, 1024: 8}, "log": {512: 2, 1024: 8}})
     assert found.figure == "not reached"
     assert found.headline == "no method scores 85\u00a0%, not even at 512 tokens"
     assert [(reach.length, reach.share, reach.says) for reach in found.reaches] == [(None, 0, "< 512")] * 2
     assert found.gain == "No method scores above none at any length."
+
+
+def test_a_task_done_at_a_greater_length_alone_is_said_to_fail_at_the_shortest(make_run: MakeRun):
+    found = finding(make_run, {"none": {512: 8, 1024: 9}})
+    assert found.headline == "no method scores 85\u00a0% at its shortest length"
 
 
 def test_a_gain_inside_the_intervals_is_doubted(make_run: MakeRun):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from transformers import ByT5Tokenizer
 
-from lengthwise.errors import BadInput
+from lengthwise.errors import BadInput, NoRoom
 from lengthwise.tasks import TASKS, Sample
 from lengthwise.tasks.material.documents import Document, Question
 from lengthwise.tasks.ruler import questions
@@ -71,6 +71,11 @@ def test_three_coded_words_are_more_frequent_than_all_but_the_dots(length: int) 
         times = [first, *(times for _, times in others)]
         assert times == sorted(set(times), reverse=True), "no two are as frequent"
         assert times[1] / first == pytest.approx(1 / 4, abs=0.05)
+
+
+def test_where_no_three_words_are_the_most_frequent_there_is_no_room() -> None:
+    with pytest.raises(NoRoom, match="256 tokens are too few for 3 words that are more frequent"):
+        samples("ruler_fwe", 256)
 
 
 @pytest.mark.parametrize("name", ["ruler_cwe", "ruler_fwe"])

@@ -44,6 +44,7 @@ def test_the_mean_counts_every_task_once_and_has_an_interval() -> None:
     means = mean_records(records)
     assert [(record.task, record.index) for record in means] == [("ruler", 0), ("ruler", 1)]
     assert [record.score for record in means] == pytest.approx([1 / 13, 1.0])
+    assert {(record.depth, record.prediction, record.target, record.seconds) for record in means} == {(None, "", "", 0.0)}
     (cell,) = summarise(means)
     assert (cell.mean, cell.n) == (pytest.approx(7 / 13), 2)
     assert mean_records(records[1:]) == means[1:]

@@ -10,6 +10,7 @@ from typing import Any
 
 from lengthwise.report.formatting import CALIBRATED, SCOPES, listed
 from lengthwise.report.runs.group import ReportedTask, RunGroup, alignments_in
+from lengthwise.tasks import ruler
 
 # Settings that `lengthwise evaluate` takes as options of the same name
 OPTIONS = ("seed", "dtype", "train_length", "batch_tokens")
@@ -25,7 +26,8 @@ def facts(group: RunGroup) -> list[tuple[str, str]]:
     named += [(key.replace("_", " "), _value(value)) for key, value in group.settings.items()]
     counts = sorted({cell.n for cell in group.cells})
     named.append(("samples a cell", str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"))
-    named.append(("time spent on answers", _duration(sum(record.seconds for record in group.records))))
+    answered = [record for record in group.records if any(reported.covers(record) for reported in _asked(group))]
+    named.append(("time spent on answers", _duration(sum(record.seconds for record in answered))))
     named += [(f"file {name}", str(digest)) for name, digest in group.told("data").items()]
     named += [(f"code of {name}", str(code)) for name, code in group.told("code").items()]
     for name, material in group.told("tasks").items():
@@ -80,11 +82,11 @@ def commands(group: RunGroup) -> list[str]:
 
 
 def _asked(group: RunGroup) -> list[ReportedTask]:
-    """Tasks without further scores of the same answers, which are named after their task."""
+    """Tasks without further scores of the same answers, which are named after their task, and without RULER's mean."""
     tasks, asked = {reported.task for reported in group.tasks}, group.told("tasks")
 
     def is_further(name: str) -> bool:
-        return name not in asked and any(name.startswith(f"{task}_") for task in tasks)
+        return name == ruler.NAME or (name not in asked and any(name.startswith(f"{task}_") for task in tasks))
 
     return [reported for reported in group.tasks if not is_further(reported.task)]
 

@@ -17,6 +17,7 @@ from lengthwise.report.runs.summary import WORKS, findings
 from lengthwise.report.runs.tables import MARKDOWN_HEAD, csv_rows, example, markdown, table
 from lengthwise.report.runs.temperature_chart import temperature_charts
 from lengthwise.report.styles import Style, method_styles
+from lengthwise.tasks import ruler
 
 
 def run_sections(runs: Iterable[ReadRun]) -> list[Section]:
@@ -50,7 +51,7 @@ def _content(group: RunGroup, styles: Mapping[str, Style]) -> dict[str, Any]:
         "sharpness": sharpness_strips(group, styles),
         "sharpness_is_empty": any((run.path / SHARPNESS).exists() for run in group.runs) and not group.sharpness,
         "tables": [table(group, reported) for reported in group.tasks],
-        "examples": [example(group, reported) for reported in group.tasks],
+        "examples": [example(group, reported) for reported in group.tasks if reported.task != ruler.NAME],
         "methods": [(spec, provenance.describe(spec, group)) for spec in group.methods],
         "facts": provenance.facts(group),
         "commands": provenance.commands(group),

@@ -48,7 +48,9 @@ def _finding(group: RunGroup, reported: ReportedTask, styles: Mapping[str, Style
         headline = f"{times(best, group.train_length)}, with {listed(names) if len(names) < 4 else f'{len(names)} methods'}"
     else:
         shortest = min(cell.length for cell in group.cells if reported.covers(cell))
-        figure, headline = "not reached", f"no method scores {percent(WORKS)}, not even at {tokens_at(shortest)}"
+        longer = any(cell.mean >= WORKS for cell in group.cells if reported.covers(cell))
+        where = "at its shortest length" if longer else f"not even at {tokens_at(shortest)}"
+        figure, headline = "not reached", f"no method scores {percent(WORKS)}{' ' if longer else ', '}{where}"
     return Finding(reported.title, figure, headline, reaches, _gain(group, reported, styles))
 
 

@@ -22,14 +22,20 @@ THRESHOLD = 0.856
 def mean_records(records: Iterable[Any]) -> list[Any]:
     """Records of the mean over the 13 tasks, under the name `ruler`: one for each sample's index that all tasks have.
 
-    Samples of one index have nothing in common, so an interval over these means is one of the overall mean.
+    Samples of one index have nothing in common, so an interval over these means is one of the overall mean, and there is no
+    depth, answer or time to tell.
     """
+    untold = {"depth": None, "prediction": "", "target": "", "seconds": 0.0}
     answered: dict[tuple[Any, ...], list[Any]] = {}
     for record in records:
         if record.task in NAMES and not record.data:
             answered.setdefault((record.model, record.method, record.length, record.index), []).append(record)
+
+    def mean(field: str, group: list[Any]) -> float:
+        return fmean(getattr(record, field) for record in group)
+
     return [
-        replace(group[0], task=NAME, score=fmean(record.score for record in group))
+        replace(group[0], **untold, task=NAME, score=mean("score", group), tokens=round(mean("tokens", group)))
         for group in answered.values()
         if len(group) == len(NAMES)
     ]

@@ -19,7 +19,7 @@ from functools import cache
 from typing import Any
 
 from lengthwise.common.text import shipped_prose
-from lengthwise.errors import require
+from lengthwise.errors import NoRoom, require
 from lengthwise.tasks.material.fit_length import fit_to_length
 from lengthwise.tasks.ruler.references import joined
 from lengthwise.tasks.sample import Sample, check_depth
@@ -104,6 +104,9 @@ def _frequent(tokenizer: Any, length: int, randomness: random.Random) -> Sample:
     # Only their number counts; drawn with the same weights, they take as many tokens as the words of the text
     drawn = (word for _ in itertools.count() for word in randomness.choices(words, weights, k=100))
     fitted = fit_to_length(tokenizer, length, drawn, prompt_of)
+    last, next_one = (int(len(fitted.pieces) * weight) for weight in weights[FREQUENT : FREQUENT + 2])
+    if last <= next_one:
+        raise NoRoom(f"{length} tokens are too few for {FREQUENT} words that are more frequent than all others; give more")
     return Sample(fitted.prompt, joined(words[1 : 1 + FREQUENT]), fitted.tokens, None, MOST_FREQUENT)
 
 
