@@ -351,6 +351,20 @@ def test_the_same_command_goes_on_after_a_kill_to_the_same_losses(
     assert lw.train(str(model), out, **options) == resumed
 
 
+def test_a_run_killed_after_its_last_checkpoint_takes_no_further_step(model: Path, tmp_path: Path) -> None:
+    out, short = tmp_path / "run", tmp_path / "short.txt"
+    # Three rows of 96 tokens, so that the last step is within an epoch
+    short.write_text(shipped_prose()[:300])
+    options = {**SMALL, "data": [str(short)], "batch": 1, "steps": 4}
+    trained = lw.train(str(model), out, **options)
+    expected = load_file(out / "model" / "model.safetensors")
+    (out / "method.txt").unlink()
+    shutil.rmtree(out / "model")
+    assert lw.train(str(model), out, **options) == trained
+    weights = load_file(out / "model" / "model.safetensors")
+    assert all(torch.equal(weights[name], expected[name]) for name in expected)
+
+
 @pytest.mark.parametrize(
     ("file", "content", "named"),
     [

@@ -59,6 +59,10 @@ class MisalignmentTrainer(Trainer):  # type: ignore[misc]
         self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
     ) -> tuple[list[Any], Tensor | None]:
         """The parts of one step's batch on this process, and what all processes' parts have to average over."""
+        if self.state.global_step >= self.state.max_steps:
+            # Stopped after its last checkpoint; transformers looks for the end after a step only
+            self.control.should_training_stop = True
+            return [], None
         batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
         if not batches:
             return batches, None
