@@ -422,3 +422,11 @@ def test_what_a_library_prints_while_it_loads_is_no_result(
     assert out == "{}\n"
     assert "Ignored unknown" in err
     assert max(map(len, err.splitlines())) < 300
+
+
+def test_numbers_of_sampling_that_nobody_uses_do_not_keep_a_model_from_being_saved(damaged: Path, tmp_path: Path) -> None:
+    path = damaged / "generation_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "temperature": 0.9, "top_p": 0.6, "do_sample": False}))
+    with pytest.warns(UserWarning, match="answers greedily, so temperature and top_p are left out"):
+        model, _ = load(str(damaged))
+    model.save_pretrained(tmp_path / "again")

@@ -1,5 +1,7 @@
 """What a GGUF file says of its tokenizer that transformers does not read: how texts begin, and what scores mean.
 
+gguf_rotation.py has what it says of its rotation.
+
 `parsed_once` spares what transformers reads too often.
 
 A header is a list of keys and values; it is walked without keeping the vocabulary, which takes the package gguf seconds.
@@ -7,19 +9,22 @@ A header is a list of keys and values; it is walked without keeping the vocabula
 
 from __future__ import annotations
 
+import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from threading import RLock
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from lengthwise.common.formats import parse_json
 
+ALIGNMENT = "general.alignment"
 ADD_BOS, KIND = "tokenizer.ggml.add_bos_token", "tokenizer.ggml.model"
 BYTE_PAIRS = "llama"  # SentencePiece's byte pairs, whose scores are the order of merges; T5's are of another kind
-SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}  # bytes of a number, by its kind
+NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}  # of `struct`, by kind
+SIZES = {kind: struct.calcsize(f"<{number}") for kind, number in NUMBERS.items()}
 STRING, ARRAY = 8, 9
 _one_at_a_time = RLock()
 
@@ -80,22 +85,46 @@ def merge_as_stored(tokenizer: Any, path: Path) -> None:
     backend.model = BPE(ids, merges, unk_token=unknown, fuse_unk=True, byte_fallback=stored["byte_fallback"])
 
 
-def header_value(path: Path, wanted: str) -> str | bool | None:
-    """What the header has under a key of a text or a truth value; None where it says nothing."""
+def header_value(path: Path, wanted: str) -> Any:
+    """What the header has under a key of a text, a number or a truth value; None where it says nothing."""
+    return read_header(path, lambda key: key == wanted).values.get(wanted)
+
+
+class Header(NamedTuple):
+    values: dict[str, Any]
+    tensors: dict[str, tuple[int, int]]  # where each begins in the file, and how many numbers it has
+
+
+def read_header(path: Path, wanted: Callable[[str], bool]) -> Header:
+    """The values of wanted keys, texts and numbers, and all tensors."""
+    values: dict[str, Any] = {}
     with path.open("rb") as file:
-        _, _, _, count = struct.unpack("<4sIQQ", file.read(24))
-        for _ in range(count):
-            key = file.read(_number(file, "<Q")).decode(errors="replace")
+        _, _, tensors, keys = struct.unpack("<4sIQQ", file.read(24))
+        for _ in range(keys):
+            key = _text(file)
             kind = _number(file, "<I")
-            if key == wanted:
-                return file.read(_number(file, "<Q")).decode() if kind == STRING else bool(_number(file, "<?"))
-            _skip(file, kind)
-    return None
+            if kind != ARRAY and (wanted(key) or key == ALIGNMENT):
+                values[key] = _text(file) if kind == STRING else _number(file, f"<{NUMBERS[kind]}")
+            else:
+                _skip(file, kind)
+        places = {}
+        for _ in range(tensors):
+            name = _text(file)
+            count = math.prod(_number(file, "<Q") for _ in range(_number(file, "<I")))
+            _number(file, "<I")
+            places[name] = _number(file, "<Q"), count
+        aligned = values.pop(ALIGNMENT, 32)
+        begin = -(-file.tell() // aligned) * aligned
+    return Header(values, {name: (begin + at, count) for name, (at, count) in places.items()})
 
 
-def _number(file: BinaryIO, kind: str) -> int:
+def _text(file: BinaryIO) -> str:
+    return file.read(_number(file, "<Q")).decode(errors="replace")
+
+
+def _number(file: BinaryIO, kind: str) -> Any:
     (value,) = struct.unpack(kind, file.read(struct.calcsize(kind)))
-    return int(value)
+    return value
 
 
 def _skip(file: BinaryIO, kind: int) -> None:

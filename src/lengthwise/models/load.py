@@ -10,6 +10,7 @@ import os
 import re
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -24,6 +25,7 @@ from lengthwise.errors import BadInput, did_you_mean, is_out_of_memory, require
 from lengthwise.models import gau_alpha, small_decoder
 from lengthwise.models.anatomy import vocabulary
 from lengthwise.models.gguf_header import parsed_once, read_as_stored
+from lengthwise.models.gguf_rotation import rotate_as_stored
 from lengthwise.models.stored_weights import check_finite, check_index, check_no_adapter, check_stored_types
 
 EMBEDDED = Path(__file__).with_name("embedded")
@@ -35,6 +37,8 @@ NO_MEMORY = "there is not enough memory; give a smaller model or another --devic
 OWN_CODE = "it needs code of its own, which is never run; give a model of a family that transformers has"
 # Left out, transformers asks on standard input
 NO_CODE = {"trust_remote_code": False}
+SAMPLING = ("temperature", "top_p", "min_p", "typical_p", "top_k", "epsilon_cutoff", "eta_cutoff")
+UNCHANGED = {"temperature": 1.0, "top_p": 1.0, "typical_p": 1.0, "top_k": 50, "epsilon_cutoff": 0.0, "eta_cutoff": 0.0}
 DTYPES = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -54,6 +58,7 @@ def load(name: str, dtype: str = "auto", device: str | None = None, *, as_stored
     with parsed_once() if file else nullcontext():
         model, tokenizer = _read(name, where, file, dtype)
     _check_settings(name, model, tokenizer)
+    _drop_unused_sampling(name, model)
     # With the special tokens that it adds
     ids = _said_plainly(f"the tokenizer of {name}", lambda: tokenizer("A text.", verbose=False).input_ids)
     require(all(isinstance(token, int) for token in ids), f"the tokenizer of {name} adds a special token that it does not have")
@@ -97,6 +102,7 @@ def _read(name: str, where: str, file: dict[str, str], dtype: str) -> tuple[Any,
     tokenizer = _said_plainly(f"the tokenizer of {name}", lambda: make(where, **NO_CODE, **file))
     if file:
         _said_plainly(f"the tokenizer of {name}", lambda: read_as_stored(tokenizer, Path(name)))
+        _said_plainly(name, lambda: rotate_as_stored(model, Path(name)))
     return model, tokenizer
 
 
@@ -187,6 +193,19 @@ def _check_settings(name: str, model: Any, tokenizer: Any) -> None:
     if reach is not None and buckets is not None:
         told = f"a relative_attention_max_distance of {reach} with {buckets} buckets"
         require(2 * reach > buckets, f"the checkpoint {name} has {told}, which must be more than half of them")
+
+
+def _drop_unused_sampling(name: str, model: Any) -> None:
+    """Take numbers of sampling from a model that answers greedily: transformers reads such a checkpoint, and never saves it."""
+    config = getattr(model, "generation_config", None)
+    if config is None or config.do_sample:
+        return
+    usual = transformers.GenerationConfig()
+    odd = [key for key in SAMPLING if getattr(config, key, None) not in (None, getattr(usual, key, None), UNCHANGED.get(key))]
+    for key in odd:
+        setattr(config, key, getattr(usual, key))
+    if odd:
+        warnings.warn(f"{name} answers greedily, so {' and '.join(odd)} are left out; give them to `generate`", stacklevel=3)
 
 
 def _is_setting(key: str, number: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import gguf
 import numpy
 import pytest
 import torch
+import transformers as tf
 from transformers import ByT5Tokenizer
 
 import lengthwise as lw
@@ -19,7 +21,9 @@ from lengthwise.calibration.export.gguf_keys import rope_keys
 from lengthwise.calibration.export.gguf_tokenizer import NO_TOKENIZER
 from lengthwise.calibration.export.plan import carry_out, make_plan
 from lengthwise.methods.temperature.aligned import Calibrated
-from tests.conftest import TRAIN_LENGTH, make
+from lengthwise.models.anatomy import anatomy_of
+from lengthwise.models.load import load
+from tests.conftest import DECODER_SIZES, TRAIN_LENGTH, logits, make, tokens
 from tests.engines.conftest import tokenizer as bpe_tokenizer
 
 LONG = 4 * TRAIN_LENGTH
@@ -158,3 +162,76 @@ def test_a_package_that_is_missing_is_named(
     monkeypatch.setitem(__import__("sys").modules, package, None)
     with pytest.raises(lw.BadInput, match=rf"--to {to} needs the package {package}; pip install 'lengthwise\[{extra}\]'"):
         lw.export(make("t5"), "log", to=to, out=tmp_path / "out", tokenizer=tokenizer, length=LONG)
+
+
+ROTATIONS: dict[str, dict[str, Any]] = {
+    "linear": {"factor": 2.0},
+    "yarn": {"factor": 4.0, "original_max_position_embeddings": TRAIN_LENGTH},
+    "llama3": {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16},
+}
+
+
+def rotating(kind: str, **others: Any) -> Any:
+    torch.manual_seed(0)
+    rope = {"rope_type": kind, "rope_theta": 10_000.0, **ROTATIONS[kind]}
+    return tf.LlamaForCausalLM(tf.LlamaConfig(**DECODER_SIZES, rope_parameters=rope, **others)).eval()
+
+
+@pytest.mark.parametrize("kind", ROTATIONS)
+def test_a_file_is_read_with_the_rotation_that_it_has(kind: str, tmp_path: Path) -> None:
+    model = rotating(kind)
+    lw.export(model, "none", to="gguf", out=tmp_path, overwrite=True, tokenizer=bpe_tokenizer())
+    read, _ = load(str(tmp_path / "model.gguf"), "float32")
+    torch.testing.assert_close(logits(read, tokens(LONG)), logits(model, tokens(LONG)))
+    # A file with linear scaling tells the longest input only
+    assert anatomy_of(read).train_length == anatomy_of(model).train_length * (2 if kind == "linear" else 1)
+
+
+def again(source: Path, method: str, out: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model, own = load(str(source / "model.gguf"))
+    lw.export(model, method, to="gguf", out=out, tokenizer=own, length=LONG)
+    return contents(out / "model.gguf")
+
+
+def test_a_temperature_leaves_the_rotation_of_a_file_alone(tmp_path: Path) -> None:
+    lw.export(rotating("llama3"), "none", to="gguf", out=tmp_path / "1", tokenizer=bpe_tokenizer())
+    keys, tensors = again(tmp_path / "1", "constant:tau=0.64", tmp_path / "2")
+    assert "rope_freqs.weight" in tensors
+    assert keys["llama.rope.scaling.attn_factor"] == pytest.approx(1.25)
+    with pytest.warns(UserWarning, match=r"an attention factor of 1\.25 and rope_freqs\.weight, which no config can say"):
+        load(str(tmp_path / "2" / "model.gguf"))
+    keys, _ = again(tmp_path / "2", "constant:tau=0.64", tmp_path / "3")
+    assert keys["llama.rope.scaling.attn_factor"] == pytest.approx(1.25**2)
+
+
+def test_another_rotation_leaves_nothing_of_the_first(tmp_path: Path) -> None:
+    lw.export(make("llama"), "yarn:factor=4", to="gguf", out=tmp_path / "1", tokenizer=bpe_tokenizer(), length=LONG)
+    keys, tensors = again(tmp_path / "1", "ntk:factor=4", tmp_path / "2")
+    assert keys["llama.rope.scaling.type"] == "longrope"
+    assert "llama.rope.scaling.factor" not in keys
+    assert "rope_factors_long.weight" in tensors
+
+
+def test_biases_of_queries_and_keys_stand_as_their_rows(tmp_path: Path) -> None:
+    model = rotating("linear", attention_bias=True)
+    bias = model.model.layers[0].self_attn.q_proj.bias
+    torch.nn.init.normal_(bias)
+    lw.export(model, "none", to="gguf", out=tmp_path / "out", tokenizer=bpe_tokenizer())
+    order = [head * 8 + pair + half for head in range(4) for pair in range(4) for half in (0, 4)]
+    found = contents(tmp_path / "out" / "model.gguf")[1]["blk.0.attn_q.bias"]
+    numpy.testing.assert_array_equal(found, bias.detach().numpy()[order])
+
+
+@pytest.mark.parametrize(
+    ("model", "match"),
+    [
+        (lambda: rotating("linear", hidden_act="gelu"), "llama models know silu, not gelu"),
+        (lambda: tf.T5EncoderModel(make("t5").config), "llama.cpp's T5 has a decoder, and a T5EncoderModel has none"),
+    ],
+)
+def test_what_a_file_cannot_say_is_refused(model: Any, match: str, tmp_path: Path) -> None:
+    with pytest.raises(lw.BadInput, match=match):
+        lw.export(model(), "none", to="gguf", out=tmp_path / "out", tokenizer=ByT5Tokenizer(), length=LONG)
+    assert not (tmp_path / "out").exists()

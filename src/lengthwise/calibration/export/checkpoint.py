@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,7 @@ from lengthwise.calibration.export.plan import Plan
 from lengthwise.common.formats import parse_json
 from lengthwise.errors import BadInput
 
+PROCESSORS = ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
 SCRIPT = Path(__file__).with_name("run_plain.py")
 
 
@@ -26,9 +28,13 @@ def check(plan: Plan) -> None:
 
 
 def write(stock: Any, tokenizer: Any, plan: Plan, folder: Path) -> list[str]:
-    """Save the model and its tokenizer; nothing else is to be said."""
+    """Save the model, its tokenizer and what reads its pictures and sounds; nothing else is to be said."""
     stock.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+    for name in PROCESSORS:
+        source = Path(getattr(stock.config, "_name_or_path", "") or ".", name)
+        if source.is_file() and not (folder / name).exists():
+            shutil.copyfile(source, folder / name)
     return []
 
 

@@ -14,6 +14,7 @@ from lengthwise.calibration.export.plan import Plan
 from lengthwise.errors import BadInput, require
 
 ROPE_TENSORS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
+SHARPER = "rope.scaling.attn_factor"
 QUERY = re.compile(r"(enc\.)?blk\.(\d+)\.attn_q(_norm)?\.(weight|bias)")
 BIAS = re.compile(r"enc\.blk\.(\d+)\.attn_rel_b\.weight")
 FUSED = re.compile(r"blk\.\d+\.attn_qkv\.weight")
@@ -26,19 +27,22 @@ def rewrite(source: Path, plan: Plan, out: Path) -> list[str]:
     reader = gguf.GGUFReader(source)
     architecture = str(reader.fields["general.architecture"].contents())
     writer = gguf.GGUFWriter(out, architecture)
-    rope = _rope(plan)
+    rope = _rope(plan, _stored(reader, f"{architecture}.{SHARPER}"))
     g = numpy.ones(plan.g.shape) if _is_uniform(plan) else plan.g.double().numpy()
     changed = {f"{architecture}.{key}": value for key, value in rope.keys.items()}
     for name, entry in reader.fields.items():
         # The writer counts and names these itself
         if name.startswith("GGUF.") or name == "general.architecture" or name in changed:
             continue
+        # Another rotation is another whole
+        if plan.rope is not None and name.startswith(f"{architecture}.rope.scaling."):
+            continue
         kinds = entry.types
         writer.add_key_value(name, entry.contents(), kinds[0], kinds[-1] if len(kinds) > 1 else None)
     for name, value in changed.items():
         add_key(writer, name, value)
     for tensor in reader.tensors:
-        if rope.keys and tensor.name in ROPE_TENSORS:
+        if plan.rope is not None and tensor.name in ROPE_TENSORS:
             continue
         data = _sharpened(tensor, reader, g)
         writer.add_tensor(tensor.name, data, raw_dtype=tensor.tensor_type)
@@ -79,16 +83,18 @@ def _is_uniform(plan: Plan) -> bool:
     return rotary and one and plan.anatomy.facts["rotary_size"] == plan.anatomy.key_size
 
 
-def _rope(plan: Plan) -> RopeKeys:
-    """Keys for the plan's rotation, and for a temperature that all layers share."""
+def _stored(reader: Any, key: str) -> float:
+    return float(reader.fields[key].contents()) if key in reader.fields else 1.0
+
+
+def _rope(plan: Plan, factor: float) -> RopeKeys:
+    """Keys for the plan's rotation, and for a temperature that all layers share on top of the file's own `factor`."""
     sharper = float(plan.g[0, 0]) if _is_uniform(plan) else 1.0
     if plan.rope is not None:
         return rope_keys(plan.rope.parameters, plan.anatomy.train_length, plan.rope.longest, sharper)
     if sharper != 1:
         # What the file says of its rotation stays
-        return RopeKeys(
-            {"rope.scaling.attn_factor": sharper**0.5, "context_length": max(plan.length, plan.anatomy.train_length)}
-        )
+        return RopeKeys({SHARPER: factor * sharper**0.5, "context_length": max(plan.length, plan.anatomy.train_length)})
     return RopeKeys({"context_length": max(plan.length, plan.anatomy.train_length)})
 
 

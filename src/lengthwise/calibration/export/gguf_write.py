@@ -6,6 +6,7 @@ has changed is written in float32.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,9 @@ def check_write(plan: Plan) -> None:
     require(not windows, f"llama.cpp's {architecture} models have no sliding window, and this one has; it cannot be written")
     distance = getattr(config, "relative_attention_max_distance", T5_DISTANCE)
     require(distance == T5_DISTANCE, f"llama.cpp's T5 has a relative_attention_max_distance of {T5_DISTANCE}, not {distance}")
+    silu = getattr(config, "hidden_act", "silu")
+    told = f"llama.cpp's {architecture} models know silu, not {silu}"
+    require(architecture in ("t5", "gemma3") or silu in ("silu", "swish"), told)
     activation = getattr(config, "feed_forward_proj", "relu")
     require(activation in ("relu", "gated-gelu"), f"llama.cpp's T5 knows relu and gated-gelu, not {activation}")
 
@@ -52,6 +56,8 @@ def write_gguf(stock: Any, tokenizer: Any, plan: Plan, out: Path) -> list[str]:
     import gguf
 
     architecture = ARCHITECTURES[plan.anatomy.family]
+    whole = architecture != "t5" or hasattr(stock, "decoder")
+    require(whole, f"llama.cpp's T5 has a decoder, and a {type(stock).__name__} has none; it cannot be written")
     writer = gguf.GGUFWriter(out, architecture)
     writer.add_type("model")
     writer.add_name(Path(str(getattr(stock.config, "_name_or_path", "") or plan.anatomy.family)).name)
@@ -146,7 +152,7 @@ def _weights(stock: Any, architecture: str) -> Iterator[tuple[str, Tensor]]:
     for key, tensor in stock.state_dict().items():
         if (key == "lm_head.weight" and tied) or key in ONE_TABLE:
             continue
-        if architecture == "llama" and key.endswith(("q_proj.weight", "k_proj.weight")):
+        if architecture == "llama" and re.search(r"[qk]_proj\.(weight|bias)$", key):
             tensor = _paired(tensor, config.num_attention_heads if "q_proj" in key else config.num_key_value_heads)
         if architecture == "gemma3" and key.endswith("norm.weight"):
             tensor = tensor.float() + 1

@@ -26,7 +26,10 @@ STILL = 1e30  # divides a frequency that is to be 0
 CLOSE = 2e-6  # a few roundings of float32, of the base and of the power
 # Engines multiply the config's longest input by the factor of these themselves
 COUNTS_FROM_TRAINED = ("linear", "dynamic")
-KEPT = ("partial_rotary_factor", "llama_4_scaling_beta", "original_max_position_embeddings", "max_position_embeddings")
+KEPT = (
+    *("partial_rotary_factor", "llama_4_scaling_beta", "original_max_position_embeddings", "max_position_embeddings"),
+    *("mrope_section", "mrope_interleaved"),  # how the axes of pictures share the pairs
+)
 
 
 @dataclass(frozen=True)
