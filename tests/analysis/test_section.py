@@ -77,6 +77,13 @@ def test_findings_do_not_speak_of_a_fall_where_there_is_none() -> None:
     assert findings(analysis(lengths=(at(512),))) == []
 
 
+def test_logits_that_grow_ask_for_positions_first() -> None:
+    grown = (at(512), at(4096, l_max=[[4.0] * HEADS for _ in range(LAYERS)]))
+    told = findings(analysis(lengths=grown, sights=()))
+    assert told[-1].startswith("The largest logit of a row grows from 3.00 to 4.00: positions may be out of range")
+    assert not any("grows from" in one for one in findings(analysis(sights=())))
+
+
 def test_markdown_has_its_tables_and_names_the_figures() -> None:
     text = analysis_article(analysis()).markdown("figures")
     assert "| 1,024 | 0.850 | 0.700 | 0.880 | 0.800 | 0.900 |" in text

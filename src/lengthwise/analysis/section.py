@@ -15,6 +15,7 @@ from lengthwise.report.formatting import listed
 
 # Settings that `lengthwise analyse` takes as options of the same name
 OPTIONS = ("sequences", "seed", "dtype", "train_length")
+GROWS = 1.1  # times the largest logit at the training length
 
 
 def analysis_section(analysis: Analysis) -> Section:
@@ -106,7 +107,7 @@ def findings(analysis: Analysis) -> list[str]:
         return []
     sentences = [_sharpness(trained, longest), _heads(analysis), _temperatures(analysis), *_answers(analysis)]
     sentences.append(_logits(trained, longest))
-    return [*sentences, _sights(analysis)] if analysis.sights else sentences
+    return [*sentences, _sights(analysis)] if analysis.sights else [*sentences, *_largest(trained, longest)]
 
 
 def _sharpness(trained: AtLength, longest: AtLength) -> str:
@@ -161,6 +162,14 @@ def _logits(trained: AtLength, longest: AtLength) -> str:
         f"The propositions assume Gaussian logits in the first layer ({qq}) whose largest entry does not grow (it goes from "
         f"{trained.top:.2f} to {longest.top:.2f}); their sigma goes from {trained.sigma:.2f} to {longest.sigma:.2f}."
     )
+
+
+def _largest(trained: AtLength, longest: AtLength) -> list[str]:
+    before, after = (at.mean("l_max") for at in (trained, longest))
+    told = (
+        f"The largest logit of a row grows from {before:.2f} to {after:.2f}: positions may be out of range, so that a position"
+    )
+    return [f"{told} method (`yarn`, `rerope`) comes before a temperature."] if after > GROWS * before else []
 
 
 def _sights(analysis: Analysis) -> str:

@@ -106,6 +106,8 @@ def bake(
     from lengthwise.methods.temperature.aligned import Alignment
     from lengthwise.models.load import load
 
+    # As elsewhere, where a spec may be a file
+    alignment = alignment.removeprefix("@")
     names = () if Path(alignment).exists() else parse_spec(alignment).names
     is_method = bool(names) and factory(names[0]) is not None
     installed = [alignment] if is_method else parts_of(alignment)
@@ -164,7 +166,8 @@ def export(
     chosen: dict[str, Any] = {"length": length, "train_length": train_length}
     chosen |= {"verify": verify, "overwrite": overwrite, "force": force}
     if verify:
-        say(f"--verify reads {PROMPTS} prompts of up to {LONGEST:,} tokens here and in the engine: minutes on a CPU")
+        most = LONGEST if length is None else min(length, LONGEST)
+        say(f"--verify reads {PROMPTS} prompts of up to {most:,} tokens here and in the engine")
     command = shlex.join(["lengthwise", "export", model, spec, "--to", to, *_as_options(chosen), "--out", str(out)])
     written = verb(loaded, spec, to=to, out=out, tokenizer=tokenizer, inplace=True, command=command, **chosen)
     if as_json:
