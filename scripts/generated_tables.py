@@ -145,7 +145,8 @@ def misalignment_loss() -> str:
     kind = itemgetter("corpus", "factor", "alpha", "compare")
     for corpus, factor, alpha, compare in dict.fromkeys(map(kind, changes)):
         own = [c for c in changes if kind(c) == (corpus, factor, alpha, compare)]
-        loss = f"alpha {alpha:g}" + (", symmetric KL" if compare == "kl" else "")
+        told = {"sce": "", "kl": ", symmetric KL"}.get(compare, f", {compare.removeprefix('sce ')}")
+        loss = f"alpha {alpha:g}{told}"
         rows.append([corpus, f"{factor} L", loss, *(f"{c['ratio']:.3f} [{c['low']:.3f}, {c['high']:.3f}]" for c in own)])
     return _table(["text", "trained at", "loss", *(f"at {n} L" for n in dict.fromkeys(c["at"] for c in changes))], rows, left=3)
 

@@ -77,6 +77,11 @@ def ratios(document: Numbers) -> list[dict[str, Any]]:
     return found
 
 
+def named(alpha: float, compare: str) -> str:
+    """A kind as pages write it."""
+    return f"alpha {alpha:g}" + {"sce": "", "kl": ", KL"}.get(compare, f", {compare.removeprefix('sce ')}")
+
+
 def _nats(one: Numbers, at: int) -> float | None:
     return fmean(one["nll"][at]) if one["nll"][at] else None
 
@@ -107,7 +112,7 @@ def _line(kinds: Mapping[Kind, dict[int, Numbers]], kind: Kind) -> list[object]:
     own, plain = kinds[kind], kinds.get((factor, 0.0, "sce"), {})
     losses = [[_nats(one, at) for one in own.values()] for at in range(len(LENGTHS))]
     known = [[x for x in column if x is not None] for column in losses]
-    line: list[object] = [f"{factor} L", "alpha 0" if not alpha else f"alpha {alpha:g}" + (", KL" if compare == "kl" else "")]
+    line: list[object] = [f"{factor} L", named(alpha, compare)]
     line += [len(own), *(f"{math.exp(fmean(column)):.3f}" if column else "not finite" for column in known)]
     line += [_percent(change) if alpha else "" for change in changes(kinds, kind)]
     apart = [less(own, plain, lambda one, name=name: one[name]) for name in ("sce", "kl")]
@@ -173,7 +178,7 @@ def chart(documents: Sequence[Numbers]) -> Any:
                     axes.plot(x, 100 * math.expm1(mean.value), "o", markersize=4, color=draw.colour(at))
                     if mean.low is not None and mean.high is not None:
                         axes.plot([x, x], [100 * math.expm1(end) for end in (mean.low, mean.high)], color=draw.colour(at))
-        names = [f"alpha {alpha:g}" + (", KL" if compare == "kl" else "") for _, alpha, compare in own]
+        names = [named(alpha, compare) for _, alpha, compare in own]
         axes.set_xticks(range(len(own)), names)
         axes.set_ylabel("change, percent")
     draw.key(figure, panels[0], columns=len(LENGTHS))

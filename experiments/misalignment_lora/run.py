@@ -1,13 +1,13 @@
-"""Fine-tunes a decoder by LoRA with and without the misalignment loss, on novels or on code (Output Alignment, Tables 2 to 4).
+"""Fine-tunes a decoder by LoRA with and without the misalignment loss, on novels or on code (Output Alignment, Tables 2 to 5).
 
     python -m experiments.misalignment_lora.run MODEL --books FILE ... --held-out FILE ... --out OUT       # novels
     python -m experiments.misalignment_lora.run MODEL --out OUT                            # Python's standard library
 
 MODEL is written once to OUT/model with --method in its config, so that every run and reading is of a stock model. First a
 learning rate is chosen without the loss, then come the runs, the most important first: alpha 0 and 0.1 of every seed, the
-symmetric KL in the place of L_misalign, alpha 0.3. A run is measured after its last step: perplexity of text it was not trained
-on at 1, 2 and 4 times L, misalignment, and how likely the answers of RULER's needles are. The same command goes on where the
-last one stopped, and several at once share the work; OUT/NAME.json holds all of it.
+symmetric KL in the place of L_misalign, alpha 0.3 and 1, readings up to L apart (Table 5). A run is measured after its last
+step: perplexity of text it was not trained on at 1, 2 and 4 times L, misalignment, and how likely the answers of RULER's
+needles are. The same command goes on where the last one stopped, and several at once share the work; OUT/NAME.json holds all.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ from lengthwise.models.load import load
 from lengthwise.records.append_only import AppendOnly, read_lines
 from lengthwise.tasks import TASKS, Sample
 
-KINDS = ((0.0, "sce"), (0.1, "sce"), (1.0, "kl"), (0.3, "sce"))  # alpha, and what readings are compared by
+# Alpha, what readings are compared by and, where it is not ours, how far apart they may start
+KINDS = ((0.0, "sce"), (0.1, "sce"), (1.0, "kl"), (0.3, "sce"), (1.0, "sce"), (0.1, "sce 1..L"))
 RULER = ("ruler_niah_single_1", "ruler_niah_single_2", "ruler_niah_multikey_1", "ruler_qa_1")
 RULER_LENGTHS = LENGTHS[:2]
 TRIAL_SEED = 100  # no run that is measured has it
@@ -63,7 +64,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        return f"{self.factor}x-{self.compare}-alpha{self.alpha:g}-seed{self.seed}"
+        return f"{self.factor}x-{self.compare.replace(' ', '-')}-alpha{self.alpha:g}-seed{self.seed}"
 
 
 BEFORE = Run(0, 0.0, "sce", 0)
@@ -80,7 +81,7 @@ class Options:
     method: str = option("yarn:factor=4", "what the model is rewritten with, so that 4 L are in range")
     train_length: int | None = option(None, "L, the model's own if not given")
     factors: tuple[int, ...] = option((1,), "lengths trained at, in L", flag="--factor")
-    kinds: int = option(len(KINDS), "how many of alpha 0, alpha 0.1, KL and alpha 0.3")
+    kinds: int = option(len(KINDS), "how many of alpha 0, alpha 0.1, KL, alpha 0.3, alpha 1 and readings up to L apart")
     seeds: int = option(3, "runs of every kind")
     steps: int = option(50, "of a run at L, of two readings each; fewer at longer ones, for as many tokens")
     rank: int = option(16, "of LoRA")
@@ -217,7 +218,14 @@ class Experiment:
     def _trained(self, run: Run, name: str, rate: float, steps: int) -> Iterator[None]:
         """Trains a run and puts the weights it ends with into the model."""
         options = self.options
-        how = {"alpha": run.alpha, "compare": run.compare, "train_length": run.factor * self.train_length, "steps": steps}
+        compare, _, sampling = run.compare.partition(" ")
+        how = {
+            "alpha": run.alpha,
+            "compare": compare,
+            "sampling": sampling or "1..L/2",
+            "train_length": run.factor * self.train_length,
+            "steps": steps,
+        }
         how |= {"lora_rank": options.rank, "learning_rate": rate, "warmup": steps // 10, "seed": run.seed, "batch": 1}
         how |= {"dtype": options.dtype, "device": options.device, "save_every": steps + 1}
         files = training_files(self.books, run.seed, self.out / "text")
