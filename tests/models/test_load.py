@@ -430,3 +430,5 @@ def test_numbers_of_sampling_that_nobody_uses_do_not_keep_a_model_from_being_sav
     with pytest.warns(UserWarning, match="answers greedily, so temperature and top_p are left out"):
         model, _ = load(str(damaged))
     model.save_pretrained(tmp_path / "again")
+    written = json.loads((tmp_path / "again" / "generation_config.json").read_text())
+    assert not {"temperature", "top_p"} & written.keys()

@@ -140,12 +140,16 @@ def test_an_extend_that_is_dropped_before_it_is_left_ends_and_says_so() -> None:
 
 
 def test_an_extend_that_outlives_the_modules_of_python_is_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    extension = lw.extend(make("t5"), "log")
+    model = make("t5")
+    before = state_of(model)
+    extension = lw.extend(model, "log")
     extension.__enter__()
     with monkeypatch.context() as ending:
         ending.setattr("lengthwise.models.extend.sys", None)
         extension.__del__()
+    assert differences(before, state_of(model)), "it was left alone"
     extension.__exit__(None)
+    assert not differences(before, state_of(model))
 
 
 def test_two_models_can_be_extended_at_once() -> None:
