@@ -39,7 +39,7 @@ def write_pages(results: Path, out: Path) -> None:
     compared = list(comparisons(cells, paper))
     turned = rotation(seeds)
     summary = {"seeds": [one["seed"] for one in seeds], "noise": noise(cells), "compared": compared, "rotation": turned}
-    summary["pairs"] = pairs(cells, paper)
+    summary |= {"pairs": pairs(cells, paper), "over_window": list(over_window(cells)), "best_scales": best_scales(cells)}
     write_whole(out / SUMMARY, json.dumps(summary, indent=1) + "\n")
     write_whole(out / PAGE, page(seeds, cells, labels, summary))
     draw.save(chart(cells, labels), out / FIGURE)
@@ -85,6 +85,25 @@ def comparisons(cells: Cells, paper: Mapping[Any, float | None]) -> Iterator[dic
                     about = {"row": named(row), "other": named(other), "length": length, "seeds": len(cells[row, length])}
                     numbers = dict(zip(("value", "low", "high"), ends, strict=True))
                     yield {**about, **numbers, "paper": theirs, "verdict": verdict(mean, *printed)}
+
+
+def over_window(cells: Cells) -> Iterator[dict[str, Any]]:
+    """Every other row over the plain window, the best of the paper's plain methods, at every length."""
+    window: Row = ("window", None, None)
+    for row, length in cells:
+        if row != window and (mean := ratio(cells, row, window, length)) is not None:
+            ends = [None if end is None else math.exp(end) for end in (mean.value, mean.low, mean.high)]
+            yield {"row": named(row), "length": length, **dict(zip(("value", "low", "high"), ends, strict=True))}
+
+
+def best_scales(cells: Cells) -> list[dict[str, Any]]:
+    """S of the lowest perplexity without a position method, in the order of the seeds that have every S."""
+    lines = []
+    for length in sorted({length for _, length in cells}):
+        known = {row[1]: own for (row, n), own in cells.items() if n == length and row[0] == "gau" and row[1] and not row[2]}
+        seeds = sorted(set.intersection(*map(set, known.values()))) if known else []
+        lines.append({"length": length, "scales": [min(known, key=lambda s: known[s][seed]) for seed in seeds]})
+    return lines
 
 
 def named(row: Row) -> dict[str, Any]:

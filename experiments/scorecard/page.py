@@ -68,9 +68,10 @@ def judged(claims: Sequence[Mapping[str, Any]], models: Mapping[str, Any], root:
         for line in sorted(claim.get("asked", []), key=lambda line: order.index(line["model"])):
             whole = {**claim, **line}
             found = measured(whole, root)
-            said = verdict(found, whole.get("above"), whole.get("below"), whole.get("own", False))
+            said = verdict(found, whole.get("above"), whole.get("below"), whole.get("own", False), whole.get("bound", ""))
             page = whole.get("page", f"{Path(whole['file']).parent.parent}/README.md")
-            yield Row(*about, line["model"], line["at"], _shown(found, whole.get("unit", "")), said, page, found.has_interval)
+            shown = _shown(found, whole.get("unit", "")) + (f", at the {whole['bound']}" if "bound" in whole else "")
+            yield Row(*about, line["model"], line["at"], shown, said, page, found.has_interval)
 
 
 def measured(line: Mapping[str, Any], root: Path) -> Figure:
@@ -119,7 +120,7 @@ def sentence() -> str:
     ours = [row for row in rows if models[row.model]["trained"] != whose]
     asked = "asked of what we trained or tuned, or of formulae"
     told = f"Of {_told(others, 'asked of models that other people trained')}; of {_told(ours, asked)}"
-    return f"{told}; {len(claims) - len(rows)} were not attempted."
+    return f"{told}; {len(claims) - len(rows)} were not attempted. Undecided figures do not count beside a decided one."
 
 
 def _told(rows: Sequence[Row], whose: str) -> str:
