@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from functools import partial
 
 import pytest
 import torch
@@ -289,6 +290,27 @@ def test_chunks_of_a_short_static_cache_are_as_one_forward(method: str) -> None:
         cache = StaticCache(config=model.config, max_cache_len=20)
         parts = [model(text[:, a:b], past_key_values=cache).logits for a, b in ((0, 5), (5, 9), (9, 10), (10, 12))]
         torch.testing.assert_close(torch.cat(parts, 1), model(text, use_cache=False).logits)
+
+
+MIXED = {"use_sliding_window": True, "layer_types": ["full_attention", "sliding_attention", "full_attention"]}
+WINDOWED = {"mistral": tf.MistralConfig, "qwen2": partial(tf.Qwen2Config, **MIXED)}
+
+
+@pytest.mark.parametrize("given", [True, False])
+@pytest.mark.parametrize("method", ["none", "log", "streaming_llm", "lm_infinite", "dual_chunk", "rerope", "self_extend"])
+@pytest.mark.parametrize("family", WINDOWED)
+def test_tokens_of_a_model_with_a_narrow_window_are_as_in_one_forward(family: str, method: str, given: bool) -> None:
+    torch.manual_seed(0)
+    # Keys of a ring stand in order until it has come round
+    model = tf.AutoModelForCausalLM.from_config(WINDOWED[family](**DECODER_SIZES, sliding_window=10)).eval()
+    for parameter in model.parameters():
+        parameter.data.mul_(4 if parameter.dim() > 1 else 1)
+    text = tokens(LONG + 12)
+    with lw.extend(model, method), torch.no_grad():
+        cache = DynamicCache(config=model.config) if given else None
+        cache = model(text[:, :LONG], past_key_values=cache, use_cache=True).past_key_values
+        later = [model(text[:, at : at + 1], past_key_values=cache).logits for at in range(LONG, LONG + 12)]
+        torch.testing.assert_close(torch.cat(later, 1), model(text, use_cache=False).logits[:, LONG:], atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("static", [False, True])

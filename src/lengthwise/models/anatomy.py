@@ -73,7 +73,7 @@ class Anatomy:
     @property
     def windows(self) -> list[int | None]:
         """How many keys the model's own mask lets a row of each layer see; None for all."""
-        return [_window(layer, getattr(layer, "config", self.stack.config)) for layer in self.layers]
+        return [own_window(layer, getattr(layer, "config", self.stack.config)) for layer in self.layers]
 
     @property
     def configs(self) -> list[Any]:
@@ -196,7 +196,7 @@ def _bias_owners(layers: tuple[nn.Module, ...], cross: tuple[nn.Module, ...]) ->
     return tuple(None if layer in cross else owner for layer, owner in zip(layers, owners, strict=True))
 
 
-def _window(layer: Any, config: Any) -> int | None:
+def own_window(layer: Any, config: Any) -> int | None:
     """Some layers of full attention carry the window of the others; the config's list of layers knows. 0 is no window."""
     kinds, index = getattr(config, "layer_types", None), getattr(layer, "layer_idx", None)
     if kinds and index is not None:

@@ -59,7 +59,9 @@ def attention_forward(
     causal = getattr(module, "is_causal", False) if causal is None else causal
     mask = decode(attention_mask, query.shape[2], key.shape[2], causal, query.device, layer.read, layer.across)
     given = leaping_positions(layer, mask, kwargs.get("position_ids"))
-    reach = key.shape[2] if given is None else max(key.shape[2], given.reach)
+    # What a window has let go moves positions, too, where chunks of a sequence have their own
+    reach = key.shape[2] + (0 if layer.slots.parts is None else int(mask.dropped))
+    reach = reach if given is None else max(reach, given.reach)
     if mask.stock is not None and layer.is_stock(reach):
         if scaling is not None:
             kwargs["scaling"] = scaling

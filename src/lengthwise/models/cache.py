@@ -17,6 +17,7 @@ from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingW
 from lengthwise.errors import BadInput, require
 from lengthwise.methods.base import SinksAndWindow
 from lengthwise.methods.slots import Slots
+from lengthwise.models.anatomy import own_window
 from lengthwise.models.patches import ActivePatches
 from lengthwise.models.rolling_layer import RollingLayer
 from lengthwise.models.rotate import turned_on
@@ -99,7 +100,12 @@ def _let_roll(cache: DynamicCache, rolling: SinksAndWindow, method: str, modules
         cache.layers += [cache.layer_class_to_replicate() for _ in range(len(cache.layers), max(places) + 1)]
     # A draft that leaves early has a cache of its first layers alone
     places = {place: found for place, found in places.items() if place < len(cache.layers)}
-    acting = {place: (module, layer) for place, (module, layer) in places.items() if layer is not None and layer.slots.rolling}
+    # A window of the model's own counts slots, and those of a rolling layer do not stand in order
+    acting = {
+        place: (module, layer)
+        for place, (module, layer) in places.items()
+        if layer is not None and layer.slots.rolling and own_window(module, module.config) is None
+    }
     # transformers asks one layer for the sizes of all masks, unless it knows that others slide
     if all(cache.layers[place].is_sliding for place in places.keys() - acting.keys()):
         for place, (module, layer) in acting.items():

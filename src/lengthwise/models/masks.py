@@ -29,6 +29,7 @@ class ForwardMask:
     visible: Visible
     # How transformers itself would have made this mask, by the name of an implementation; unset when it cannot be known
     stock: Callable[[str], Tensor | None] | None = None
+    dropped: int = 0  # keys that a cache with a window has let go
     computed: dict[Any, Any] = field(default_factory=dict)  # stock masks, biases and tables, at most once a forward
     token_plans: dict[Any, Any] = field(default_factory=dict)  # see `next_token`
 
@@ -110,7 +111,7 @@ def build_mask(
         mask: Tensor | None = make(**sizes, **offsets, mask_function=mask_function, attention_mask=attention_mask, **kwargs)
         return mask
 
-    return encode(ForwardMask(visible, stock), batch_size)
+    return encode(ForwardMask(visible, stock, kv_offset), batch_size)
 
 
 def _built(queries: int, keys: int, causal: bool, offset: int | Tensor, device: torch.device | None) -> Visible:
