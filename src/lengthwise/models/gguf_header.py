@@ -90,6 +90,11 @@ def header_value(path: Path, wanted: str) -> Any:
     return read_header(path, lambda key: key == wanted).values.get(wanted)
 
 
+def key_size(path: Path) -> int | None:
+    """Numbers of a head's key, where the file tells."""
+    return next(iter(read_header(path, lambda key: key.endswith(".attention.key_length")).values.values()), None)
+
+
 class Header(NamedTuple):
     values: dict[str, Any]
     tensors: dict[str, tuple[int, int]]  # where each begins in the file, and how many numbers it has

@@ -1,4 +1,4 @@
-"""What a GGUF file says of its rotation, which transformers does not read: linear, YaRN's, Llama 3's.
+"""What a GGUF file says of its rotation, which transformers does not read: linear, YaRN's, LongRoPE's, Llama 3's.
 
 Keys are those that llama.cpp reads (calibration/export/gguf_keys.py has them by rope type). What stays unread is told.
 """
@@ -17,6 +17,7 @@ from lengthwise.models.anatomy import FULL
 from lengthwise.models.gguf_header import read_header
 
 FACTORS = "rope_freqs.weight"
+LONG_FACTORS = {f"rope_factors_{name}.weight": f"{name}_factor" for name in ("long", "short")}
 TYPE, FACTOR, SHARPER, BEFORE = (f"rope.scaling.{key}" for key in ("type", "factor", "attn_factor", "original_context_length"))
 BETAS = {f"rope.scaling.yarn_{name}": name for name in ("beta_fast", "beta_slow")}
 LOW, HIGH = 1.0, 4.0  # Llama 3's factors of low and high frequencies; a file has what they make of its other two numbers
@@ -35,7 +36,8 @@ def rotate_as_stored(model: Any, path: Path) -> None:
         return
     # Gemma 3's layers with a window stay as they are
     own = rope.get(FULL, rope)
-    found = _parameters(own, told, kind, sharper, factors) if "rope_theta" in own else None
+    several = {key: _floats(path, *header.tensors[name]) for name, key in LONG_FACTORS.items() if name in header.tensors}
+    found = _parameters(own, told, kind, sharper, factors, several) if "rope_theta" in own else None
     if found is None:
         what = f"{kind} scaling, an attention factor of {sharper:g}" + (f" and {FACTORS}" if factors is not None else "")
         warnings.warn(f"{path.name} has {what}, which no config can say; the model rotates without", stacklevel=2)
@@ -45,7 +47,9 @@ def rotate_as_stored(model: Any, path: Path) -> None:
     stack.rotary_emb = type(stack.rotary_emb)(config=stack.config)
 
 
-def _parameters(rope: dict[str, Any], told: dict[str, Any], kind: str, sharper: float, factors: Any) -> dict[str, Any] | None:
+def _parameters(
+    rope: dict[str, Any], told: dict[str, Any], kind: str, sharper: float, factors: Any, several: dict[str, Any]
+) -> dict[str, Any] | None:
     """Rope parameters of a config; None where there are none that say this."""
     factor = float(told.get(FACTOR, 1.0))
     if factors is not None:
@@ -57,6 +61,9 @@ def _parameters(rope: dict[str, Any], told: dict[str, Any], kind: str, sharper: 
         sharper *= 1 + 0.1 * math.log(factor)
         own = {"factor": factor, "attention_factor": sharper, "original_max_position_embeddings": int(told[BEFORE])}
         return {"rope_type": kind, **own, **betas}
+    if kind == "longrope" and len(several) == len(LONG_FACTORS) and BEFORE in told:
+        own = {"attention_factor": sharper, "original_max_position_embeddings": int(told[BEFORE])}
+        return {"rope_type": kind, **own, **{name: factors.tolist() for name, factors in several.items()}}
     return None
 
 

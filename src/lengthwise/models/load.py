@@ -24,7 +24,7 @@ from lengthwise.common.formats import read_json
 from lengthwise.errors import BadInput, did_you_mean, is_out_of_memory, require
 from lengthwise.models import gau_alpha, small_decoder
 from lengthwise.models.anatomy import vocabulary
-from lengthwise.models.gguf_header import parsed_once, read_as_stored
+from lengthwise.models.gguf_header import key_size, parsed_once, read_as_stored
 from lengthwise.models.gguf_rotation import rotate_as_stored
 from lengthwise.models.stored_weights import check_finite, check_index, check_no_adapter, check_stored_types
 
@@ -91,6 +91,9 @@ def _read(name: str, where: str, file: dict[str, str], dtype: str) -> tuple[Any,
     check_no_adapter(where)
     if not file:
         check_index(where)
+    elif (size := key_size(Path(name))) is not None and getattr(config, "head_dim", size) != size:
+        # transformers takes the family's usual one
+        options["head_dim"] = size
     model, report = _said_plainly(source, lambda: model_class.from_pretrained(where, dtype=DTYPES[dtype], **options))
     if missing := sorted(report.get("missing_keys", ())):
         lacking = f"{len(missing)} weights of {model_class.__name__}"

@@ -167,6 +167,12 @@ def test_a_package_that_is_missing_is_named(
 ROTATIONS: dict[str, dict[str, Any]] = {
     "linear": {"factor": 2.0},
     "yarn": {"factor": 4.0, "original_max_position_embeddings": TRAIN_LENGTH},
+    "longrope": {
+        "long_factor": [1.0, 2.0, 3.0, 4.0],
+        "short_factor": [1.0, 1.1, 1.2, 1.3],
+        "attention_factor": 1.2,
+        "original_max_position_embeddings": TRAIN_LENGTH,
+    },
     "llama3": {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16},
 }
 
@@ -224,9 +230,61 @@ def test_biases_of_queries_and_keys_stand_as_their_rows(tmp_path: Path) -> None:
     numpy.testing.assert_array_equal(found, bias.detach().numpy()[order])
 
 
+def gemma(**others: Any) -> Any:
+    torch.manual_seed(0)
+    return tf.Gemma3ForCausalLM(tf.Gemma3TextConfig(**{**DECODER_SIZES, "head_dim": 8, "sliding_window": 8, **others})).eval()
+
+
+@pytest.mark.parametrize("layers", [3, 62])
+def test_queries_of_gemma_undo_what_llama_cpp_divides_by(layers: int, tmp_path: Path) -> None:
+    """The root of the key size; of the model of 62 layers that of the width over the heads."""
+    model = gemma(num_hidden_layers=layers, head_dim=16, query_pre_attn_scalar=4)
+    assert model.config.hidden_size // model.config.num_attention_heads == 8
+    lw.export(model, "none", to="gguf", out=tmp_path / "out", tokenizer=bpe_tokenizer())
+    keys, tensors = contents(tmp_path / "out" / "model.gguf")
+    wanted = math.sqrt({3: 16, 62: 8}[layers] / 4)
+    numpy.testing.assert_allclose(tensors["blk.0.attn_q_norm.weight"] / tensors["blk.0.attn_k_norm.weight"], wanted, rtol=1e-6)
+    assert keys["gemma3.attention.sliding_window_pattern"] == 6
+
+
+def test_layers_without_a_window_come_round(tmp_path: Path) -> None:
+    model = gemma(layer_types=["sliding_attention", "full_attention", "sliding_attention"])
+    lw.export(model, "none", to="gguf", out=tmp_path / "out", tokenizer=bpe_tokenizer())
+    assert contents(tmp_path / "out" / "model.gguf")[0]["gemma3.attention.sliding_window_pattern"] == 2
+
+
+def test_a_tokenizer_may_know_more_words_than_the_model(tmp_path: Path) -> None:
+    own = bpe_tokenizer()
+    model = tf.LlamaForCausalLM(tf.LlamaConfig(**{**DECODER_SIZES, "vocab_size": len(own) - 3}))
+    lw.export(model, "none", to="gguf", out=tmp_path / "out", tokenizer=own)
+    assert len(contents(tmp_path / "out" / "model.gguf")[0]["tokenizer.ggml.tokens"]) == len(own) - 3
+
+
+def test_heads_have_the_size_that_a_file_says(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = tf.Qwen3ForCausalLM(tf.Qwen3Config(**{**DECODER_SIZES, "head_dim": 24})).eval()
+    lw.export(model, "none", to="gguf", out=tmp_path / "out", tokenizer=bpe_tokenizer())
+    read, _ = load(str(tmp_path / "out" / "model.gguf"), "float32")
+    torch.testing.assert_close(logits(read, tokens(LONG)), logits(model, tokens(LONG)))
+
+
+T5_SIZES = {"vocab_size": 384, "d_model": 32, "d_kv": 8, "d_ff": 32, "num_layers": 1, "num_heads": 4}
+SCALED = {"full_attention": {"rope_type": "default", "rope_theta": 1e6}}
+SCALED["sliding_attention"] = {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}
+
+
 @pytest.mark.parametrize(
     ("model", "match"),
     [
+        (lambda: gemma(hidden_activation="relu"), "gemma3 models do not know relu for gelu"),
+        (lambda: gemma(final_logit_softcapping=5.0), "do not know capped logits"),
+        (lambda: gemma(use_bidirectional_attention=True), "do not know attention in both directions"),
+        (lambda: gemma(rope_parameters=SCALED), "do not know scaled frequencies in layers with a window"),
+        (
+            lambda: gemma(layer_types=["full_attention", "sliding_attention", "full_attention"]),
+            "do not know layers with a window in another order",
+        ),
+        (lambda: tf.T5ForConditionalGeneration(tf.T5Config(**T5_SIZES)), "this T5's config has no decoder_start_token_id"),
         (lambda: rotating("linear", hidden_act="gelu"), "llama models know silu, not gelu"),
         (lambda: tf.T5EncoderModel(make("t5").config), "llama.cpp's T5 has a decoder, and a T5EncoderModel has none"),
     ],

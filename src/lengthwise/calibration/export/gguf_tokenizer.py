@@ -83,14 +83,15 @@ def _tokens(document: dict[str, Any], size: int) -> tuple[list[bytes], list[int]
     vocab = model["vocab"]
     listed = [(piece, i, score) for i, (piece, score) in enumerate(vocab)] if isinstance(vocab, list) else _ranked(model)
     texts, types, scores = [f"[PAD{i}]" for i in range(size)], [UNUSED] * size, [-10000.0] * size
-    for piece, i, score in listed:
+    # A tokenizer may know more words than the model
+    for piece, i, score in (entry for entry in listed if entry[1] < size):
         is_byte = re.fullmatch(r"<0x[0-9A-F]{2}>", piece) is not None
         texts[i], types[i], scores[i] = piece, BYTE if is_byte else NORMAL, score
     for added in document["added_tokens"]:
         if (i := added["id"]) < size:
             texts[i], types[i] = added["content"], CONTROL if added["special"] else USER_DEFINED
     unknown = model.get("unk_id") if isinstance(vocab, list) else vocab.get(model.get("unk_token"))
-    if unknown is not None:
+    if unknown is not None and unknown < size:
         types[unknown] = UNKNOWN
     return [text.encode() for text in texts], types, scores
 

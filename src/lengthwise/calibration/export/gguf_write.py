@@ -7,7 +7,7 @@ has changed is written in float32.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from lengthwise.models.anatomy import FULL, vocabulary
 
 NOTHING = 1e-6  # of a tensor's norm: what sums in float32 lose anyway
 T5_DISTANCE = 128  # what llama.cpp has built in
+GEMMA_PERIOD, GEMMA_27B = 6, 62  # the same of Gemma 3: every sixth layer has no window, and the layers of its largest
 ONE_TABLE = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
 
 
@@ -47,8 +48,30 @@ def check_write(plan: Plan) -> None:
     silu = getattr(config, "hidden_act", "silu")
     told = f"llama.cpp's {architecture} models know silu, not {silu}"
     require(architecture in ("t5", "gemma3") or silu in ("silu", "swish"), told)
+    if architecture == "gemma3":
+        _check_gemma(config, plan.anatomy.windows)
     activation = getattr(config, "feed_forward_proj", "relu")
     require(activation in ("relu", "gated-gelu"), f"llama.cpp's T5 knows relu and gated-gelu, not {activation}")
+
+
+def _check_gemma(config: Any, windows: Sequence[int | None]) -> None:
+    """Refuse what llama.cpp leaves out of a Gemma 3, or has built in otherwise."""
+    swa = (config.rope_parameters or {}).get("sliding_attention", {})
+    odd = {
+        f"{config.hidden_activation} for gelu": config.hidden_activation != "gelu_pytorch_tanh",
+        "capped logits": bool(config.final_logit_softcapping or config.attn_logit_softcapping),
+        "attention in both directions": bool(getattr(config, "use_bidirectional_attention", False)),
+        "scaled frequencies in layers with a window": swa.get("rope_type", "default") != "default",
+        "layers with a window in another order than five of six": any(windows) and _period(windows) is None,
+    }
+    found = [what for what, is_so in odd.items() if is_so]
+    require(not found, f"llama.cpp's gemma3 models do not know {''.join(found[:1])}; this one cannot be written")
+
+
+def _period(windows: Sequence[int | None]) -> int | None:
+    """Every how manieth layer has no window; None where they do not come round."""
+    known = (GEMMA_PERIOD, *range(2, len(windows) + 1))
+    return next((n for n in known if all((w is None) == ((i + 1) % n == 0) for i, w in enumerate(windows))), None)
 
 
 def write_gguf(stock: Any, tokenizer: Any, plan: Plan, out: Path) -> list[str]:
@@ -107,7 +130,7 @@ def _add_decoder(writer: Any, stock: Any, plan: Plan, architecture: str) -> dict
     writer.add_rope_dimension_count(anatomy.key_size)
     if architecture == "gemma3" and any(anatomy.windows):
         writer.add_sliding_window(config.sliding_window)
-        writer.add_sliding_window_pattern([window is not None for window in anatomy.windows])
+        writer.add_sliding_window_pattern(_period(anatomy.windows))
         writer.add_float32("gemma3.rope.freq_base_swa", config.rope_parameters["sliding_attention"]["rope_theta"])
     rope = rope_keys(_rope_of(config), anatomy.train_length, config.max_position_embeddings)
     for key, value in rope.keys.items():
@@ -141,7 +164,9 @@ def _add_t5(writer: Any, config: Any, plan: Plan) -> dict[str, numpy.ndarray[Any
     writer.add_layer_norm_eps(config.layer_norm_epsilon)
     writer.add_layer_norm_rms_eps(config.layer_norm_epsilon)
     writer.add_relative_attn_buckets_count(config.relative_attention_num_buckets)
-    writer.add_decoder_start_token_id(config.decoder_start_token_id)
+    start = getattr(config, "decoder_start_token_id", None)
+    require(start is not None, "this T5's config has no decoder_start_token_id, which llama.cpp begins answers with")
+    writer.add_decoder_start_token_id(start)
     return {}
 
 
@@ -157,8 +182,10 @@ def _weights(stock: Any, architecture: str) -> Iterator[tuple[str, Tensor]]:
         if architecture == "gemma3" and key.endswith("norm.weight"):
             tensor = tensor.float() + 1
             if key.endswith("q_norm.weight"):
-                # llama.cpp divides by the root of the key size
-                tensor = tensor * (config.head_dim / config.query_pre_attn_scalar) ** 0.5
+                # llama.cpp divides by the root of the key size, of 27B by that of its width over its heads
+                largest = config.num_hidden_layers == GEMMA_27B
+                size = config.hidden_size // config.num_attention_heads if largest else config.head_dim
+                tensor = tensor * (size / config.query_pre_attn_scalar) ** 0.5
         if key == "decoder.final_layer_norm.weight" and getattr(config, "scale_decoder_outputs", tied):
             # llama.cpp leaves out what T5 divides its last states by
             tensor = tensor.float() * config.d_model**-0.5
