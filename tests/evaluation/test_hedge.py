@@ -206,6 +206,20 @@ def test_a_token_that_both_readings_rule_out_teaches_nothing(tokenizer: ByT5Toke
     assert hedge.step.odds_after(torch.tensor([5]), torch.tensor([0])).tolist() == pytest.approx([math.log(3)])
 
 
+@pytest.mark.parametrize(
+    "options", [{"suppress_tokens": [7]}, {"no_repeat_ngram_size": 1}, {"num_beams": 3, "no_repeat_ngram_size": 1}]
+)
+def test_what_is_ruled_out_says_nothing_of_either_reading(options: dict[str, Any], tokenizer: ByT5Tokenizer) -> None:
+    """Where both readings are the same, their weights stay and the answer is that of one."""
+    model, ids = make("t5"), tokens(LONG)
+    for block in model.decoder.block:
+        torch.nn.init.zeros_(block.layer[1].EncDecAttention.o.weight)
+    hedge = lw.hedge(model, tokenizer, ids)
+    assert torch.equal(_answers(model, ids, hedge, **options), _answers(model, ids, **options))
+    assert hedge.step is not None
+    assert hedge.step.odds.abs().max() < 1e-5
+
+
 def test_a_certain_prior_stays_certain() -> None:
     step = _Step(None, None, torch.tensor([math.inf]), torch.tensor([[-math.inf, 0.0]]), torch.tensor([[-1.0, -1.0]]))  # type: ignore[arg-type]
     assert step.odds_after(torch.tensor([0]), torch.tensor([0])).tolist() == [math.inf]

@@ -48,6 +48,7 @@ def hedge(
 ) -> Hedge:
     """A logits processor for `model.generate` on these inputs, [rows, tokens], which also reads their last tokens.
 
+    A penalty on words (`repetition_penalty`) changes one of the readings alone, and so their weights: generate without.
     In a decoder prompt and answer share the training length: `new_tokens` are kept free for the answer, as many as `generate`
     is asked for.
     """
@@ -111,10 +112,13 @@ class Hedge(LogitsProcessor):  # type: ignore[misc]
         whole = scores.float().log_softmax(-1)
         with suspended(self.model):
             end = reading.next(input_ids).to(scores.device)
+        # What other processors have ruled out is so in both readings
+        ruled_out = scores.isneginf()
+        end = end.masked_fill(ruled_out, -math.inf).log_softmax(-1)
         self.step = _Step(reading, input_ids, odds, whole, end)
         mixed = torch.logaddexp(F.logsigmoid(odds)[:, None] + whole, F.logsigmoid(-odds)[:, None] + end)
-        # What other processors have ruled out stays so
-        mixed = mixed.masked_fill(scores.isneginf(), -math.inf)
+        # Beams are compared by what is left to them
+        mixed = mixed.masked_fill(ruled_out, -math.inf) + scores.float().logsumexp(-1, keepdim=True)
         long = torch.tensor(self.long, device=scores.device).repeat_interleave(len(input_ids) // len(self.long))
         return torch.where(long[:, None], mixed.to(scores.dtype), scores)
 
