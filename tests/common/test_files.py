@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import lengthwise
+from lengthwise.common import files
 from lengthwise.common.files import LARGEST, append_text, check_writable, read_file, save_whole, write_whole
 from lengthwise.errors import BadInput
 
@@ -281,6 +282,28 @@ def test_a_part_that_fails_leaves_the_old_folder_and_nothing_else(tmp_path: Path
     save_whole(out, [Part("model", "old")])
     with pytest.raises(BadInput, match=r"^cannot write .*model: no space left; give another place$"):
         save_whole(out, [Part("model", "new"), Part("tokenizer", None)], overwrite=True)
+    assert [file.read_text() for file in out.iterdir()] == ["old"]
+    assert list(tmp_path.iterdir()) == [out]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+def test_a_folder_comes_back_when_another_cannot_take_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    """As on systems that cannot exchange two folders in one step."""
+    out = tmp_path / "model"
+    save_whole(out, [Part("model", "old")])
+    rename = Path.rename
+
+    def fails(self: Path, target: Path) -> Path:
+        if self.name == "new":
+            raise error
+        return rename(self, target)
+
+    monkeypatch.setattr(files, "_exchange", lambda *_: False)
+    monkeypatch.setattr(Path, "rename", fails)
+    with pytest.raises((error, BadInput)):
+        save_whole(out, [Part("model", "new")], overwrite=True)
     assert [file.read_text() for file in out.iterdir()] == ["old"]
     assert list(tmp_path.iterdir()) == [out]
 

@@ -6,6 +6,7 @@ disk, however many processes write it and whenever one is killed. Permission bit
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import secrets
@@ -20,6 +21,7 @@ from typing import Any
 from lengthwise.errors import BadInput, is_out_of_memory
 
 PART = ".part-"  # begins the name of a file or a folder that is being written
+AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of Linux
 LARGEST = 4 << 30  # bytes of a file that is read
 # What may be no file, in the words of a refusal
 KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a disk"}
@@ -85,10 +87,32 @@ def save_whole(path: Path, parts: Iterable[Any], *, overwrite: bool = False) -> 
                 part.save_pretrained(new)
             for saved in (*new.rglob("*"), new):
                 _sync(saved)
-            if place.exists():
-                place.rename(old) if overwrite else place.rmdir()
-            new.rename(place)
+            if place.exists() and not overwrite:
+                place.rmdir()
+            if not (place.exists() and _exchange(new, place)):
+                _move(new, place, old)
             _sync(place.parent)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Let two folders change places in one step, at which nothing can be lost; False where the system cannot."""
+    try:
+        rename: Any = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError):
+        return False
+    return bool(rename(AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(other), RENAME_EXCHANGE) == 0)
+
+
+def _move(new: Path, place: Path, old: Path) -> None:
+    """Put a folder in the place of another, which goes to `old`, or comes back."""
+    try:
+        if place.exists():
+            place.rename(old)
+        new.rename(place)
+    except BaseException:
+        if old.exists() and not place.exists():
+            old.rename(place)
+        raise
 
 
 def check_writable(path: str | Path) -> None:
