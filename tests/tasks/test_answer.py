@@ -32,6 +32,10 @@ from tests.conftest import Said
         ("Ana\u00efs", "Ana", 0, 0),
         ("cafe\u0301", "caf\u00e9", 1, 1),
         ("", "Paris", 0, 0),
+        ("3.5", "5", 0, 0),
+        ("It is 5.", "5", 1, 0),
+        ("\u0915\u092e\u0940", "\u0915\u092e", 0, 0),
+        ("...", "", 1, 0),
     ],
 )
 def test_scores(prediction: str, target: str, held: float, exact: float) -> None:
@@ -47,6 +51,7 @@ def test_scores(prediction: str, target: str, held: float, exact: float) -> None
         ("Paris", "Rome", 0.0),
         ("", "Rome", 0.0),
         ("the", "a", 0.0),
+        ("A", "a", 1.0),
     ],
 )
 def test_the_f1_of_words(prediction: str, target: str, f1: float) -> None:

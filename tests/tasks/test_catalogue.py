@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -114,3 +115,9 @@ def test_a_depth_beyond_the_prompt_is_refused(name: str, depth: float, pieces: A
 def test_a_length_without_room_for_the_question_is_refused(name: str, pieces: Any) -> None:
     with pytest.raises(BadInput, match="a prompt of 30 tokens has no room for the question"):
         TASKS[name].samples(pieces, 30, n=1, seed=0)
+
+
+@pytest.mark.parametrize("answer_tokens", [0, -3, "8"])
+def test_an_answer_takes_some_tokens(answer_tokens: Any) -> None:
+    with pytest.raises(BadInput, match=f"a task's answer takes at least 1 token, not {answer_tokens!r}"):
+        replace(TASKS["passkey"], answer_tokens=answer_tokens)

@@ -1,12 +1,13 @@
 """Answer: questions of your own, a prompt and a target each, scored by whether the answer holds the target.
 
-The target must stand in the answer as whole words: 5 is not in 15. Upper and lower case and white space do not count.
-Two further scores are of the answer's first line: `answer_exact` asks that it be the target and nothing more, but for a full
-stop; `answer_f1` is the F1 of its words, as SQuAD has it.
+The target must stand in the answer as whole words: 5 is not in 15, nor in 3.5. Upper and lower case and white space do not
+count. Two further scores are of the answer's first line: `answer_exact` asks that it be the target and nothing more, but for a
+full stop; `answer_f1` is the F1 of its words, as SQuAD has it.
 """
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from typing import Any
 
@@ -38,7 +39,9 @@ def score(prediction: str, target: str) -> float:
 
 def exact(prediction: str, target: str) -> float:
     """1 where the answer's first line is the target."""
-    return float(_comparable(first_line(prediction)).rstrip(".") == _comparable(target).rstrip("."))
+    wanted = _comparable(target)
+    said = _comparable(first_line(prediction))
+    return float(said == wanted or said.rstrip(".") == wanted.rstrip(".") != "")
 
 
 def f1(prediction: str, target: str) -> float:
@@ -52,5 +55,12 @@ def _comparable(text: str) -> str:
 
 def _is_within_a_word(text: str, at: int) -> bool:
     around = text[max(at - 1, 0) : at + 1]
+    if re.search(r"\d\.\d", text[max(at - 2, 0) : at + 2]):
+        return True
     unspaced = any(unicodedata.name(letter, "").startswith(UNSPACED) for letter in around)
-    return len(around) == 2 and around.isalnum() and not unspaced
+    # A vowel sign belongs to the letter before it
+    return (
+        len(around) == 2
+        and all(letter.isalnum() or unicodedata.category(letter)[0] == "M" for letter in around)
+        and not unspaced
+    )

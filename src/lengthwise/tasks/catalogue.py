@@ -47,6 +47,10 @@ class Task:
     take: Callable[[Path], dict[str, Any]] | None = None  # what `samples` may be made of, out of a user's file or folder
     code: str = ""  # of a user's own task: its file or package, and a digest
 
+    def __post_init__(self) -> None:
+        tokens = self.answer_tokens
+        require(isinstance(tokens, int) and tokens > 0, f"a task's answer takes at least 1 token, not {tokens!r}")
+
     @classmethod
     def from_module(cls, module: Any, **others: Any) -> Task:
         """The task of a file that has `samples`, `score`, `ANSWER_TOKENS` and `read`; `others` are further fields."""
