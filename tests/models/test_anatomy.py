@@ -10,7 +10,7 @@ import torch
 import transformers as tf
 
 import lengthwise as lw
-from lengthwise.models.anatomy import _window, anatomy_of
+from lengthwise.models.anatomy import anatomy_of, own_window
 from tests.conftest import DECODER_SIZES, NEOX_SIZES, make, tokens
 
 
@@ -50,7 +50,7 @@ def test_models_without_a_window_have_none(name: str) -> None:
 
 
 def test_a_window_of_0_is_none() -> None:
-    assert _window(SimpleNamespace(), SimpleNamespace(sliding_window=0)) is None
+    assert own_window(SimpleNamespace(), SimpleNamespace(sliding_window=0)) is None
 
 
 def test_the_stack_is_the_one_that_the_causal_model_calls() -> None:
