@@ -145,7 +145,7 @@ def misalignment_loss() -> str:
     kind = itemgetter("corpus", "factor", "alpha", "compare")
     for corpus, factor, alpha, compare in dict.fromkeys(map(kind, changes)):
         own = [c for c in changes if kind(c) == (corpus, factor, alpha, compare)]
-        told = {"sce": "", "kl": ", symmetric KL"}.get(compare, f", {compare.removeprefix('sce ')}")
+        told = {"sce": "", "kl": ", symmetric KL", "sce-1..L": ", readings up to L apart"}[compare]
         loss = f"alpha {alpha:g}{told}"
         rows.append([corpus, f"{factor} L", loss, *(f"{c['ratio']:.3f} [{c['low']:.3f}, {c['high']:.3f}]" for c in own)])
     return _table(["text", "trained at", "loss", *(f"at {n} L" for n in dict.fromkeys(c["at"] for c in changes))], rows, left=3)
@@ -304,9 +304,9 @@ def training() -> str:
     rows = []
     for r in _benchmark("training"):
         plain, twice, loss = (r["seconds"][name] for name in ("plain", "two readings", "with the loss"))
-        sizes = [f"{r['parameters'] / 1e6:.0f} M", 2 * r["shape"]["rows"]]
+        sizes = [f"{r['parameters'] / 1e6:.0f} M", r["shape"]["device"], r["shape"]["length"], 2 * r["shape"]["rows"]]
         rows.append([*sizes, f"{plain:.2f}", f"{twice:.2f}", f"{loss:.2f}", f"{loss / plain:.3f}", f"{loss / twice:.3f}"])
-    return _table(["parameters", "2 B", "plain", "two readings", "with the loss", "of plain", "of two readings"], rows)
+    return _table(["parameters", "on", "tokens a row", "2 B", "plain", "two readings", "with the loss", "of plain", "of two readings"], rows)
 
 
 def peers() -> str:

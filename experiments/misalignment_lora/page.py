@@ -32,7 +32,7 @@ Kind = tuple[int, float, str]  # length trained at, alpha, comparison
 
 def write_pages(results: Path, out: Path) -> None:
     documents = [document for _, document in read_all(results, FORMAT)]
-    parts = ["# Does the misalignment loss help a decoder that is fine-tuned by LoRA? (Output Alignment, Tables 2 to 4)"]
+    parts = ["# Does the misalignment loss help a decoder that is fine-tuned by LoRA? (Output Alignment, Tables 2 to 5)"]
     parts += [WORDS["about"], f"![Change of perplexity by alpha]({FIGURE})"]
     parts += [part for document in documents for part in section(document)]
     parts += ["## The paper", _paper()]
@@ -69,7 +69,9 @@ def ratios(document: Numbers) -> list[dict[str, Any]]:
     """Perplexity over that of alpha 0, with its interval, by kind and length."""
     kinds, found = kinds_of(document), []
     for factor, alpha, compare in (kind for kind in kinds if kind[1]):
-        about = {"name": document["name"], "corpus": document["corpus"], "factor": factor, "alpha": alpha, "compare": compare}
+        about = {"name": document["name"], "corpus": document["corpus"], "factor": factor, "alpha": alpha}
+        # Keys of result files have no spaces
+        about["compare"] = compare.replace(" ", "-")
         for n, mean in zip(LENGTHS, changes(kinds, (factor, alpha, compare)), strict=True):
             if mean is not None and mean.low is not None and mean.high is not None:
                 ends = {"ratio": mean.value, "low": mean.low, "high": mean.high}
