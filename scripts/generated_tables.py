@@ -306,7 +306,8 @@ def training() -> str:
         plain, twice, loss = (r["seconds"][name] for name in ("plain", "two readings", "with the loss"))
         sizes = [f"{r['parameters'] / 1e6:.0f} M", r["shape"]["device"], r["shape"]["length"], 2 * r["shape"]["rows"]]
         rows.append([*sizes, f"{plain:.2f}", f"{twice:.2f}", f"{loss:.2f}", f"{loss / plain:.3f}", f"{loss / twice:.3f}"])
-    return _table(["parameters", "on", "tokens a row", "2 B", "plain", "two readings", "with the loss", "of plain", "of two readings"], rows)
+    seconds = ["plain", "two readings", "with the loss", "of plain", "of two readings"]
+    return _table(["parameters", "on", "tokens a row", "2 B", *seconds], rows)
 
 
 def peers() -> str:

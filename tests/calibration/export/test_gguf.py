@@ -282,7 +282,7 @@ SCALED["sliding_attention"] = {"rope_type": "linear", "factor": 2.0, "rope_theta
         (lambda: gemma(rope_parameters=SCALED), "do not know scaled frequencies in layers with a window"),
         (
             lambda: gemma(layer_types=["full_attention", "sliding_attention", "full_attention"]),
-            "do not know layers with a window in another order",
+            "do not know layers without a window in another order than every n-th",
         ),
         (lambda: tf.T5ForConditionalGeneration(tf.T5Config(**T5_SIZES)), "this T5's config has no decoder_start_token_id"),
         (lambda: rotating("linear", hidden_act="gelu"), "llama models know silu, not gelu"),

@@ -62,14 +62,14 @@ def _check_gemma(config: Any, windows: Sequence[int | None]) -> None:
         "capped logits": bool(config.final_logit_softcapping or config.attn_logit_softcapping),
         "attention in both directions": bool(getattr(config, "use_bidirectional_attention", False)),
         "scaled frequencies in layers with a window": swa.get("rope_type", "default") != "default",
-        "layers with a window in another order than five of six": any(windows) and _period(windows) is None,
+        "layers without a window in another order than every n-th": any(windows) and _period(windows) is None,
     }
     found = [what for what, is_so in odd.items() if is_so]
     require(not found, f"llama.cpp's gemma3 models do not know {''.join(found[:1])}; this one cannot be written")
 
 
 def _period(windows: Sequence[int | None]) -> int | None:
-    """Every how manieth layer has no window; None where they do not come round."""
+    """n where the layers n, 2 n, 3 n, ... and no others have no window; None where no n says which."""
     known = (GEMMA_PERIOD, *range(2, len(windows) + 1))
     return next((n for n in known if all((w is None) == ((i + 1) % n == 0) for i, w in enumerate(windows))), None)
 
