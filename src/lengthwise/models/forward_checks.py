@@ -128,7 +128,7 @@ def check_caches(patches: Patches, anatomy: Anatomy, rotating: bool) -> None:
         slots = active_slots(anatomy)
         assert slots is not None
         admit(cache, slots, anatomy.layers, mask, patches.status)
-        if rotating and isinstance(places, Tensor):
+        if rotating and isinstance(places, Tensor) and places.shape[-1] > 1:
             require(not leaps(places, real_tokens(mask, places.shape[-1])), IN_A_CACHE)
 
     def mark(_: nn.Module, __: Any, output: Any) -> None:

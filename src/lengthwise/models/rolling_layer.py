@@ -38,6 +38,7 @@ class RollingLayer(DynamicLayer):  # type: ignore[misc]
     def __init__(self, sinks: int, window: int, method: str, turn: Turn | None = None) -> None:
         super().__init__()
         self.sinks, self.window, self.method, self.turn = sinks, window, method, turn
+        self.room = sinks + window - 1  # keys that the next token sees beside its own, at most
         self.in_order = False  # whether a single query asks for its keys in order, too
         self.seen = 0  # tokens
         self._turned: tuple[Tensor, int, tuple[Tensor, ...]] | None = None  # for which keys, from which shift on
@@ -46,12 +47,12 @@ class RollingLayer(DynamicLayer):  # type: ignore[misc]
     @property
     def stored(self) -> int:
         """How many keys the next token sees beside its own."""
-        return min(self.seen, self.sinks + self.window - 1)
+        return min(self.seen, self.room)
 
     @property
     def _in_turns(self) -> bool:
         """Whether tokens have been dropped and take turns in the slots of the window."""
-        return self.turn is not None and self.seen > self.stored
+        return self.turn is not None and self.seen > self.room
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> States:
         if not self.is_initialized:
@@ -130,11 +131,10 @@ class RollingLayer(DynamicLayer):  # type: ignore[misc]
         """Take back the last tokens, as assisted decoding does with those that were guessed wrong."""
         if tokens_to_remove == 0:
             return
-        room = self.sinks + self.window - 1
         require(
             self.seen == self.stored,
-            f"assisted decoding takes keys back, and {self.method} has dropped some at {self.seen} tokens, beyond the {room} "
-            "that it keeps; generate without assistant_model or prompt_lookup_num_tokens, or give a larger window",
+            f"assisted decoding takes keys back, and {self.method} has dropped some at {self.seen} tokens, beyond the "
+            f"{self.room} that it keeps; generate without assistant_model or prompt_lookup_num_tokens, or give a larger window",
         )
         # A number or a tensor: below 0 so many go; above, in older transformers, so many stay
         count = int(tokens_to_remove)

@@ -101,21 +101,31 @@ class Rotary:
 
         In float32 a position of a million times a frequency is known to a sixteenth of a radian, and distances no better.
         """
+        exact, one_lap = self._one_lap(lap)
         laps = positions.div(lap, rounding_mode="floor")
-        _, exact, turning = self._turning_laps(lap)
         cos, sin = self._own_tables(self.module, exact, positions - laps * lap)
-        cos_laps, sin_laps = self._own_tables(turning, exact, laps)
-        return (cos * cos_laps - sin * sin_laps).to(like.dtype), (sin * cos_laps + cos * sin_laps).to(like.dtype)
+        # Some families make one table of several axes of positions, which are alike here
+        laps = laps if cos.dim() > laps.dim() else laps[0]
+        angles = laps[..., None] * one_lap
+        cos_laps, sin_laps = angles.cos(), angles.sin()
+        turned_cos = torch.addcmul(cos * cos_laps, sin, sin_laps, value=-1)
+        turned_sin = torch.addcmul(sin * cos_laps, cos, sin_laps)
+        return turned_cos.to(like.dtype), turned_sin.to(like.dtype)
 
-    def _turning_laps(self, lap: int) -> tuple[Tensor, Tensor, nn.Module]:
-        """The embedding whose positions are whole laps; made anew once the model was given another data type or device."""
-        made: tuple[Tensor, Tensor, nn.Module] | None = self.__dict__.get("_laps")
+    def _one_lap(self, lap: int) -> tuple[Tensor, Tensor]:
+        """What asks for tables in float32, and the angle [size] by which a lap turns each of their columns.
+
+        Made anew once the model was given another data type or device.
+        """
+        made: tuple[Tensor, Tensor, Tensor] | None = self.__dict__.get("_lap")
         trained = self.trained
         if made is None or made[0] is not trained:
             frequencies = (trained.double() * lap).remainder(2 * math.pi).float()
-            made = trained, frequencies.new_zeros(1, 1, 1), self.without_scaling()._with(frequencies)
-            self.__dict__["_laps"] = made
-        return made
+            exact = frequencies.new_zeros(1, 1, 1)
+            alone = self.without_scaling()
+            cos, sin = alone._own_tables(alone._with(frequencies), exact, exact[0] + 1)
+            made = self.__dict__["_lap"] = trained, exact, torch.atan2(sin, cos)[0, 0]
+        return made[1:]
 
     def _by_head(self, like: Tensor, positions: Tensor, frequencies: Tensor | None) -> tuple[Tensor, Tensor]:
         batch, heads, flat = *positions.shape[:2], positions.flatten(0, 1)

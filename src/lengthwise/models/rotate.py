@@ -58,7 +58,8 @@ def leaping_positions(layer: Layer, mask: ForwardMask, position_ids: Tensor | No
 def _given_positions(visible: Visible, given: Tensor) -> GivenPositions | None:  # [batch or 1, queries]
     """None where no row sees a leap."""
     if visible.queries != visible.keys:
-        require(not leaps(given, visible.count > 0, visible.position), IN_A_CACHE)
+        # Here and in `check_caches`: a single token cannot leap, and a GPU is asked for nothing
+        require(given.shape[-1] < 2 or not leaps(given, visible.count > 0, visible.position), IN_A_CACHE)
         require(not _counts_past_holes(visible, given), BETWEEN)
         return None
     broken = given.diff(dim=-1) != 1
@@ -106,13 +107,13 @@ class Turns(NamedTuple):
 def turns_of_parts(layer: Layer, mask: ForwardMask, like: Tensor, given: GivenPositions | None) -> list[Turns]:
     """How every part of the rows is rotated, found once a forward."""
     narrowed, rotary = layer.slots.narrowed, layer.rotary
+    if layer.arrive_rotated and _all_in_line(layer, mask.visible):
+        return [Turns(mask.visible, None, None)]
     seen = mask.visible
     if narrowed is not None:
         seen = mask.once(("seen", id(narrowed)), lambda: narrowed.narrow(mask.visible))
     if rotary is None:
         return [Turns(seen, None, None)]
-    if layer.arrive_rotated and _all_in_line(layer, mask.visible):
-        return [Turns(mask.visible, None, None)]
     if torch.compiler.is_compiling():
         return _part_turns(layer, rotary, mask.visible, seen, like, given)
     turns: list[Turns] = mask.once(
