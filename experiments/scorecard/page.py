@@ -127,7 +127,10 @@ def _told(rows: Sequence[Row], whose: str) -> str:
     claims = by_claim(rows)
     found = Counter(map(together, claims.values()))
     both = f"{found['both']} in part, " if found["both"] else ""
-    return f"{len(claims)} {whose}, {found['holds']} hold, {found['refuted']} are refuted, {both}{found['undecided']} undecided"
+    certain = {(row.item, row.says) for row in rows if row.interval and row.verdict in ("reproduced", "reduced")}
+    bare = sum(together(verdicts) == "holds" and claim not in certain for claim, verdicts in claims.items())
+    holds = f"{found['holds']} hold ({bare} without an interval)"
+    return f"{len(claims)} {whose}, {holds}, {found['refuted']} are refuted, {both}{found['undecided']} undecided"
 
 
 def _about(rows: Sequence[Row], models: Mapping[str, Any]) -> str:
