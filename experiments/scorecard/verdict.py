@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from experiments._lib.paired import compared
+from lengthwise.records.intervals import Z
 
 VALUES = ("value", "mean", "ratio", "difference")
 
@@ -84,8 +85,13 @@ def verdict(
 
 
 def noisy(measured: Figure, noise: float) -> Figure:
-    """A ratio of two models, each trained with one seed: the interval is wider by what another seed may change."""
-    return Figure(measured.value, measured.low * (1 - noise), measured.high * (1 + noise))
+    """A ratio of two models, each trained with one seed; `noise` is the standard deviation of a logarithm over seeds.
+
+    Both models might have had other seeds, so that the ratio's is sqrt 2 times as large, and 1.96 of those hold 95 %.
+    """
+    seeds = Z * math.sqrt(2) * noise
+    low, high = (math.hypot(math.log(end / measured.value), seeds) for end in (measured.low, measured.high))
+    return Figure(measured.value, measured.value * math.exp(-low), measured.value * math.exp(high))
 
 
 def _paired(one: Sequence[Any], other: Sequence[Any]) -> Figure:
