@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
@@ -152,12 +153,13 @@ def misalignment_loss() -> str:
 
 
 def decoders() -> str:
-    """Rotary models past their training length: perplexity over re-encoding's, and pass keys found."""
+    """Rotary models past their training length: perplexity over `streaming_llm`'s, pass keys found, and RULER's mean."""
+    from experiments._lib.page import read_all
     from experiments._lib.rotary_methods import filled, written
+    from experiments.decoders import page
 
-    stories = _read("rope_perplexity/results/stories15M.json")["rows"]
-    smol = _read("rope_perplexity/results/SmolLM2-135M.json")["rows"]
-    qwen, gemma = (_read(f"decoders/results/{name}.json")["answers"] for name in ("qwen_coder_05b", "gemma3_270m"))
+    models = dict(page.together([document for _, document in read_all(EXPERIMENTS / "decoders/results", page.FORMAT)]))
+    qwen, gemma = (models[name] for name in ("qwen_coder_05b", "gemma3_270m"))
     far = _read("recommendation/results/gemma3_270m-131072.json")
     told = {"none": "plain", "truncate": "the last W tokens"}
     sees = {
@@ -169,14 +171,22 @@ def decoders() -> str:
     }
     rows = []
     for what, method in [("", "none"), *((what, method) for what, methods in sees.items() for method in methods)]:
-        ratios = [_ratio(rows, method, length) for rows, length in ((stories, 8192), (smol, 16384))]
+        read = ((models["stories15M"], 1024), (models["smollm2_135m"], 16384))
+        ratios = [page.perplexity_ratio(document, method, page.BASE, length) for document, length in read]
         places = ((qwen, 65536), (qwen, 131072), (gemma, 65536))
-        cells = [_cell(answers, method=method, task="passkey", length=length) for answers, length in places]
+        cells = [_cell(document["answers"], method=method, task="passkey", length=length) for document, length in places]
         scores = [None if cell is None else cell["scores"] for cell in cells]
         scores.append(far["scores"].get(filled(method, 131072, far["train_length"])))
         found = ["" if own is None else f"{sum(own):.0f}/{len(own)}" for own in scores]
-        rows.append([told.get(method, f"`{written(method)}`"), what, *ratios, *found])
-    head = ["", "sees", "stories, 32 x", "SmolLM2, 2 x", "Qwen, 2 x", "4 x", "Gemma, 2 x", "4 x"]
+        shown = ["" if ratio is None else f"{ratio.ratio:.2f}" for ratio in ratios]
+        ruler = page.ruler_means(qwen, method, 65536)
+        rows.append(
+            [
+                *(told.get(method, f"`{written(method)}`"), what, *shown, *found),
+                f"{100 * fmean(ruler):.0f}" if ruler else "",
+            ]
+        )
+    head = ["", "sees", "stories, 4 x", "SmolLM2, 2 x", "Qwen, 2 x", "4 x", "Gemma, 2 x", "4 x", "RULER, Qwen, 2 x"]
     return _table(head, rows, left=2)
 
 
@@ -429,14 +439,6 @@ def _task_words(task: str) -> str:
     task = TASK_WORDS.get(task, task)
     words = task.replace("questions-nq-open-oracle", "Natural Questions over").replace("questions", "made-up questions over")
     return words.replace("code_completion_es", "next line of code, edit similarity").replace("_", " ")
-
-
-def _ratio(rows: Sequence[dict[str, Any]], method: str, length: int) -> str:
-    row = next((row for row in rows if row["method"] == method and row["length"] == length), None)
-    if row is None:
-        return "-"
-    ratio = row["against"]["ratio"]
-    return f"{ratio:.3g}" if ratio >= 2 else f"{ratio:.3f}"
 
 
 def _seconds_and_memory(record: dict[str, Any] | None) -> str:

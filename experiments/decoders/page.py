@@ -29,11 +29,11 @@ DRAWN = (
     "rerope:window={half}",
     "self_extend:group={group},window={quarter}",
 )
-ABOUT = """W is the training length, F the length over it, G (4 F - 1) / 3, rounded up. Percent
-right with 95 % intervals (Wilson's). **Bold** is better than the model as it is by McNemar's exact test on the same prompts,
-corrected for the {tried} methods tried (Holm); *italic* is worse. Perplexity is that of the tokens beyond the training length,
-over `streaming_llm`'s on the same tokens. Seconds, gigabytes (above the weights) and milliseconds are of one prompt and of a
-token after it."""
+ABOUT = """W is the training length, F the length over it, G (4 F - 1) / 3, rounded up. Perplexity is that of the tokens beyond
+the training length, over `streaming_llm`'s on the same tokens. Seconds, gigabytes (above the weights) and milliseconds are of
+one prompt and of a token after it."""
+COMPARED = """Percent right with 95 % intervals (Wilson's). **Bold** is better than the model as it is by McNemar's exact test
+on the same prompts, corrected for the {tried} methods tried (Holm); *italic* is worse."""
 
 Document = Mapping[str, Any]
 Numbers = Mapping[str, Any]
@@ -82,7 +82,7 @@ def overview(found: Sequence[tuple[str, Document]]) -> str:
             best = sorted(some, key=lambda method: -fmean(keys[method]["scores"]))[:3]
             told = ", ".join(f"`{written(method)}` {_percent(keys[method]['scores'])}" for method in best)
             plain = [_percent(keys[name]["scores"]) if name in keys else "" for name in (PLAIN, "truncate")]
-            ruler = {method: _ruler(document, method, length) for method in keys}
+            ruler = {method: ruler_means(document, method, length) for method in keys}
             shown = sorted((m for m in ruler if ruler[m]), key=lambda method: -fmean(ruler[method]))[:3]
             by_ruler = ", ".join(f"`{written(method)}` {100 * fmean(ruler[method]):.0f}" for method in shown)
             rows.append(
@@ -111,7 +111,7 @@ def drawn(document: Document) -> bool:
 
 def model_page(name: str, document: Document) -> str:
     tried = len({cell["method"] for cell in document["answers"]} - {PLAIN})
-    parts = [f"# {name}: every method by length", ABOUT.format(tried=tried)]
+    parts = [f"# {name}: every method by length", ABOUT, *([COMPARED.format(tried=tried)] if tried else [])]
     if asked(document, "passkey"):
         parts += [f"![Pass keys found]({name}.svg)"] if drawn(document) else []
         parts += ["## Pass keys found", _by_length(document, "passkey")]
@@ -130,7 +130,8 @@ def model_page(name: str, document: Document) -> str:
     model = document["model"]
     lines = [f"model: {model['name']} (weights {model['weights']}), {document['settings']['dtype']}"]
     lines += [f"{key}: {value}" for key, value in document["made_with"].items()]
-    lines += [f"seed {document['settings']['seed']}; pass keys in {document['tasks'].get('passkey', 'no text')}"]
+    lines += [f"seed {document['settings']['seed']}"]
+    lines += [f"pass keys in {document['tasks']['passkey']}"] if "passkey" in document["tasks"] else []
     lines += [f"command: `{command}`" for command in document["commands"]]
     return "\n\n".join([*parts, "\n".join(f"- {line}" for line in lines)]) + "\n"
 
@@ -174,7 +175,7 @@ def _marks(cells: Mapping[str, Numbers]) -> dict[str, str]:
     return {name: "**" if pair.difference > 0 else "*" for (name, pair), p in adjusted if p < 0.05}
 
 
-def _ruler(document: Document, method: str, length: int) -> list[float]:
+def ruler_means(document: Document, method: str, length: int) -> list[float]:
     """The means of the tasks; empty where not all 13 were asked."""
     cells = [cell for cell in document["answers"] if (cell["method"], cell["length"]) == (method, length)]
     means = [fmean(cell["scores"]) for cell in cells if cell["task"] in RULER_TASKS]
@@ -225,7 +226,7 @@ def _ratios(document: Document, pairs: Sequence[tuple[str, str]]) -> str:
     """A row a pair, a column a length: the first's perplexity over the second's, of tokens beyond the training length."""
 
     def shown(name: str, other: str, length: int) -> str:
-        ratio = _ratio(document, name, other, length)
+        ratio = perplexity_ratio(document, name, other, length)
         return "" if ratio is None else f"{ratio.ratio:.3f} ({ratio.low:.3f}-{ratio.high:.3f})"
 
     lengths = sorted({line["length"] for line in document["reads"] if line["length"] > document["train_length"]})
@@ -234,7 +235,7 @@ def _ratios(document: Document, pairs: Sequence[tuple[str, str]]) -> str:
     return table(["method", *(f"{length:,}" for length in beyond)], rows)
 
 
-def _ratio(document: Document, name: str, other: str, length: int) -> Any:
+def perplexity_ratio(document: Document, name: str, other: str, length: int) -> Any:
     """One method's perplexity over another's, with its interval; None where one of them did not read that far."""
     reads = {line["method"]: line["nll"] for line in document["reads"] if line["length"] == length}
     if not {name, other} <= set(reads) or length <= document["train_length"]:
@@ -244,7 +245,7 @@ def _ratio(document: Document, name: str, other: str, length: int) -> Any:
 
 
 def _best_reads(document: Document, length: int) -> str:
-    found = {name: _ratio(document, name, BASE, length) for name in methods_of(document["reads"]) if name != BASE}
+    found = {name: perplexity_ratio(document, name, BASE, length) for name in methods_of(document["reads"]) if name != BASE}
     best = sorted((name for name in found if found[name] is not None), key=lambda name: found[name].ratio)[:3]
     return ", ".join(f"`{written(name)}` {found[name].ratio:.2f}" for name in best)
 
