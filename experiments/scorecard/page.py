@@ -68,9 +68,9 @@ def judged(claims: Sequence[Mapping[str, Any]], models: Mapping[str, Any], root:
         for line in sorted(claim.get("asked", []), key=lambda line: order.index(line["model"])):
             whole = {**claim, **line}
             found = measured(whole, root)
-            said = verdict(found, whole.get("above"), whole.get("below"), whole.get("own", False), whole.get("bound", ""))
+            said = verdict(found, whole.get("above"), whole.get("below"), whole.get("own", False))
             page = whole.get("page", f"{Path(whole['file']).parent.parent}/README.md")
-            shown = _shown(found, whole.get("unit", "")) + (f", at the {whole['bound']}" if "bound" in whole else "")
+            shown = _shown(found, whole.get("unit", ""))
             yield Row(*about, line["model"], line["at"], shown, said, page, found.has_interval)
 
 

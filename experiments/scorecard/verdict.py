@@ -3,7 +3,7 @@
 reproduced    the interval lies where the claim has it, in the paper's own setting
 reduced       it does so on a smaller or another model
 refuted       the interval lies wholly elsewhere
-undecided     the interval holds both, or ends on the border; or the model is at a floor or ceiling, where nothing can be told
+undecided     the interval holds both, or ends on the border
 """
 
 from __future__ import annotations
@@ -65,17 +65,10 @@ def over(one: float, other: float) -> Figure:
     return figure(one / other)
 
 
-def verdict(
-    measured: Figure, above: float | None = None, below: float | None = None, own: bool = False, bound: str = ""
-) -> str:
-    """Whether a figure lies above one number, below another, or both.
-
-    `own` says that the setting is the paper's, `bound` that the model is at a floor or ceiling.
-    """
+def verdict(measured: Figure, above: float | None = None, below: float | None = None, own: bool = False) -> str:
+    """Whether a figure lies above one number, below another, or both; `own` says that the setting is the paper's."""
     if above is None and below is None:
         raise ValueError("a claim needs `above` or `below`: without them no verdict could fail")
-    if bound:
-        return "undecided"
     low, high = -math.inf if above is None else above, math.inf if below is None else below
     if measured.low > low and measured.high < high:
         return "reproduced" if own else "reduced"
