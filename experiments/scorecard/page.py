@@ -118,9 +118,9 @@ def sentence() -> str:
     whose = next(iter(by_training(rows, models)))
     others = [row for row in rows if models[row.model]["trained"] == whose]
     ours = [row for row in rows if models[row.model]["trained"] != whose]
-    asked = "asked of what we trained or tuned, or of formulae"
-    told = f"Of {_told(others, 'asked of models that other people trained')}; of {_told(ours, asked)}"
-    return f"{told}; {len(claims) - len(rows)} were not attempted. Undecided figures do not count beside a decided one."
+    told = [_told(others, "models that other people trained"), _told(ours, "models of ours, or on formulae")]
+    left = f"{len(claims) - len(rows)} were not attempted."
+    return " ".join([*told, left, "A claim with decided and undecided figures counts by the decided ones."])
 
 
 def _told(rows: Sequence[Row], whose: str) -> str:
@@ -129,8 +129,9 @@ def _told(rows: Sequence[Row], whose: str) -> str:
     both = f"{found['both']} in part, " if found["both"] else ""
     certain = {(row.item, row.says) for row in rows if row.interval and row.verdict in ("reproduced", "reduced")}
     bare = sum(together(verdicts) == "holds" and claim not in certain for claim, verdicts in claims.items())
-    holds = f"{found['holds']} hold ({bare} without an interval)"
-    return f"{len(claims)} {whose}, {holds}, {found['refuted']} are refuted, {both}{found['undecided']} undecided"
+    holds = f"{found['holds']} hold ({bare} by a number without an interval)"
+    rest = f"{found['refuted']} are refuted, {both}{found['undecided']} are undecided"
+    return f"Of {len(claims)} claims tested on {whose}, {holds}, {rest}."
 
 
 def _about(rows: Sequence[Row], models: Mapping[str, Any]) -> str:
