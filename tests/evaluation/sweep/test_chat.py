@@ -65,6 +65,17 @@ def test_a_truncated_prompt_keeps_the_template_and_its_question() -> None:
     assert chat.decode(ids) == f"[user] {kept}\n[answer] "
 
 
+def test_a_truncated_prompt_has_no_word_of_the_beginning_where_a_space_of_the_template_melts_into_it() -> None:
+    model = load("embedded")[1]
+    model.chat_template = "[INST] {{ messages[0].content }} [/INST]"
+    chat = ChatTokenizer(model)
+    (sample,) = passkey.samples(chat, 400, n=1, seed=0)
+    told = chat.decode(truncated_prompt(chat, sample, 100))
+    message = told.removeprefix("[INST] ").removesuffix(" [/INST]")
+    assert len(told) - len(message) == len("[INST]  [/INST]")
+    assert sample.prompt.endswith(message)
+
+
 @pytest.mark.parametrize(
     ("template", "complaint"),
     [

@@ -5,6 +5,7 @@ What the template adds counts within a prompt's length, and truncation keeps it.
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import Any
 
 from lengthwise.errors import BadInput, require
@@ -35,8 +36,10 @@ class ChatTokenizer:
 
     def message_span(self, ids: list[int]) -> tuple[int, int]:
         """Start and end of the message between what the template adds."""
-        before, after = (len(self.tokenizer(text, add_special_tokens=False).input_ids) for text in (self.before, self.after))
-        return before, len(ids) - after
+        before, after = (self.tokenizer(text, add_special_tokens=False).input_ids for text in (self.before, self.after))
+        # A space that ends what stands before melts into the message's first word
+        same = takewhile(lambda pair: pair[0] == pair[1], zip(before, ids, strict=False))
+        return sum(1 for _ in same), len(ids) - len(after)
 
 
 def _around(tokenizer: Any) -> tuple[str, str]:
