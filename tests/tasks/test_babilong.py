@@ -141,6 +141,9 @@ def test_labels_are_read_from_a_file_less_those_of_the_question(tmp_path: Path) 
     case = {"prompt": "P.\nWhere was it before the garden?", "target": "kitchen", "labels": list(LABELS)}
     path.write_text(json.dumps(case), encoding="utf-8")
     assert [sample.labels for sample in babilong.read(TOKENIZER, path)] == [("kitchen", "office")]
+    spaced = {**case, "target": " kitchen", "labels": [f" {label}" for label in LABELS]}
+    path.write_text(json.dumps(spaced), encoding="utf-8")
+    assert [sample.labels for sample in babilong.read(TOKENIZER, path)] == [("kitchen", "office")]
     for labels in (["office"], ["kitchen", 5], "kitchen"):
         path.write_text(json.dumps({**case, "labels": labels}), encoding="utf-8")
         with pytest.raises(BadInput, match=r"line 1 of .*: 'labels' should be"):

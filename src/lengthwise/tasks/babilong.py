@@ -116,8 +116,9 @@ def _hidden(
 def _with_labels(sample: Sample, case: case_files.Case) -> Sample:
     if "labels" not in case.fields:
         return sample
-    labels = case.get("labels", list, "a list of the answers to choose from")
-    words = all(isinstance(label, str) and label for label in labels)
+    given = case.get("labels", list, "a list of the answers to choose from")
+    labels = [label.strip() if isinstance(label, str) else "" for label in given]
+    words = all(labels)
     require(
         words and sample.target in labels, f"{case.place}: 'labels' should be texts, the target {sample.target!r} among them"
     )

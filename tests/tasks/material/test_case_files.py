@@ -47,6 +47,12 @@ def test_samples_written_to_a_file_are_read_back(name: str, tmp_path: Path) -> N
     assert all(len(one.question) < len(one.prompt) / 2 for one in again)
 
 
+@pytest.mark.parametrize("name", ["passkey", "babilong_qa1", "ruler_qa_1"])
+def test_white_space_around_a_target_makes_no_answer_wrong(name: str, tmp_path: Path) -> None:
+    (sample,) = TASKS[name].read(TOKENIZER, file_of(tmp_path, {"prompt": PROMPT, "target": " 77\n"}))
+    assert TASKS[name].mark("77", sample) == 1.0
+
+
 def test_compressed_files_and_unknown_depths_are_read(tmp_path: Path) -> None:
     plain = file_of(tmp_path, {"prompt": PROMPT, "target": "77", "depth": None})
     packed = tmp_path / "cases.jsonl.gz"

@@ -55,8 +55,9 @@ def read_as(layout: Callable[[Any, Case], Sample], tokenizer: Any, path: Path) -
 def plain(tokenizer: Any, case: Case) -> Sample:
     """The sample of a line with `prompt` and `target`."""
     prompt = case.get("prompt", str, "a text")
-    target = str(case.get("target", (str, int), "a text or a whole number"))
-    require(target.strip() != "", f"{case.place}: 'target' is blank; it should be a text or a whole number")
+    # Files for training often have the space before an answer in it
+    target = str(case.get("target", (str, int), "a text or a whole number")).strip()
+    require(target != "", f"{case.place}: 'target' is blank; it should be a text or a whole number")
     question = case.get("question", str, "the end of the prompt") if "question" in case.fields else last_question(prompt)
     require(prompt.endswith(question), f"{case.place}: the prompt does not end with its 'question' {question[:40]!r}")
     depth = float(case.get("depth", (int, float), "a number from 0 to 1")) if case.fields.get("depth") is not None else None
