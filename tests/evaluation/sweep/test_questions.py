@@ -155,3 +155,15 @@ def test_files_and_folders_at_lengths_are_what_samples_are_made_of(tmp_path: Pat
 def test_what_cannot_be_asked_is_refused(options: dict[str, Any], complaint: str, tmp_path: Path) -> None:
     with pytest.raises(lw.BadInput, match=complaint):
         Questions(TOKENIZER, samples=1, seed=0, data=tmp_path, **options)
+
+
+@pytest.mark.parametrize(
+    ("task", "target"), [("passkey", "Paris"), ("line", "1,234"), ("topic", "?"), ("code_completion", "a = 1\nb = 2")]
+)
+def test_cases_whose_own_target_would_be_wrong_are_refused(task: str, target: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.jsonl"
+    cases = [{"prompt": "What is it? It is", "target": target} for target in ("77", target)]
+    path.write_text("\n".join(map(json.dumps, cases)), encoding="utf-8")
+    with pytest.raises(lw.BadInput, match=rf"case 2 of .*: no answer would be right, because the task {task} does not find"):
+        Questions(TOKENIZER, [task], [], samples=2, seed=0, data=path)
+    Questions(TOKENIZER, ["answer"], [], samples=2, seed=0, data=path)

@@ -40,8 +40,10 @@ class Questions:
             self.tasks = {name: task.of(self.data) for name, task in self.tasks.items()}
             self.data = None
         if self.data is not None:
-            (task,) = self.tasks.values()
-            self.cases = by_length(task.read(tokenizer, self.data), task.bucket)
+            ((name, task),) = self.tasks.items()
+            read = task.read(tokenizer, self.data)
+            check_answerable(name, task, read, self.data)
+            self.cases = by_length(read, task.bucket)
             self.lengths = list(self.cases)
         else:
             # Refused now, not after hours at other lengths: the shortest one may have no room for its question
@@ -114,6 +116,16 @@ class Questions:
             require(len(self.tasks) == 1, several)
         require(
             not self.lengths or self.lengths[0] > 0, f"a length must be at least 1 token, not {min(self.lengths, default=0)}"
+        )
+
+
+def check_answerable(name: str, task: Task, cases: Sequence[Sample], data: Path) -> None:
+    """Refuse cases that no answer could be right to, not even their own target; a user's score may ask for other words."""
+    for number, case in enumerate(cases if not task.code else (), 1):
+        require(
+            task.mark(case.target, case) == 1,
+            f"case {number} of {data}: no answer would be right, because the task {name} does not find its target "
+            f"{case.target[:40]!r} in that target itself; put the target right, or give another --task",
         )
 
 
