@@ -111,6 +111,7 @@ def test_the_config_of_a_new_run_has_the_old_text(old: Path, lengthwise: Callabl
     config |= {"methods": {"none": None}, "reads": {"none": "whole"}, "data": {}, "given": {}, "made_with": None}
     new = json.loads(without_versions(old / "new" / "config.json"))
     assert new.pop("samples") == VERSION
+    assert new["model"].pop("config")["vocab_size"] == "4096"
     assert json.dumps(new) == json.dumps(config)
 
 

@@ -262,6 +262,14 @@ def test_other_models_and_settings_are_not_mixed_in(change: dict[str, Any], mess
     assert (tmp_path / "records.jsonl").read_bytes() == before
 
 
+def test_the_same_weights_under_another_config_are_not_mixed_in(tmp_path: Path) -> None:
+    model = answering_briefly("t5")
+    evaluate(tmp_path, model=model, samples=1)
+    model.config.relative_attention_max_distance = 64
+    with pytest.raises(lw.BadInput, match="another config of the model: its relative_attention_max_distance was 128 and is 64"):
+        evaluate(tmp_path, model=model, samples=2)
+
+
 def test_records_that_do_not_add_up_are_not_added_to(tmp_path: Path) -> None:
     evaluate(tmp_path, samples=1)
     file = tmp_path / "records.jsonl"

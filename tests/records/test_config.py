@@ -37,6 +37,10 @@ def test_the_config_is_kept_and_methods_and_files_may_grow(tmp_path: Path) -> No
     [
         (changed("model", weights="xyz"), "was begun with another model: its weights is abc, this model's is xyz"),
         (changed("model", layers=3), "was begun with another model: its layers is 2, this model's is 3"),
+        (
+            changed("model", config={"rope_theta": "500000.0"}),
+            "was begun with another config of the model: its rope_theta was 10000.0 and is 500000.0; give another --out",
+        ),
         (changed("settings", seed=1, dtype="bfloat16"), "was begun with another seed: 0 then, 1 now"),
         (changed("settings", train_length=1024), "was begun with another train_length: 512 then, 1024 now"),
         (
@@ -50,11 +54,18 @@ def test_the_config_is_kept_and_methods_and_files_may_grow(tmp_path: Path) -> No
 )
 def test_another_model_setting_or_alignment_is_refused(config: dict[str, Any], message: str, tmp_path: Path) -> None:
     old = {**CONFIG, "methods": {"@a.json": {"scope": "model", "target": 0.25}}, "data": {"f.jsonl": "old"}}
+    old["model"] = {**CONFIG["model"], "config": {"rope_theta": "10000.0"}}
     RunDirectory(tmp_path, old)
     before = (tmp_path / "config.json").read_bytes()
     with pytest.raises(BadInput, match=message):
         RunDirectory(tmp_path, config)
     assert (tmp_path / "config.json").read_bytes() == before
+
+
+def test_keys_of_a_models_config_may_come_and_go_with_versions(tmp_path: Path) -> None:
+    RunDirectory(tmp_path, changed("model", config={"rope_theta": "10000.0", "pretraining_tp": "1"}))
+    RunDirectory(tmp_path, changed("model", config={"rope_theta": "10000.0", "new": "1"}))
+    RunDirectory(tmp_path, CONFIG)
 
 
 def test_the_same_model_in_another_directory_is_the_same_model(tmp_path: Path) -> None:

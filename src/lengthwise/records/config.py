@@ -63,10 +63,12 @@ Document = Annotated[
 ]
 
 
+def _is_model(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("name"), str) and isinstance(value.get("config", {}), dict)
+
+
 # What tells a model from others; its name is the one that the run began with
-Fingerprint = Annotated[
-    dict[str, Any], Such("an object with a name", lambda value: isinstance(value, dict) and isinstance(value.get("name"), str))
-]
+Fingerprint = Annotated[dict[str, Any], Such("an object with a name", _is_model)]
 
 
 class RunConfig(TypedDict):
@@ -133,6 +135,11 @@ def check_same(old: Mapping[str, Any], new: Mapping[str, Any], path: Path) -> No
     """Refuse another model, or other settings, than those a directory was begun with."""
     if other := another_model(old["model"], new["model"]):
         raise BadInput(f"{path} was begun with another model: {other}; {ANOTHER}")
+    # Keys come and go with the versions of transformers, and earlier versions of a run have none
+    told = old["model"].get("config", {})
+    for key, now in new["model"].get("config", {}).items():
+        if (was := told.get(key, now)) != now:
+            raise BadInput(f"{path} was begun with another config of the model: its {key} was {was} and is {now}; {ANOTHER}")
     # A setting that stands there only where it is on
     for key in (*new["settings"], "chat"):
         was, now = (config["settings"].get(key) for config in (old, new))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from transformers import ByT5Tokenizer
 
-from lengthwise.evaluation.sweep.run_config import dtype_of, made_with, parameters_digest, tokenizer_digest
+from lengthwise.evaluation.sweep.run_config import dtype_of, made_with, parameters_digest, tokenizer_digest, told_config
 from tests.conftest import make
 
 
@@ -23,6 +23,14 @@ def test_the_digest_of_a_model_follows_every_parameter() -> None:
         with torch.no_grad():
             changed.get_parameter(name).mul_(1.5)
         assert parameters_digest(changed) != digest, name
+
+
+def test_a_models_config_is_told_by_what_it_computes_with() -> None:
+    model, config = make("llama"), told_config(make("llama"))
+    assert config == told_config(model.bfloat16())
+    model.config.rope_parameters = {"rope_type": "linear", "factor": 4.0, "rope_theta": 10000.0}
+    changed = told_config(model)
+    assert {key for key in config if config[key] != changed[key]} == {"rope_parameters"}
 
 
 def test_the_digest_of_a_tokenizer_follows_how_it_reads() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,13 +19,15 @@ from lengthwise.records.config import FORMAT, Config
 from lengthwise.tasks import VERSION
 
 VALUES_PER_TENSOR = 64  # of each parameter, in the digest of a model
+# How keys of a config begin that tell where a model comes from and how it is run; the data type is a setting
+UNTOLD = ("_", "architectures", "attn_implementation", "dtype", "transformers_version", "use_cache")
 
 
 def run_config(anatomy: Anatomy, evaluated: EvaluatedModel, jobs: Sequence[Job], questions: Questions, device: str) -> Config:
     specs = {job.method.name: job.method.spec for job in jobs if job.method.spec}
     return {
         "format": FORMAT,
-        "model": {**model_fingerprint(anatomy), "name": evaluated.name},
+        "model": {**model_fingerprint(anatomy), "name": evaluated.name, "config": told_config(evaluated.model)},
         # Another value of one of these would make records that cannot stand beside the first ones
         "settings": {
             "seed": evaluated.seed,
@@ -55,6 +58,18 @@ def made_with(device: str) -> dict[str, str]:
 
 def dtype_of(model: nn.Module) -> str:
     return str(unwrapped(model).dtype).removeprefix("torch.")
+
+
+def told_config(model: nn.Module) -> dict[str, str]:
+    """By key, the JSON of what a model's config says of how it computes: the same weights may be rotated otherwise."""
+    told = _told(unwrapped(model).config.to_diff_dict())
+    return {key: json.dumps(value, sort_keys=True, default=str) for key, value in told.items()}
+
+
+def _told(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {str(key): _told(inner) for key, inner in value.items() if not str(key).startswith(UNTOLD)}
 
 
 def tokenizer_digest(tokenizer: Any) -> str:

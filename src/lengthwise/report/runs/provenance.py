@@ -21,7 +21,7 @@ TAKEN = re.compile(r"(.+) \([0-9a-f]{16}\)")
 def facts(group: RunGroup) -> list[tuple[str, str]]:
     """How the numbers were obtained: name and value, for reading."""
     fingerprint = group.runs[0].config["model"].items()
-    weights = [f"{key.replace('_', ' ')} {value}" for key, value in fingerprint if key != "name"]
+    weights = [f"{key.replace('_', ' ')} {value}" for key, value in fingerprint if key not in ("name", "config")]
     named = [("model", group.model), ("fingerprint", ", ".join(weights))]
     named += [(key.replace("_", " "), _value(value)) for key, value in group.settings.items()]
     counts = sorted({cell.n for cell in group.cells})
