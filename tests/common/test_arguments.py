@@ -39,6 +39,7 @@ def function(
         ({"count": "1"}, "count must be a whole number, not '1'"),
         ({"count": True}, "count must be a whole number, not True"),
         ({"count": []}, r"count must be a whole number, not \[\]"),
+        ({"count": -(10**40)}, "count must be a whole number of at most 40 digits, not -1000"),
         ({"share": "half"}, "share must be a number or None, not 'half'"),
         ({"path": b"x"}, "path must be a string or a path or None, not b'x'"),
         ({"path": "a\0b"}, "path must be a path, and none has a null character"),

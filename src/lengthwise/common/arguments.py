@@ -14,6 +14,7 @@ from pathlib import Path
 from reprlib import repr as shortened
 from typing import Any, SupportsIndex, TypeVar, cast, get_args, get_origin, get_type_hints
 
+from lengthwise.common.formats import LARGEST_WHOLE
 from lengthwise.errors import BadInput, require
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -63,7 +64,10 @@ def _checked(name: str, value: Any, kinds: tuple[Any, ...]) -> Any:
     names_a_file = kind is str and Path in kinds
     require(not names_a_file or "\0" not in value, f"{name} must be a path, and none has a null character: {value!r}")
     if kind is int:
-        return operator.index(value)
+        whole = operator.index(value)
+        # It may be written into a file, which would not be read again
+        require(abs(whole) < LARGEST_WHOLE, f"{name} must be a whole number of at most 40 digits, not {shortened(whole)}")
+        return whole
     return float(value) if kind is float else value
 
 
