@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from lengthwise.report.runs.depth_map import depth_maps
 from lengthwise.report.runs.group import RunGroup, read_run
 from lengthwise.report.runs.provenance import commands
 from lengthwise.report.styles import method_styles
-from lengthwise.tasks import TASKS, Sample
+from lengthwise.tasks import TASKS, Sample, passkey
 from tests.conftest import Said
 from tests.helpers.answering import answering_briefly, saved
 
@@ -167,3 +168,17 @@ def test_cases_whose_own_target_would_be_wrong_are_refused(task: str, target: st
     with pytest.raises(lw.BadInput, match=rf"case 2 of .*: no answer would be right, because the task {task} does not find"):
         Questions(TOKENIZER, [task], [], samples=2, seed=0, data=path)
     Questions(TOKENIZER, ["answer"], [], samples=2, seed=0, data=path)
+
+
+@pytest.mark.parametrize(
+    ("made", "complaint"),
+    [
+        (lambda some: some[:1], "asked for 2 samples, the task passkey must make a list of 2 Samples, not"),
+        (lambda some: [replace(sample, target=5) for sample in some], "has made a Sample that is none: .* target=5"),
+        (lambda some: [replace(sample, depth=2.5) for sample in some], "has made a Sample that is none: .* depth=2.5"),
+    ],
+)
+def test_samples_that_no_record_could_hold_are_refused(made: Any, complaint: str) -> None:
+    own = replace(TASKS["passkey"], samples=lambda *given: made(passkey.samples(*given)), material="mine")
+    with pytest.raises(lw.BadInput, match=complaint):
+        lw.evaluate(answering_briefly("t5"), TOKENIZER, tasks={"passkey": own}, lengths=[240], samples=2, show_progress=False)

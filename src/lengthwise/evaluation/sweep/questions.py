@@ -48,13 +48,13 @@ class Questions:
         else:
             # Refused now, not after hours at other lengths: the shortest one may have no room for its question
             for name, task in self.tasks.items():
-                made = task.samples(tokenizer, self.lengths[0], 1, seed)
-                fits = isinstance(made, list) and len(made) == 1 and isinstance(made[0], Sample)
-                require(fits, f"asked for one sample, the task {name} must make a list of one Sample, not {made!r:.100}")
+                check_made(name, task.samples(tokenizer, self.lengths[0], 1, seed), 1)
 
         @lru_cache(maxsize=2)
         def generated(task: str, length: int, n: int = samples) -> list[Sample]:
-            return self.tasks[task].samples(tokenizer, length, n, seed)
+            made = self.tasks[task].samples(tokenizer, length, n, seed)
+            check_made(task, made, n)
+            return made
 
         self._generated = generated
 
@@ -117,6 +117,18 @@ class Questions:
         require(
             not self.lengths or self.lengths[0] > 0, f"a length must be at least 1 token, not {min(self.lengths, default=0)}"
         )
+
+
+def check_made(name: str, made: object, n: int) -> None:
+    """Refuse what a task of the user's own has made where records could not hold it."""
+    fits = isinstance(made, list) and len(made) == n and all(isinstance(sample, Sample) for sample in made)
+    asked, due = ("one sample", "one Sample") if n == 1 else (f"{n} samples", f"{n} Samples")
+    require(fits, f"asked for {asked}, the task {name} must make a list of {due}, not {made!r:.100}")
+    for sample in made if isinstance(made, list) else ():
+        texts = all(isinstance(text, str) for text in (sample.prompt, sample.target, sample.question))
+        numbers = isinstance(sample.tokens, int) and (sample.depth is None or 0 <= sample.depth <= 1)
+        what = "prompt, target and question are texts, tokens a whole number, depth is None or from 0 to 1"
+        require(texts and numbers, f"the task {name} has made a Sample that is none: {what}; it made {sample!r:.300}")
 
 
 def check_answerable(name: str, task: Task, cases: Sequence[Sample], data: Path) -> None:
