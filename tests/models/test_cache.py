@@ -111,6 +111,21 @@ def test_a_rolling_cache_stays_as_small_as_its_window() -> None:
     assert rows.argmax(-1).tolist() == out.sequences[0, 20:].tolist()
 
 
+@torch.no_grad()
+def test_a_bias_counts_how_far_the_sinks_are_also_where_a_cache_would_draw_them_near() -> None:
+    model, tokens, method = make("llama"), ids(40), "streaming_llm:sinks=3,window=10"
+    expected = logits(model, tokens, f"{method}+alibi")[:, 30:]
+    with lw.extend(model, method):
+        rolls = tf.DynamicCache()
+        model(tokens[:, :30], past_key_values=rolls)
+        with lw.extend(model, "alibi"):
+            cache = tf.DynamicCache()
+            found = [model(part, past_key_values=cache).logits for part in torch.split(tokens, [30, *[1] * 10], 1)]
+            with pytest.raises(BadInput, match="this cache drops keys, and Alibi counts the distance to each"):
+                model(tokens[:, 30:31], past_key_values=rolls)
+    torch.testing.assert_close(torch.cat(found[1:], 1).double(), expected, atol=1e-4, rtol=1e-3)
+
+
 @pytest.mark.parametrize("method", ["streaming_llm:sinks=3,window=10", "lm_infinite:sinks=3"])
 def test_layers_of_linear_attention_keep_their_own_cache(method: str) -> None:
     if not hasattr(tf, "Qwen3NextConfig"):

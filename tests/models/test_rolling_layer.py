@@ -70,32 +70,19 @@ def test_one_layer_reads_sinks_and_window_as_the_plain_model_reads_them_alone(ro
     torch.testing.assert_close(whole, alone, atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("in_order", [False, True])
-def test_a_token_moves_no_keys_but_its_own_and_the_sinks(in_order: bool) -> None:
+def test_a_token_moves_no_keys_but_its_own_and_the_sinks() -> None:
     layer = RollingLayer(
         2, 6, "m", turn=lambda sinks, first, count: sinks[:, :, None] + torch.arange(count).view(-1, 1, 1) + first
     )
-    layer.in_order = in_order
     for token in range(20):
         states = torch.full((1, 1, 1, 1), float(token))
         before = layer.keys if token else None
         keys, values = layer.update(states, -states)
-    assert (layer.keys is before) != in_order
+    assert layer.keys is before
     sinks, window = keys.flatten().tolist()[:2], keys.flatten().tolist()[2:]
     assert sinks == [12, 13]
-    assert (window if in_order else sorted(window)) == [14, 15, 16, 17, 18, 19]
+    assert sorted(window) == [14, 15, 16, 17, 18, 19]
     assert values.flatten().tolist() == [0, -1, *(-key for key in window)]
-
-
-def test_a_bias_finds_keys_in_order_also_where_a_cache_rolls() -> None:
-    """One token reads as the first of two does, which are always given their keys in order."""
-    model, tokens = make("llama"), ids(40)
-    with lw.extend(model, SMALL), torch.no_grad():
-        cache = tf.DynamicCache()
-        pieces(model, tokens[:, :36], [30, *[1] * 6], cache)
-        with lw.extend(model, "alibi"):
-            expected = model(tokens[:, 36:38], past_key_values=copy.deepcopy(cache)).logits[:, :1]
-            torch.testing.assert_close(model(tokens[:, 36:37], past_key_values=cache).logits, expected, atol=1e-5, rtol=1e-4)
 
 
 def test_beams_share_and_swap_their_sinks() -> None:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
 from lengthwise.errors import BadInput, require
-from lengthwise.methods.base import SinksAndWindow
+from lengthwise.methods.base import SinksAndWindow, method_name
 from lengthwise.methods.slots import Slots
 from lengthwise.models.anatomy import own_window
 from lengthwise.models.patches import ActivePatches
@@ -38,13 +38,15 @@ def admit(cache: Any, slots: Slots, layers: Sequence[nn.Module], mask: Any, patc
     """Let a fresh cache of these attention layers in, and make it roll if it can; refuse one filled under another method."""
     cache = own_keys(cache)
     method = slots.placing
-    earlier, rolling = FILLED.on(cache), slots.rolling
+    # A bias goes by how far a key was, and a cache that rolls draws its sinks near
+    earlier, rolling = FILLED.on(cache), slots.rolling if slots.bias is None else None
     filled = "" if earlier is None else earlier.method
     # Before the length is asked for, which a static cache keeps on the GPU
     if filled != method or rolling is not None:
         _check(cache, filled, method, rolling, layers, mask)
-    for layer in _rolling_layers(cache) if rolling is not None else ():
-        layer.in_order = slots.bias is not None
+    if slots.bias is not None:
+        name = method_name(slots.bias)
+        require(not _rolls(cache), f"this cache drops keys, and {name} counts the distance to each; begin one under both")
     if method:
         _refuse_keys_without_method(cache, FilledWith(method, patches))
     elif earlier is not None:
@@ -116,11 +118,7 @@ def _let_roll(cache: DynamicCache, rolling: SinksAndWindow, method: str, modules
 
 
 def _rolls(cache: Any) -> bool:
-    return bool(_rolling_layers(cache))
-
-
-def _rolling_layers(cache: Any) -> list[RollingLayer]:
-    return [layer for layer in getattr(cache, "layers", ()) if isinstance(layer, RollingLayer)]
+    return any(isinstance(layer, RollingLayer) for layer in getattr(cache, "layers", ()))
 
 
 def _refuse_keys_without_method(cache: Any, filled: FilledWith) -> None:

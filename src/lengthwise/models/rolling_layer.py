@@ -6,7 +6,7 @@ leaves the window, token i the slot i modulo the window, and sinks are turned on
     slots    | sinks as they came | sinks turned on | window |
 
 A single query that sees all of them does not mind their order, so nothing else moves. Others are given a copy in order: several
-tokens at once, a bias that goes by distance (`in_order`), and keys that are rotated where they are read.
+tokens at once, and keys that are rotated where they are read.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ class RollingLayer(DynamicLayer):  # type: ignore[misc]
         super().__init__()
         self.sinks, self.window, self.method, self.turn = sinks, window, method, turn
         self.room = sinks + window - 1  # keys that the next token sees beside its own, at most
-        self.in_order = False  # whether a single query asks for its keys in order, too
         self.seen = 0  # tokens
         self._turned: tuple[Tensor, int, tuple[Tensor, ...]] | None = None  # for which keys, from which shift on
         self._shown: tuple[States, States, Tensor] | None = None  # of which keys and values: what a token sees, and the sinks
@@ -60,7 +59,7 @@ class RollingLayer(DynamicLayer):  # type: ignore[misc]
         if self.keys.is_inference() and not torch.is_inference_mode_enabled():
             self.keys, self.values = self.keys.clone(), self.values.clone()
         with_gradient = torch.is_grad_enabled() and key_states.requires_grad
-        if key_states.size(-2) == 1 and self._in_turns and not self.in_order and not with_gradient:
+        if key_states.size(-2) == 1 and self._in_turns and not with_gradient:
             return self._take_turn(key_states, value_states)
         dropped, came = self._in_turns, (key_states, value_states)
         keys, values = (torch.cat([*line, new], -2) for line, new in zip(self._lines(), came, strict=True))
