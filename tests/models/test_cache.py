@@ -247,15 +247,16 @@ def test_a_cache_given_by_its_place_is_seen() -> None:
 
 
 @torch.no_grad()
-def test_a_filled_cache_is_pickled_and_goes_on_only_under_its_method() -> None:
+@pytest.mark.parametrize("method", ["yarn:factor=2", "streaming_llm:sinks=2,window=4"])
+def test_a_filled_cache_is_pickled_and_goes_on_only_under_its_method(method: str) -> None:
     model, ids, cache = make("llama"), tokens(12), tf.DynamicCache()
-    with lw.extend(model, "yarn:factor=2"):
+    with lw.extend(model, method):
         model(ids, past_key_values=cache)
         read = pickle.loads(pickle.dumps(cache))
         expected = model(ids[:, :1], past_key_values=cache).logits
     with pytest.raises(BadInput, match="which is no longer in force"):
         model(ids[:, :1], past_key_values=read)
-    with lw.extend(model, "yarn:factor=2"):
+    with lw.extend(model, method):
         assert torch.equal(model(ids[:, :1], past_key_values=read).logits, expected)
 
 

@@ -18,6 +18,7 @@ from lengthwise.errors import BadInput, require
 from lengthwise.methods.base import SinksAndWindow, method_name
 from lengthwise.methods.slots import Slots
 from lengthwise.models.anatomy import own_window
+from lengthwise.models.layer import Layer
 from lengthwise.models.patches import ActivePatches
 from lengthwise.models.rolling_layer import RollingLayer
 from lengthwise.models.rotate import turned_on
@@ -47,6 +48,8 @@ def admit(cache: Any, slots: Slots, layers: Sequence[nn.Module], mask: Any, patc
     if slots.bias is not None:
         name = method_name(slots.bias)
         require(not _rolls(cache), f"this cache drops keys, and {name} counts the distance to each; begin one under both")
+    if rolling is not None:
+        _give_turns(cache, layers)
     if method:
         _refuse_keys_without_method(cache, FilledWith(method, patches))
     elif earlier is not None:
@@ -96,25 +99,40 @@ def _is_padded(mask: Any) -> bool:
 
 def _let_roll(cache: DynamicCache, rolling: SinksAndWindow, method: str, modules: Sequence[nn.Module]) -> None:
     """Give an empty cache layers that roll, where the method acts; unless it has others that transformers cannot tell apart."""
-    # Where each module finds its keys: a model may have other layers between
-    places = {getattr(module, "layer_idx", index): (module, LAYER.on(module)) for index, module in enumerate(modules)}
+    places = _places(modules)
     if cache.layer_class_to_replicate is not None:
         cache.layers += [cache.layer_class_to_replicate() for _ in range(len(cache.layers), max(places) + 1)]
     # A draft that leaves early has a cache of its first layers alone
     places = {place: found for place, found in places.items() if place < len(cache.layers)}
     # A window of the model's own counts slots, and those of a rolling layer do not stand in order
     acting = {
-        place: (module, layer)
+        place: module
         for place, (module, layer) in places.items()
         if layer is not None and layer.slots.rolling and own_window(module, module.config) is None
     }
     # transformers asks one layer for the sizes of all masks, unless it knows that others slide
     if all(cache.layers[place].is_sliding for place in places.keys() - acting.keys()):
-        for place, (module, layer) in acting.items():
+        for place, module in acting.items():
             # Linear attention and convolutions keep states of their own, DeepSeek's what keys are made of: all of that is kept
             if type(cache.layers[place]) in PLAIN and not getattr(module.config, "kv_lora_rank", None):
-                turn = turned_on(module, layer) if layer.arrive_rotated else None
-                cache.layers[place] = RollingLayer(rolling.sinks, rolling.window, method, turn)
+                cache.layers[place] = RollingLayer(rolling.sinks, rolling.window, method)
+
+
+def _give_turns(cache: Any, modules: Sequence[nn.Module]) -> None:
+    """Let layers that roll turn their sinks; those of a copy, or of a pickle, have lost what did."""
+    turnless = {
+        place: rolls
+        for place, rolls in enumerate(getattr(cache, "layers", ()))
+        if isinstance(rolls, RollingLayer) and rolls.turn is None
+    }
+    for place, (module, layer) in _places(modules).items() if turnless else ():
+        if place in turnless and layer is not None and layer.arrive_rotated:
+            turnless[place].turn = turned_on(module, layer)
+
+
+def _places(modules: Sequence[nn.Module]) -> dict[int, tuple[nn.Module, Layer | None]]:
+    """Where each module finds its keys: a model may have other layers between."""
+    return {getattr(module, "layer_idx", index): (module, LAYER.on(module)) for index, module in enumerate(modules)}
 
 
 def _rolls(cache: Any) -> bool:

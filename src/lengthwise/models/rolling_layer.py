@@ -123,8 +123,8 @@ class RollingLayer(DynamicLayer):  # type: ignore[misc]
         self.seen, self._turned, self._shown = 0, None, None
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy makes its own views."""
-        return {**self.__dict__, "_turned": None, "_shown": None}
+        """A copy makes its own views, and the model that admits it turns its sinks: no pickle can hold a model."""
+        return {**self.__dict__, "turn": None, "_turned": None, "_shown": None}
 
     def crop(self, tokens_to_remove: int) -> None:
         """Take back the last tokens, as assisted decoding does with those that were guessed wrong."""
