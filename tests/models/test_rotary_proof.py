@@ -10,6 +10,7 @@ import transformers as tf
 from torch import Tensor, nn
 
 import lengthwise as lw
+from lengthwise.errors import BadInput
 from tests.conftest import DECODER_SIZES, TRAIN_LENGTH, make
 from tests.positions import UNCHANGED
 
@@ -146,3 +147,13 @@ def test_an_encoder_with_rotary_positions_is_proven_too() -> None:
     before = read()
     with lw.extend(model, "rerope:window=12,leak=1", implementation="reference"):
         torch.testing.assert_close(read(), before, atol=1e-5, rtol=1e-4)
+
+
+def test_a_formula_that_takes_queries_without_keys_is_refused_by_name() -> None:
+    if not hasattr(tf, "Gemma3nTextConfig"):
+        pytest.skip("this transformers has no Gemma 3n")
+    small = {"hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 384, "laurel_rank": 4, "num_kv_shared_layers": 0}
+    sizes = {**DECODER_SIZES, **LAYERS, **small, "activation_sparsity_pattern": None}
+    model = tf.Gemma3nForCausalLM(tf.Gemma3nTextConfig(**sizes)).eval()
+    with pytest.raises(BadInput, match="or rotates in its own way, and ReRoPE needs"), lw.extend(model, "rerope:window=12"):
+        pass

@@ -38,8 +38,8 @@ def _rotated_part(module: nn.Module, rotary: Rotary, expected: States, unrotated
     for part in PARTS:
         try:
             ours = [rotated(module, part, states, tables) for states in unrotated]
-        except (RuntimeError, IndexError):
-            continue  # tables of another size than this part
+        except (RuntimeError, IndexError, TypeError):
+            continue  # tables of another size than this part, or a formula of queries alone
         if all(_same(*pair) for pair in zip(ours, expected, strict=True)):
             return part
     raise BadInput(
