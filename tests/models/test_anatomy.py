@@ -10,6 +10,7 @@ import torch
 import transformers as tf
 
 import lengthwise as lw
+from lengthwise.errors import BadInput
 from lengthwise.models.anatomy import anatomy_of, own_window
 from tests.conftest import DECODER_SIZES, NEOX_SIZES, make, tokens
 
@@ -81,3 +82,13 @@ def test_the_training_length_of_a_stretched_rotation_is_that_it_was_trained_on(k
     sizes = {**DECODER_SIZES, "max_position_embeddings": 128}
     config = tf.LlamaConfig(**sizes, rope_parameters={**rope, **own.get(kind, {}), **original})
     assert anatomy_of(tf.LlamaForCausalLM(config)).train_length == expected
+
+
+def test_layers_whose_keys_differ_in_size_are_refused_in_one_line() -> None:
+    if not hasattr(tf, "Gemma4TextConfig"):
+        pytest.skip("this transformers has no Gemma 4")
+    small = {"hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 384, "num_kv_shared_layers": 0}
+    kinds = {"num_hidden_layers": 2, "layer_types": ["sliding_attention", "full_attention"], "global_head_dim": 16}
+    model = tf.Gemma4ForCausalLM(tf.Gemma4TextConfig(**{**DECODER_SIZES, **small, **kinds})).eval()
+    with pytest.raises(BadInput, match="the layers of this gemma4_text have keys of different sizes"), lw.extend(model, "log"):
+        pass

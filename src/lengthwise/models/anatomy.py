@@ -211,5 +211,11 @@ def _key_size(config: Any, heads: int) -> int:
     # DeepSeek's head_dim counts only what is rotated
     parts: list[Any] = [getattr(config, name, None) for name in ("qk_nope_head_dim", "qk_rope_head_dim")]
     whole = None if None in parts else sum(parts)
-    sizes = (getattr(config, "qk_head_dim", None), whole, getattr(config, "d_kv", None), getattr(config, "head_dim", None))
+    try:
+        own = getattr(config, "head_dim", None)
+    except RuntimeError:
+        # transformers tells no one number where layers differ
+        differ = f"the layers of this {config.model_type} have keys of different sizes, and methods are told one"
+        raise BadInput(f"{differ}: it cannot be extended") from None
+    sizes = (getattr(config, "qk_head_dim", None), whole, getattr(config, "d_kv", None), own)
     return int(next(filter(None, sizes), None) or config.hidden_size // heads)
