@@ -253,6 +253,14 @@ def test_a_rule_is_asked_for_a_few_rows_at_a_time() -> None:
     assert visible.stop.tolist() == [[8, 9, 10, 11, 12, 13]]
 
 
+def test_keys_that_no_row_sees_do_not_part_a_run() -> None:
+    mask = torch.tensor([[[True, False, False, False], [True, False, True, False], [False, False, True, True]]])
+    hidden = torch.tensor([[False, True, False, False]])
+    visible = Visible.of_mask(lambda rows: mask[:, rows], 3, 4, torch.arange(3), hidden)
+    assert torch.equal(visible.mask(), mask)
+    assert visible.count.tolist() == [[1, 2, 2]]
+
+
 def test_a_rule_with_two_runs_in_a_row_is_refused() -> None:
     sinks_and_window = torch.tensor([[[True, True, False], [True, False, True]]])
     with pytest.raises(BadInput, match="several separate runs of keys; lengthwise needs one run a row"):

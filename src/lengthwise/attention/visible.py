@@ -111,18 +111,24 @@ class Visible:
         return self.within(first, torch.full_like(row, self.keys) if high is None else row + high)
 
     @classmethod
-    def of_mask(cls, mask: Callable[[Tensor], Tensor], queries: int, keys: int, position: Tensor) -> Visible:
-        """Make the runs from a rule, a few rows at a time: `mask(rows)` gives [batch or 1, rows, keys], True where visible."""
+    def of_mask(
+        cls, mask: Callable[[Tensor], Tensor], queries: int, keys: int, position: Tensor, hidden: Tensor | None = None
+    ) -> Visible:
+        """Make the runs from a rule, a few rows at a time: `mask(rows)` gives [batch or 1, rows, keys], True where visible.
+
+        Keys that are `hidden`, which no row may see, do not part a run.
+        """
         rows_at_once = max(1, 2**24 // max(keys, 1))
-        start, stop = [], []
+        start, stop, count = [], [], []
         for rows in torch.split(torch.arange(queries, device=position.device), rows_at_once):
             seen = mask(rows)
-            count = seen.sum(-1)
-            first = seen.int().argmax(-1)
-            _require_one_run((keys - seen.flip(-1).int().argmax(-1) - first == count) | (count == 0))
-            start.append(first)
-            stop.append(first + count)
-        return cls(torch.cat(start, -1), torch.cat(stop, -1), position, keys)
+            count.append(seen.sum(-1))
+            start.append(seen.int().argmax(-1))
+            last = keys - seen.flip(-1).int().argmax(-1)
+            stop.append(torch.where(count[-1] > 0, last, start[-1]))
+        visible = cls(torch.cat(start, -1), torch.cat(stop, -1), position, keys, hidden)
+        _require_one_run(visible.count == torch.cat(count, -1))
+        return visible
 
     @property
     def queries(self) -> int:

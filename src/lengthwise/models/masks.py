@@ -229,9 +229,11 @@ def _runs_of_dense(mask: Tensor, queries: int, keys: int, causal: bool, across: 
         last = keys - 1 - seen.flip(-1).int().argmax(-1)
         position = torch.where(seen.any(-1), last, 0).amax(0)
     common = seen.any(1)
+    padded = Visible.build(queries, keys, device=mask.device).without(common, rows=not across)
     if queries == keys and not torch.compiler.is_compiling() and bool((seen == common[:, None]).all()):
-        return Visible.build(queries, keys, device=mask.device).without(common, rows=not across)
-    return Visible.of_mask(lambda rows: seen[:, rows], queries, keys, position)
+        return padded
+    visible = Visible.of_mask(lambda rows: seen[:, rows], queries, keys, position, padded.hidden)
+    return visible if padded.hidden is None else visible.knowing(holes=padded.holes)
 
 
 def _require_zeros(shown: Tensor) -> None:
