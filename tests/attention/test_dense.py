@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 from lengthwise.attention import DistanceBias, Equation, Visible, attention, autocast, dense
 from lengthwise.attention.dispatch import chosen
@@ -82,6 +83,21 @@ def test_layers_share_the_matrix_of_a_bias() -> None:
     assert len(vars(bias)["_matrices"]) == 1
     (gradient,) = torch.autograd.grad(twice.sum(), bias.table)
     assert gradient.isfinite().all()
+
+
+def test_a_layer_that_is_computed_again_need_not_find_the_matrix() -> None:
+    query, table = torch.randn(1, 2, 20, 8, requires_grad=True), torch.randn(2, 11, requires_grad=True)
+    bias = DistanceBias(table)
+
+    def layer(query: torch.Tensor) -> torch.Tensor:
+        equation = Equation(query, query, query, Visible.build(20, 20), bias=bias)
+        return attention(equation, implementation="dense")[0]
+
+    expected = torch.autograd.grad(layer(layer(query)).square().sum(), (query, table))
+    again = checkpoint(layer, layer(query), use_reentrant=False)
+    vars(bias)["_matrices"].clear()
+    for found, gradient in zip(torch.autograd.grad(again.square().sum(), (query, table)), expected, strict=True):
+        torch.testing.assert_close(found, gradient)
 
 
 def test_a_bias_serves_several_steps_and_may_change_between_them() -> None:

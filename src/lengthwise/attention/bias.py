@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 # How far a GPU kernel's tiles, one of queries and one of keys, reach beyond the radius
 MARGIN = 192
@@ -74,3 +75,14 @@ def toeplitz(line: Tensor, queries: int, keys: int) -> Tensor:
     Reversed, because then both strides are +1 and PyTorch has no negative ones.
     """
     return line.as_strided((*line.shape[:-1], queries, keys), (*line.stride()[:-1], 1, 1))
+
+
+def add_diagonals(table: Tensor, first: int, d_bias: Tensor) -> None:
+    """Add the gradient of a matrix, [heads, queries, keys], to that of its table.
+
+    The matrix has its query axis reversed: the key of entry (i, j) stands i + j + `first` behind its query.
+    """
+    heads, queries, keys = d_bias.shape
+    skewed = pad(d_bias, (0, queries)).flatten(1)[:, :-queries].view(heads, queries, keys + queries - 1)
+    distance, radius = torch.arange(first, first + keys + queries - 1, device=d_bias.device), DistanceBias(table).radius
+    table.index_add_(1, distance.clamp(-radius, radius) + radius, skewed.sum(1))

@@ -11,10 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import pad
 from torch.utils.checkpoint import checkpoint
 
-from lengthwise.attention.bias import DistanceBias
+from lengthwise.attention.bias import DistanceBias, add_diagonals
 from lengthwise.attention.blocks import CPU_BLOCK, CUDA_BLOCK, Region, blockwise, folded, logit_blocks, of_heads, regions_of
 from lengthwise.attention.equation import Equation
 from lengthwise.attention.reference import reference
@@ -94,7 +93,7 @@ class _WayBack:
             self.g[region.index] = (torch.linalg.vecdot(d_logits, logits) / g).flip(-1)
         d_logits.mul_(g[..., None])
         if self.table is not None:
-            _add_to_table(self.table, region, d_logits)
+            add_diagonals(self.table[region.heads], region.keys.start - region.last, d_logits)
         self.query[region.index] += equation.scale * torch.bmm(d_logits, key).flip(1)
         self.key[region.batch, shared, region.keys] += equation.scale * _over_groups(d_logits.mT @ query, group)
 
@@ -103,15 +102,6 @@ class _WayBack:
         if g is None:
             return self.d_output.new_ones((1, 1), dtype=torch.float32)
         return g.float().expand(self.equation.query.shape[:3])[region.index].flip(-1)
-
-
-def _add_to_table(table: Tensor, region: Region, d_bias: Tensor) -> None:
-    """Sum over pairs of one distance: with the queries reversed, entry (i, j) is i + j further than the first."""
-    heads, queries, keys = d_bias.shape
-    skewed = pad(d_bias, (0, queries)).flatten(1)[:, :-queries].view(heads, queries, keys + queries - 1)
-    first, radius = region.keys.start - region.last, DistanceBias(table).radius
-    distance = torch.arange(first, first + keys + queries - 1, device=d_bias.device)
-    table[region.heads].index_add_(1, distance.clamp(-radius, radius) + radius, skewed.sum(1))
 
 
 def _over_groups(by_head: Tensor, group: int) -> Tensor:  # [heads, ...] -> [kv_heads, ...]

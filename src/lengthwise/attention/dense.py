@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import dropout, pad
+from torch.nn.functional import dropout
 
 from lengthwise.attention import autocast
-from lengthwise.attention.bias import DistanceBias, toeplitz
+from lengthwise.attention.bias import DistanceBias, add_diagonals, toeplitz
 from lengthwise.attention.equation import Equation
 from lengthwise.attention.visible import Visible
 
@@ -69,23 +69,27 @@ def _matrix(bias: DistanceBias, first: int, queries: int, keys: int) -> Tensor: 
     made: dict[tuple[int | None, ...], Tensor] = bias.__dict__.setdefault("_matrices", {})
     key = (first, queries, keys, None if bias.table.is_inference() else bias.table._version)
     if key not in made:
-        line = bias.line(1 - queries - first, keys - 1 - first)
-        made[key] = _Matrix.apply(line, queries, keys, made)  # type: ignore[no-untyped-call]
+        made[key] = _Matrix.apply(bias.table, first, queries, keys, made)  # type: ignore[no-untyped-call]
     return made[key]
 
 
 class _Matrix(torch.autograd.Function):
-    """A line over distances as a matrix, and the sum over diagonals that is its gradient; after that it is `made` anew."""
+    """A table over distances as a matrix, and the sum over diagonals that is its gradient; after that it is `made` anew.
+
+    No tensor is kept for the way back: a layer that is computed again may find the matrix made, or not, where it had been.
+    """
 
     @staticmethod
-    def forward(ctx: Any, line: Tensor, queries: int, keys: int, made: dict[Any, Tensor]) -> Tensor:
-        ctx.made = made
+    def forward(ctx: Any, table: Tensor, first: int, queries: int, keys: int, made: dict[Any, Tensor]) -> Tensor:
+        ctx.made, ctx.like, ctx.start = made, (table.shape, table.dtype), 1 - queries - first
+        line = DistanceBias(table).line(ctx.start, keys - 1 - first)
         return toeplitz(line.contiguous(), queries, keys).flip(-2)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None]:
         ctx.made.clear()
-        heads, queries, keys = grad.shape
-        skewed = pad(grad.flip(-2), (0, queries)).flatten(1)[:, :-queries].view(heads, queries, keys + queries - 1)
-        return skewed.sum(1), None, None, None
+        shape, dtype = ctx.like
+        table = grad.new_zeros(shape, dtype=torch.float32)
+        add_diagonals(table, ctx.start, grad.flip(-2))
+        return table.to(dtype), None, None, None, None
