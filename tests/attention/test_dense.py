@@ -52,9 +52,11 @@ def test_rows_that_see_nothing_have_no_gradient_in_half_precision_either() -> No
     assert not gradients[0][0, :, -(40 // 3) :].any()
 
 
-@pytest.mark.parametrize("way", ["dense", "fused"])
-def test_types_that_a_cpu_has_no_instructions_for_are_computed_in_float32(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
-    monkeypatch.setattr(autocast, "_is_slow", lambda _: True)
+@pytest.mark.parametrize(("way", "slow"), [("dense", True), ("dense", False), ("fused", True)])
+def test_gradients_and_types_that_a_cpu_has_no_instructions_for_are_computed_in_float32(
+    monkeypatch: pytest.MonkeyPatch, way: str, slow: bool
+) -> None:
+    monkeypatch.setattr(autocast, "_is_slow", lambda _: slow)
     narrow = Case(40, batch=2, mask="padding", dtype=BF16).equation()
     wide = replace(narrow, query=narrow.query.float(), key=narrow.key.float(), value=narrow.value.float())
     with torch.set_grad_enabled(way == "dense"):

@@ -9,7 +9,6 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import dropout
 
-from lengthwise.attention import autocast
 from lengthwise.attention.bias import DistanceBias, add_diagonals, toeplitz
 from lengthwise.attention.equation import Equation
 from lengthwise.attention.visible import Visible
@@ -29,21 +28,20 @@ def why_not_dense(equation: Equation) -> str | None:
 
 def dense(equation: Equation) -> Tensor:  # [batch, heads, queries, value_size]
     """Output by whole matrices; every slot differentiable."""
-    best = autocast.fast_type(equation.query.dtype, "cpu")
+    # In 16 bits logits and weights would be rounded; in PyTorch's own gradients on a CPU they are not
     query, key, value = (
-        (t if t is equation.query else t.repeat_interleave(equation.group, 1)).to(best) for t in _given(equation)
+        (t if t is equation.query else t.repeat_interleave(equation.group, 1)).float() for t in _given(equation)
     )
     assert equation.bias is not None
     bias = _matrix(equation.bias, int(equation.visible.position[0]), equation.visible.queries, equation.visible.keys)
-    # g and the bias are never rounded to 16 bits
-    logits = ((equation.scale * query) @ key.mT).float().add_(bias)
+    logits = ((equation.scale * query) @ key.mT).add_(bias)
     if equation.inverse_temperature is not None:
         logits = logits * equation.inverse_temperature.to(logits)[..., None]
     full = equation.visible.is_full
     if not full:
         # Added, not filled in: that way a gradient passes without a look at the mask
         logits = logits.add_(_hiding(equation.visible, equation.bias))
-    weights = dropout(torch.softmax(logits, -1).to(value.dtype), equation.dropout)
+    weights = dropout(torch.softmax(logits, -1), equation.dropout)
     output = (weights @ value).to(equation.query.dtype)
     return output if full else output.masked_fill((equation.visible.count == 0)[:, None, :, None], 0.0)
 
