@@ -140,6 +140,13 @@ def test_what_the_equation_does_not_have_is_refused() -> None:
         model(tokens(LONG), output_attentions=True)
 
 
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore::DeprecationWarning")
+def test_a_trace_is_refused_that_would_keep_one_inputs_mask() -> None:
+    model, ids = make("t5 encoder"), tokens(LONG)
+    with lw.extend(model, "log"), pytest.raises(lw.BadInput, match=r"use torch\.export"):
+        torch.jit.trace(model, (ids, torch.ones_like(ids)), strict=False)
+
+
 def test_packed_sequences_do_not_see_each_other() -> None:
     model = make("llama")
     first, second = tokens(40, seed=1), tokens(50, seed=2)
