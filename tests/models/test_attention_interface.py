@@ -141,9 +141,10 @@ def test_what_the_equation_does_not_have_is_refused() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore::DeprecationWarning")
-def test_a_trace_is_refused_that_would_keep_one_inputs_mask() -> None:
+@pytest.mark.parametrize("put_on", [lw.accelerate, partial(lw.extend, method="log")])
+def test_a_trace_is_refused_that_would_keep_one_inputs_mask(put_on: Any) -> None:
     model, ids = make("t5 encoder"), tokens(LONG)
-    with lw.extend(model, "log"), pytest.raises(lw.BadInput, match=r"use torch\.export"):
+    with put_on(model), pytest.raises(lw.BadInput, match=r"use torch\.export"):
         torch.jit.trace(model, (ids, torch.ones_like(ids)), strict=False)
 
 

@@ -126,6 +126,19 @@ def test_a_bias_counts_how_far_the_sinks_are_also_where_a_cache_would_draw_them_
     torch.testing.assert_close(torch.cat(found[1:], 1).double(), expected, atol=1e-4, rtol=1e-3)
 
 
+@torch.no_grad()
+def test_all_keys_are_kept_of_modules_that_run_several_times_a_forward() -> None:
+    if not hasattr(tf, "HrmTextConfig"):
+        pytest.skip("this transformers has no such model")
+    torch.manual_seed(0)
+    text, model = ids(40), tf.AutoModelForCausalLM.from_config(tf.HrmTextConfig(**DECODER_SIZES)).eval()
+    with lw.extend(model, "streaming_llm:sinks=3,window=10"):
+        cache = tf.DynamicCache(config=model.config)
+        found = [model(part, past_key_values=cache).logits for part in torch.split(text, [20, 7, *[1] * 13], 1)]
+        expected = model(text, use_cache=False).logits
+    torch.testing.assert_close(torch.cat(found, 1), expected, atol=1e-4, rtol=1e-3)
+
+
 @pytest.mark.parametrize("method", ["streaming_llm:sinks=3,window=10", "lm_infinite:sinks=3"])
 def test_layers_of_linear_attention_keep_their_own_cache(method: str) -> None:
     if not hasattr(tf, "Qwen3NextConfig"):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers.masking_utils import (
     and_masks,
     bidirectional_mask_function,
@@ -344,3 +346,11 @@ def test_a_callers_mask_is_read_once_a_forward_and_keeps_nothing(monkeypatch: py
         assert layer is not None
         assert not layer.read
     assert not vars(mask)
+
+
+def test_masks_of_fake_tensors_are_not_kept_for_real_ones() -> None:
+    model, ids = make("t5 encoder"), tokens(33)
+    with lw.accelerate(model):
+        with FakeTensorMode(allow_non_fake_inputs=True), contextlib.suppress(Exception):
+            model(input_ids=torch.ones(1, 33, dtype=torch.long))
+        assert model(ids).last_hidden_state.isfinite().all()

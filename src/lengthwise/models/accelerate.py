@@ -24,7 +24,7 @@ from lengthwise.errors import BadInput, require
 from lengthwise.methods.slots import Slots
 from lengthwise.models.anatomy import Anatomy, stack_anatomy
 from lengthwise.models.attention_interface import register
-from lengthwise.models.forward_checks import refuse_another_implementation
+from lengthwise.models.forward_checks import refuse_a_trace, refuse_another_implementation
 from lengthwise.models.install import install
 from lengthwise.models.patches import Patches
 from lengthwise.models.state import LAYER, PATCHES
@@ -115,10 +115,11 @@ def _put_on(patches: Patches, stack: nn.Module, implementation: str, check_finit
 
 
 def _before_forward(anatomy: Anatomy, configs: list[Any], *_: Any) -> None:
-    """Refuse an attention that was set meanwhile, and forget callers' masks that the last forward has read."""
+    """Refuse a trace, or an attention that was set meanwhile; forget callers' masks that the last forward has read."""
     layer = LAYER.on(anatomy.layers[0])
     if layer is not None and not torch.compiler.is_compiling():
         refuse_another_implementation(configs, "accelerated; `restore` it")
+        refuse_a_trace()
         layer.read.clear()
 
 

@@ -31,7 +31,6 @@ from lengthwise.models.state import LAYER
 
 # Must not contain "sdpa", "flex" or "flash": transformers reads meaning into those
 NAME = "lengthwise"
-TRACED = "torch.jit.trace keeps what one input's mask says for all inputs; use torch.export, or trace the model as it was"
 
 
 def attention_forward(
@@ -49,7 +48,6 @@ def attention_forward(
     layer = LAYER.on(module)
     if layer is None:
         raise BadInput(f"{type(module).__name__} shares a config with an extended stack but is not part of it")
-    require(not torch.jit.is_tracing(), TRACED)  # type: ignore[attr-defined, no-untyped-call]
     if not torch.compiler.is_compiling():
         layer.visits += 1
     scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)

@@ -100,6 +100,10 @@ def _is_padded(mask: Any) -> bool:
 def _let_roll(cache: DynamicCache, rolling: SinksAndWindow, method: str, modules: Sequence[nn.Module]) -> None:
     """Give an empty cache layers that roll, where the method acts; unless it has others that transformers cannot tell apart."""
     places = _places(modules)
+    slots = enumerate(DynamicCache(config=modules[0].config).layers)
+    if any(place not in places and type(slot) in PLAIN for place, slot in slots):
+        # A module that runs several times a forward has as many slots, and tells one: all keys are kept
+        return
     if cache.layer_class_to_replicate is not None:
         cache.layers += [cache.layer_class_to_replicate() for _ in range(len(cache.layers), max(places) + 1)]
     # A draft that leaves early has a cache of its first layers alone

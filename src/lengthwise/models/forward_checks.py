@@ -50,6 +50,7 @@ def prove_reached(patches: Patches, anatomy: Anatomy) -> None:
         )
         running.add(threading.get_ident())
         refuse_another_implementation(configs, "extended; leave `extend`")
+        refuse_a_trace()
         layers = _layers(anatomy)
         layers[0].read.clear()
         for layer in layers:
@@ -96,6 +97,11 @@ def refuse_another_implementation(configs: Sequence[Any], how: str) -> None:
     for config in configs:
         taken = getattr(config, IMPLEMENTATION)
         require(str(taken).startswith(NAME), f"{taken} attention was set while this model is {how} first, and set it then")
+
+
+def refuse_a_trace() -> None:
+    told = "torch.jit.trace keeps what one input's mask says for all inputs; use torch.export, or trace the model as it was"
+    require(not torch.jit.is_tracing(), told)  # type: ignore[attr-defined, no-untyped-call]
 
 
 def _is_inside(thread: int, stack: nn.Module) -> bool:

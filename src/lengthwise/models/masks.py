@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, bidirectional_mask_function, causal_mask_function
 
 from lengthwise.attention import DistanceBias, Visible
@@ -115,8 +116,11 @@ def build_mask(
 
 
 def _built(queries: int, keys: int, causal: bool, offset: int | Tensor, device: torch.device | None) -> Visible:
-    """`Visible.build`, which is made once for the sizes of a mask; one that is traced, or of a static cache, every time."""
-    if torch.compiler.is_compiling() or isinstance(offset, Tensor):
+    """`Visible.build`, which is made once for the sizes of a mask; one that is traced, or of a static cache, every time.
+
+    So is one of fake tensors, which a later forward could not read.
+    """
+    if torch.compiler.is_compiling() or isinstance(offset, Tensor) or is_in_torch_dispatch_mode():
         return Visible.build(queries, keys, causal=causal, offset=offset, device=device)
     if causal and queries == 1 and offset == keys - 1:
         return Visible.one_row(0, keys, offset, keys, device)
