@@ -1,6 +1,6 @@
 """Answer: questions of your own, a prompt and a target each, scored by whether the answer holds the target.
 
-The target must stand in the answer as whole words: 5 is not in 15, nor in 3.5. Upper and lower case and white space do not
+The target must stand in the answer as whole words: 5 is not in 15, 3.5, -5 or 1,5. Upper and lower case and white space do not
 count. Two further scores are of the answer's first line: `answer_exact` asks that it be the target and nothing more, but for a
 full stop; `answer_f1` is the F1 of its words, as SQuAD has it.
 """
@@ -19,6 +19,8 @@ from lengthwise.tasks.scoring import first_line, word_f1
 ANSWER_TOKENS = 64
 # Scripts without spaces between words, or with endings that no space parts from their word; as Unicode names their letters
 UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN", "YI ")
+WITHIN_A_NUMBER = re.compile(r"\d[.,]\d")
+SIGNED = re.compile(r"(^|\W)[-\u2212]\|\d")
 __all__ = ["ANSWER_TOKENS", "exact", "f1", "read", "samples", "score"]
 
 
@@ -55,7 +57,8 @@ def _comparable(text: str) -> str:
 
 def _is_within_a_word(text: str, at: int) -> bool:
     around = text[max(at - 1, 0) : at + 1]
-    if re.search(r"\d\.\d", text[max(at - 2, 0) : at + 2]):
+    before = text[max(at - 2, 0) : at]
+    if WITHIN_A_NUMBER.search(before + text[at : at + 2]) or SIGNED.search(f"{before}|{text[at : at + 1]}"):
         return True
     unspaced = any(unicodedata.name(letter, "").startswith(UNSPACED) for letter in around)
     # A vowel sign belongs to the letter before it
