@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -16,6 +17,8 @@ from lengthwise.evaluation.sweep.jobs import Job
 from lengthwise.evaluation.sweep.named_methods import NamedMethod
 from lengthwise.tasks import TASKS, Sample, Task, find_task, without_groups
 from lengthwise.tasks.material.hub import is_hub
+
+HALF_A_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
 class Questions:
@@ -125,7 +128,9 @@ def check_made(name: str, made: object, n: int) -> None:
     asked, due = ("one sample", "one Sample") if n == 1 else (f"{n} samples", f"{n} Samples")
     require(fits, f"asked for {asked}, the task {name} must make a list of {due}, not {made!r:.100}")
     for sample in made if isinstance(made, list) else ():
-        texts = all(isinstance(text, str) for text in (sample.prompt, sample.target, sample.question))
+        given = (sample.prompt, sample.target, sample.question)
+        # Half a character cannot be written
+        texts = all(isinstance(text, str) and not HALF_A_CHARACTER.search(text) for text in given)
         numbers = isinstance(sample.tokens, int) and (sample.depth is None or 0 <= sample.depth <= 1)
         what = "prompt, target and question are texts, tokens a whole number, depth is None or from 0 to 1"
         require(texts and numbers, f"the task {name} has made a Sample that is none: {what}; it made {sample!r:.300}")
