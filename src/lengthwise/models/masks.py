@@ -116,14 +116,14 @@ def build_mask(
 
 
 def _built(queries: int, keys: int, causal: bool, offset: int | Tensor, device: torch.device | None) -> Visible:
-    """`Visible.build`, which is made once for the sizes of a mask; one that is traced, or of a static cache, every time.
-
-    So is one of fake tensors, which a later forward could not read.
-    """
-    if torch.compiler.is_compiling() or isinstance(offset, Tensor) or is_in_torch_dispatch_mode():
+    """`Visible.build`, which is made once for the sizes of a mask; one that is traced, or of a static cache, every time."""
+    if torch.compiler.is_compiling() or isinstance(offset, Tensor):
         return Visible.build(queries, keys, causal=causal, offset=offset, device=device)
     if causal and queries == 1 and offset == keys - 1:
         return Visible.one_row(0, keys, offset, keys, device)
+    if is_in_torch_dispatch_mode():
+        # A later forward could not read what is made of fake tensors
+        return Visible.build(queries, keys, causal=causal, offset=offset, device=device)
     return _built_once(queries, keys, causal, offset, str(device), torch.is_inference_mode_enabled())
 
 
