@@ -65,7 +65,8 @@ def test_another_model_setting_or_alignment_is_refused(config: dict[str, Any], m
 def test_keys_of_a_models_config_may_come_and_go_with_versions(tmp_path: Path) -> None:
     RunDirectory(tmp_path, changed("model", config={"rope_theta": "10000.0", "pretraining_tp": "1"}))
     RunDirectory(tmp_path, changed("model", config={"rope_theta": "10000.0", "new": "1"}))
-    RunDirectory(tmp_path, CONFIG)
+    begun = {"rope_theta": "10000.0", "pretraining_tp": "1"}
+    assert RunDirectory(tmp_path, CONFIG).config["model"]["config"] == begun
 
 
 def test_the_same_model_in_another_directory_is_the_same_model(tmp_path: Path) -> None:
