@@ -186,7 +186,7 @@ def decoders() -> str:
                 f"{100 * fmean(ruler):.0f}" if ruler else "",
             ]
         )
-    head = ["", "sees", "stories, 4 x", "SmolLM2, 2 x", "Qwen, 2 x", "4 x", "Gemma, 2 x", "4 x", "RULER, Qwen, 2 x"]
+    head = ["", "sees", "stories, 4 x", "SmolLM2, 2 x", "Qwen, 2 x", "4 x", "Gemma, 2 x", "4 x", "RULER"]
     return _table(head, rows, left=2)
 
 
