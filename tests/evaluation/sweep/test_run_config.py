@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from transformers import ByT5Tokenizer
 
-from lengthwise.evaluation.sweep.run_config import dtype_of, made_with, parameters_digest, tokenizer_digest, told_config
+from lengthwise.evaluation.sweep.run_config import config_values, dtype_of, made_with, parameters_digest, tokenizer_digest
 from tests.conftest import make
 
 
@@ -26,10 +26,10 @@ def test_the_digest_of_a_model_follows_every_parameter() -> None:
 
 
 def test_a_models_config_is_told_by_what_it_computes_with() -> None:
-    model, config = make("llama"), told_config(make("llama"))
-    assert config == told_config(model.bfloat16())
+    model, config = make("llama"), config_values(make("llama"))
+    assert config == config_values(model.bfloat16())
     model.config.rope_parameters = {"rope_type": "linear", "factor": 4.0, "rope_theta": 10000.0}
-    changed = told_config(model)
+    changed = config_values(model)
     assert {key for key in config if config[key] != changed[key]} == {"rope_parameters"}
 
 

@@ -20,14 +20,14 @@ from lengthwise.tasks import VERSION
 
 VALUES_PER_TENSOR = 64  # of each parameter, in the digest of a model
 # How keys of a config begin that tell where a model comes from and how it is run; the data type is a setting
-UNTOLD = ("_", "architectures", "attn_implementation", "dtype", "transformers_version", "use_cache")
+ORIGIN_AND_USE = ("_", "architectures", "attn_implementation", "dtype", "transformers_version", "use_cache")
 
 
 def run_config(anatomy: Anatomy, evaluated: EvaluatedModel, jobs: Sequence[Job], questions: Questions, device: str) -> Config:
     specs = {job.method.name: job.method.spec for job in jobs if job.method.spec}
     return {
         "format": FORMAT,
-        "model": {**model_fingerprint(anatomy), "name": evaluated.name, "config": told_config(evaluated.model)},
+        "model": {**model_fingerprint(anatomy), "name": evaluated.name, "config": config_values(evaluated.model)},
         # Another value of one of these would make records that cannot stand beside the first ones
         "settings": {
             "seed": evaluated.seed,
@@ -60,16 +60,16 @@ def dtype_of(model: nn.Module) -> str:
     return str(unwrapped(model).dtype).removeprefix("torch.")
 
 
-def told_config(model: nn.Module) -> dict[str, str]:
+def config_values(model: nn.Module) -> dict[str, str]:
     """By key, the JSON of what a model's config says of how it computes: the same weights may be rotated otherwise."""
-    told = _told(unwrapped(model).config.to_diff_dict())
-    return {key: json.dumps(value, sort_keys=True, default=str) for key, value in told.items()}
+    values = _values(unwrapped(model).config.to_diff_dict())
+    return {key: json.dumps(value, sort_keys=True, default=str) for key, value in values.items()}
 
 
-def _told(value: Any) -> Any:
+def _values(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
-    return {str(key): _told(inner) for key, inner in value.items() if not str(key).startswith(UNTOLD)}
+    return {str(key): _values(inner) for key, inner in value.items() if not str(key).startswith(ORIGIN_AND_USE)}
 
 
 def tokenizer_digest(tokenizer: Any) -> str:
