@@ -152,42 +152,66 @@ def misalignment_loss() -> str:
     return _table(["text", "trained at", "loss", *(f"at {n} L" for n in dict.fromkeys(c["at"] for c in changes))], rows, left=3)
 
 
-def decoders() -> str:
-    """Rotary models past their training length: perplexity over `streaming_llm`'s, pass keys found, and RULER's mean."""
+# Methods for decoders, by what a row sees: nothing new, recent tokens, all of them
+SEEING = {
+    "": ("none",),
+    "recent": ("truncate", "streaming_llm", "lm_infinite", "window"),
+    "all": (
+        *("rerope:window={half}", "rerope:window={half},leak={leak}", "self_extend:group={group},window={quarter}"),
+        *("dual_chunk", "yarn:factor={factor}", "yarn:factor=4", "ntk:factor={factor}", "interpolation:factor={factor}"),
+    ),
+}
+
+
+def decoders_going_on() -> str:
+    """Rotary models past their training length: perplexity over `streaming_llm`'s."""
+    from experiments.decoders.page import BASE, perplexity_ratio
+
+    models = _decoders()
+    places = (("stories15M", 1024), ("smollm2_135m", 16384), ("qwen_coder_05b", 65536), ("gemma3_270m", 65536))
+
+    def cells(method: str) -> list[str]:
+        ratios = [perplexity_ratio(models[name], method, BASE, length) for name, length in places]
+        return ["" if ratio is None else f"{ratio.ratio:.2f}" for ratio in ratios]
+
+    return _by_method(["stories15M, 4 x", "SmolLM2, 2 x", "Qwen, 2 x", "Gemma, 2 x"], cells)
+
+
+def decoders_finding() -> str:
+    """Rotary models past their training length: pass keys found, and RULER's mean."""
+    from experiments._lib.rotary_methods import filled
+    from experiments.decoders.page import ruler_means
+
+    models, far = _decoders(), _read("recommendation/results/gemma3_270m-131072.json")
+    smol, qwen, gemma = (models[name] for name in ("smollm2_135m", "qwen_coder_05b", "gemma3_270m"))
+    places = ((smol, 16384), (smol, 32768), (qwen, 65536), (qwen, 131072), (gemma, 65536))
+
+    def cells(method: str) -> list[str]:
+        asked = [_cell(document["answers"], method=method, task="passkey", length=length) for document, length in places]
+        scores = [None if cell is None else cell["scores"] for cell in asked]
+        scores.append(far["scores"].get(filled(method, 131072, far["train_length"])))
+        means = [ruler_means(document, method, length) for document, length in ((smol, 16384), (qwen, 65536))]
+        found = ["" if own is None else f"{sum(own):.0f}/{len(own)}" for own in scores]
+        return [*found, *("" if not own else f"{100 * fmean(own):.0f}" for own in means)]
+
+    return _by_method(["SmolLM2, 2 x", "4 x", "Qwen, 2 x", "4 x", "Gemma, 2 x", "4 x", "RULER, SmolLM2", "Qwen"], cells)
+
+
+def _decoders() -> dict[str, Any]:
     from experiments._lib.page import read_all
-    from experiments._lib.rotary_methods import filled, written
     from experiments.decoders import page
 
-    models = dict(page.together([document for _, document in read_all(EXPERIMENTS / "decoders/results", page.FORMAT)]))
-    qwen, gemma = (models[name] for name in ("qwen_coder_05b", "gemma3_270m"))
-    far = _read("recommendation/results/gemma3_270m-131072.json")
+    return dict(page.together([document for _, document in read_all(EXPERIMENTS / "decoders/results", page.FORMAT)]))
+
+
+def _by_method(head: Sequence[str], cells: Callable[[str], list[str]]) -> str:
+    """A row a method for decoders; those that were asked nowhere are left out."""
+    from experiments._lib.rotary_methods import written
+
     told = {"none": "plain", "truncate": "the last W tokens"}
-    sees = {
-        "recent": ("truncate", "streaming_llm", "lm_infinite", "window"),
-        "all": (
-            *("rerope:window={half}", "rerope:window={half},leak={leak}", "self_extend:group={group},window={quarter}"),
-            *("dual_chunk", "yarn:factor={factor}", "yarn:factor=4", "ntk:factor={factor}", "interpolation:factor={factor}"),
-        ),
-    }
-    rows = []
-    for what, method in [("", "none"), *((what, method) for what, methods in sees.items() for method in methods)]:
-        read = ((models["stories15M"], 1024), (models["smollm2_135m"], 16384))
-        ratios = [page.perplexity_ratio(document, method, page.BASE, length) for document, length in read]
-        places = ((qwen, 65536), (qwen, 131072), (gemma, 65536))
-        cells = [_cell(document["answers"], method=method, task="passkey", length=length) for document, length in places]
-        scores = [None if cell is None else cell["scores"] for cell in cells]
-        scores.append(far["scores"].get(filled(method, 131072, far["train_length"])))
-        found = ["" if own is None else f"{sum(own):.0f}/{len(own)}" for own in scores]
-        shown = ["" if ratio is None else f"{ratio.ratio:.2f}" for ratio in ratios]
-        ruler = page.ruler_means(qwen, method, 65536)
-        rows.append(
-            [
-                *(told.get(method, f"`{written(method)}`"), what, *shown, *found),
-                f"{100 * fmean(ruler):.0f}" if ruler else "",
-            ]
-        )
-    head = ["", "sees", "stories, 4 x", "SmolLM2, 2 x", "Qwen, 2 x", "4 x", "Gemma, 2 x", "4 x", "RULER"]
-    return _table(head, rows, left=2)
+    asked = [(what, method, cells(method)) for what, methods in SEEING.items() for method in methods]
+    rows = [[told.get(method, f"`{written(method)}`"), what, *own] for what, method, own in asked if any(own)]
+    return _table(["", "sees", *head], rows, left=2)
 
 
 def sharpness() -> str:
@@ -460,7 +484,8 @@ def _table(head: Sequence[object], rows: Sequence[Sequence[object]], left: int =
 TABLES: dict[str, Callable[[], str]] = {
     table.__name__: table
     for table in (
-        *(retrieval, flan, tuned, going_on, against_truncation, answers_over, decoders, misalignment_loss, scorecard),
+        *(retrieval, flan, tuned, going_on, against_truncation, answers_over, decoders_going_on, decoders_finding),
+        *(misalignment_loss, scorecard),
         *(
             sharpness,
             temperatures,

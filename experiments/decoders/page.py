@@ -21,10 +21,10 @@ from lengthwise.tasks.perplexity import compared
 from lengthwise.tasks.ruler import NAMES as RULER_TASKS
 
 FORMAT = "lengthwise.experiments.decoders/1"
-PLAIN, BASE, INFOSCALE = "none", "streaming_llm", "infoscale"
+PLAIN, TRUNCATED, BASE, INFOSCALE = "none", "truncate", "streaming_llm", "infoscale"
 DRAWN = (
     PLAIN,
-    "truncate",
+    TRUNCATED,
     "yarn:factor={factor}",
     "rerope:window={half}",
     "self_extend:group={group},window={quarter}",
@@ -78,10 +78,10 @@ def overview(found: Sequence[tuple[str, Document]]) -> str:
             # Two names may be one method at a length
             one_each = {filled(method, length, document["train_length"]): method for method in reversed(keys)}
             beyond = [*one_each.values()][::-1] if length > document["train_length"] else []
-            some = [method for method in beyond if any(keys[method]["scores"])]
+            some = [method for method in beyond if method not in (PLAIN, TRUNCATED) and any(keys[method]["scores"])]
             best = sorted(some, key=lambda method: -fmean(keys[method]["scores"]))[:3]
             told = ", ".join(f"`{written(method)}` {_percent(keys[method]['scores'])}" for method in best)
-            plain = [_percent(keys[name]["scores"]) if name in keys else "" for name in (PLAIN, "truncate")]
+            plain = [_percent(keys[name]["scores"]) if name in keys else "" for name in (PLAIN, TRUNCATED)]
             ruler = {method: ruler_means(document, method, length) for method in keys}
             shown = sorted((m for m in ruler if ruler[m]), key=lambda method: -fmean(ruler[method]))[:3]
             by_ruler = ", ".join(f"`{written(method)}` {100 * fmean(ruler[method]):.0f}" for method in shown)
