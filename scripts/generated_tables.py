@@ -53,6 +53,34 @@ def flan() -> str:
     return _found_and_answered("flan_t5_small", tasks, {**NAMES, **ANSWERS})
 
 
+def scopes() -> str:
+    """flan_t5_small with one temperature for the model, one a layer or one a head: percent right, and perplexity."""
+    names = {"none": "as it is"} | {
+        f"{statistic}-{scope}": f"{written}, {words}"
+        for statistic, written in (("pmax", "P_max"), ("entropy", "entropy"))
+        for scope, words in (("model", "one"), ("layer", "by layer"), ("head", "by head"))
+    }
+    rows = []
+    cells = _read("retrieval/results/flan_t5_small-scopes.json")["cells"]
+    found = {"passkey-novels": "a number in a novel", "passkey": "a number in our prose", "line-told": "a line, told as a document"}
+    for task, words in found.items():
+        for length in (1024, 2048, 4096):
+            right = [_percent(_cell(cells, task=task, length=length, method=method)) for method in names]
+            rows.append([words, f"{length:,}", *right])
+    for words, file in (("made-up questions", "made_up"), ("Natural Questions", "natural_questions")):
+        cells = _read(f"questions/results/flan_t5_small-scopes-{file}.json")["cells"]
+        for documents in (20, 30):
+            places = sorted({cell["task"] for cell in cells if cell["task"].startswith(f"{documents}-")})
+            right = [_percent_of_means(cells, places, method) for method in names]
+            length = next(cell["length"] for cell in cells if cell["task"] == places[0])
+            rows.append([f"{words} over {documents} documents", f"{length:,}", *right])
+    cells = _read("language_modelling/results/flan_t5_small-scopes.json")["cells"]
+    for length in (4096, 15000):
+        told = [_cell(cells, length=length, method=method)["perplexity"] for method in names]
+        rows.append(["perplexity of novels", f"{length:,}", *(f"{perplexity:.0f}" for perplexity in told)])
+    return _table(["asked for", "tokens", *names.values()], rows, left=1)
+
+
 def tuned() -> str:
     """Percent right of the same model tuned for minutes: topics, lines and keys in code by length, questions."""
     tasks = {"topic": "the first topic", "line": "a line of a record", "line-told": "a line, told as a document"}
@@ -484,7 +512,7 @@ def _table(head: Sequence[object], rows: Sequence[Sequence[object]], left: int =
 TABLES: dict[str, Callable[[], str]] = {
     table.__name__: table
     for table in (
-        *(retrieval, flan, tuned, going_on, against_truncation, answers_over, decoders_going_on, decoders_finding),
+        *(retrieval, flan, scopes, tuned, going_on, against_truncation, answers_over, decoders_going_on, decoders_finding),
         *(misalignment_loss, scorecard),
         *(
             sharpness,

@@ -25,7 +25,6 @@ from experiments._lib.retrieval_tasks import RUNS, TASKS, asked
 from experiments.retrieval.page import FORMAT, write_pages
 from lengthwise.methods.temperature.aligned import SCOPES, STATISTICS
 
-COMPARED = (4096, 15000)  # lengths at which scopes are compared
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +33,7 @@ class Options(measure.Options):
     tasks: tuple[str, ...] = option((), f"{', '.join(TASKS)}; all there are if none", flag="--task")
     data: Path | None = option(None, "folder with gutenberg/*.txt, for the passkey in held-out novels")
     longeval: tuple[Path, ...] = option((), "official files, scored as they are")
+    compared: tuple[int, ...] = option((4096, 15000), "lengths at which scopes are compared", flag="--compare")
 
     @property
     def read_at(self) -> tuple[int, ...]:
@@ -52,7 +52,7 @@ def retrieval(options: Options) -> Answers:
     answers = Answers.read(options.out, subject.train_length, RUNS)
     if answers.records:
         document = subject.document("retrieval", places, answers, RUNS)
-        more = {"scopes": scopes(answers), "gains": gains(answers), "pmax_over": pmax_over(answers)}
+        more = {"scopes": scopes(answers, options.compared), "gains": gains(answers), "pmax_over": pmax_over(answers)}
         results.write(options.out / "retrieval.json", FORMAT, document["command"], {**document, **more})
         write_pages(options.out, options.out)
     return answers
@@ -65,9 +65,9 @@ def _answer_official(subject: Subject, methods: Sequence[str], official: dict[Pa
             subject.evaluate(known, "run", [task], data=path)
 
 
-def scopes(answers: Answers) -> list[dict[str, Any]]:
-    """One temperature for the model, a layer or a head: task by task at 4k and 15k, then all tasks, then both lengths."""
-    lengths = [n for n in COMPARED if n in answers.lengths] or answers.lengths[-1:]
+def scopes(answers: Answers, compared: Sequence[int]) -> list[dict[str, Any]]:
+    """One temperature for the model, a layer or a head: task by task at each length, then all tasks, then all lengths."""
+    lengths = [n for n in compared if n in answers.lengths] or answers.lengths[-1:]
     spans = [*((n,) for n in lengths), *([tuple(lengths)] if len(lengths) > 1 else [])]
     rows: list[dict[str, Any]] = []
     for statistic in STATISTICS:

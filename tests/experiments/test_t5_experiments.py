@@ -98,16 +98,16 @@ def test_scopes_are_compared_on_the_same_samples() -> None:
         for scope, right in (("model", 60), ("layer", 85), ("head", 62))
         for record in answered(f"pmax-{scope}", "line", [float(at < right) for at in range(100)], length)
     ]
-    compared = retrieval.scopes(Answers(records, 512))
+    compared = retrieval.scopes(Answers(records, 512), (4096, 15000))
     assert [(row["task"], row["lengths"]) for row in compared] == [("line", [4096]), ("line", [15000]), ("line", [4096, 15000])]
     pair = compared[-1]["against"]["layer - model"]
     assert (pair["n"], pair["better"], pair["worse"]) == (200, 50, 0)
     # While head is still answering, all are compared on what it has answered
     fewer = [record for record in records if record.method != "pmax-head" or record.index < 60]
-    assert retrieval.scopes(Answers(fewer, 512))[0]["means"] == {"model": 1.0, "layer": 1.0, "head": 1.0}
+    assert retrieval.scopes(Answers(fewer, 512), (4096, 15000))[0]["means"] == {"model": 1.0, "layer": 1.0, "head": 1.0}
     # A length that only one scope has answered is not said to be compared
     half = [record for record in records if record.method == "pmax-model" or record.length == 4096]
-    assert [row["lengths"] for row in retrieval.scopes(Answers(half, 512))] == [[4096]]
+    assert [row["lengths"] for row in retrieval.scopes(Answers(half, 512), (4096, 15000))] == [[4096]]
 
 
 def test_pmax_is_held_against_every_other_method_on_the_same_samples() -> None:
