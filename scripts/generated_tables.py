@@ -62,7 +62,11 @@ def scopes() -> str:
     }
     rows = []
     cells = _read("retrieval/results/flan_t5_small-scopes.json")["cells"]
-    found = {"passkey-novels": "a number in a novel", "passkey": "a number in our prose", "line-told": "a line, told as a document"}
+    found = {
+        "passkey-novels": "a number in a novel",
+        "passkey": "a number in our prose",
+        "line-told": "a line, told as a document",
+    }
     for task, words in found.items():
         for length in (1024, 2048, 4096):
             right = [_percent(_cell(cells, task=task, length=length, method=method)) for method in names]

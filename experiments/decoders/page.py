@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -218,8 +219,20 @@ def _perplexity(document: Document) -> str:
 
 
 def _infoscale(document: Document) -> str:
-    pairs = [(name, name.removesuffix(INFOSCALE).rstrip("+") or PLAIN) for name in methods_of(document["reads"])]
-    return _ratios(document, [pair for pair in pairs if pair[0].endswith(INFOSCALE)])
+    return _ratios(document, scaled(document))
+
+
+def scaled(document: Document) -> list[tuple[str, str]]:
+    """Methods that read with InfoScale, each with the same without it."""
+    names = [name for name in methods_of(document["reads"]) if name.endswith(INFOSCALE)]
+    return [(name, name.removesuffix(INFOSCALE).rstrip("+") or PLAIN) for name in names]
+
+
+def infoscale_ratios(document: Document) -> list[dict[str, Any]]:
+    """What InfoScale does to perplexity beyond the training length: the table, as results keep it."""
+    lengths = sorted({line["length"] for line in document["reads"]})
+    found = [(name, over, n, perplexity_ratio(document, name, over, n)) for name, over in scaled(document) for n in lengths]
+    return [{"method": name, "other": over, "length": n, **asdict(r)} for name, over, n, r in found if r is not None]
 
 
 def _ratios(document: Document, pairs: Sequence[tuple[str, str]]) -> str:

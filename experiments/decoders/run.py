@@ -244,7 +244,7 @@ def document_of(options: Options, train: int, about: dict[str, Any]) -> dict[str
     cells = [(name, n, task) for name in dict.fromkeys((*NAMES, *options.methods)) for n in lengths for task in TASKS]
     found = [(name, n, task, answers.get((rotary.filled(name, n, train), task, n), [])) for name, n, task in cells]
     config = read_config(directory / CONFIG) if records else about
-    return {
+    document: dict[str, Any] = {
         "format": page.FORMAT,
         "command": f"python -m experiments.decoders.run {options.command}",
         **{key: config[key] for key in ("model", "settings", "tasks", "made_with")},
@@ -260,6 +260,7 @@ def document_of(options: Options, train: int, about: dict[str, Any]) -> dict[str
         "reads": [asdict(line) for line in lines_of(options.out, "reads", Read).lines.values()],
         "costs": [asdict(line) for line in lines_of(options.out, "costs", Cost).lines.values()],
     }
+    return {**document, "infoscale": page.infoscale_ratios(document)}
 
 
 if __name__ == "__main__":

@@ -26,7 +26,6 @@ from experiments.retrieval.page import FORMAT, write_pages
 from lengthwise.methods.temperature.aligned import SCOPES, STATISTICS
 
 
-
 @dataclass(frozen=True, kw_only=True)
 class Options(measure.Options):
     lengths: tuple[int, ...] = option(LENGTHS, "tokens", flag="--length")
