@@ -210,7 +210,7 @@ def decoders_going_on() -> str:
 
 
 def decoders_finding() -> str:
-    """Rotary models past their training length: pass keys found, and RULER's mean."""
+    """Rotary models past their training length: percent of pass keys found, and RULER's mean."""
     from experiments._lib.rotary_methods import filled
     from experiments.decoders.page import ruler_means
 
@@ -223,10 +223,11 @@ def decoders_finding() -> str:
         scores = [None if cell is None else cell["scores"] for cell in asked]
         scores.append(far["scores"].get(filled(method, 131072, far["train_length"])))
         means = [ruler_means(document, method, length) for document, length in ((smol, 16384), (qwen, 65536))]
-        found = ["" if own is None else f"{sum(own):.0f}/{len(own)}" for own in scores]
-        return [*found, *("" if not own else f"{100 * fmean(own):.0f}" for own in means)]
+        return ["" if not own else f"{100 * fmean(own):.0f}" for own in (*scores, *means)]
 
-    return _by_method(["SmolLM2, 2 x", "4 x", "Qwen, 2 x", "4 x", "Gemma, 2 x", "4 x", "RULER, SmolLM2", "Qwen"], cells)
+    return _by_method(
+        ["SmolLM2, 2 x", "4 x", "Qwen, 2 x", "4 x", "Gemma, 2 x", "4 x", "RULER: SmolLM2", "Qwen"], cells, sees=False
+    )
 
 
 def _decoders() -> dict[str, Any]:
@@ -236,14 +237,15 @@ def _decoders() -> dict[str, Any]:
     return dict(page.together([document for _, document in read_all(EXPERIMENTS / "decoders/results", page.FORMAT)]))
 
 
-def _by_method(head: Sequence[str], cells: Callable[[str], list[str]]) -> str:
+def _by_method(head: Sequence[str], cells: Callable[[str], list[str]], sees: bool = True) -> str:
     """A row a method for decoders; those that were asked nowhere are left out."""
     from experiments._lib.rotary_methods import written
 
     told = {"none": "plain", "truncate": "the last W tokens"}
     asked = [(what, method, cells(method)) for what, methods in SEEING.items() for method in methods]
-    rows = [[told.get(method, f"`{written(method)}`"), what, *own] for what, method, own in asked if any(own)]
-    return _table(["", "sees", *head], rows, left=2)
+    names = {method: told.get(method, f"`{written(method)}`") for _, method, _ in asked}
+    rows = [[names[method], *([what] if sees else []), *own] for what, method, own in asked if any(own)]
+    return _table(["", *(["sees"] if sees else []), *head], rows, left=1 + sees)
 
 
 def sharpness() -> str:
