@@ -92,6 +92,9 @@ def test_a_decoder_that_only_reads_has_a_page_too(model: str, novels: tuple[Path
     # The first stretch holds all tokens of so short a text, so that those beyond the training length are not told apart
     assert set(reads) == set(methods)
     assert (reads["infoscale"] != reads["none"]).all()
+    (scaled,) = document["infoscale"]
+    assert (scaled["method"], scaled["other"], scaled["length"]) == ("infoscale", "none", LONG)
+    assert scaled["ratio"] == pytest.approx(np.exp((reads["infoscale"] - reads["none"]).mean()))
     assert "What InfoScale adds" in (tmp_path / "tiny.md").read_text()
 
 
