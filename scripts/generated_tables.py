@@ -50,7 +50,8 @@ def retrieval() -> str:
 def flan() -> str:
     """Percent right of flan_t5_small: pass keys and lines by length, questions over all places of the answer."""
     tasks = {"passkey-novels": "a number in a novel", "line-told": "a line, told as a document"}
-    return _found_and_answered("flan_t5_small", tasks, {**NAMES, **ANSWERS})
+    names = {**NAMES, **ANSWERS}
+    return _asked_for(_found_and_answered("flan_t5_small", tasks, names), names)
 
 
 def scopes() -> str:
@@ -60,38 +61,37 @@ def scopes() -> str:
         for statistic, written in (("pmax", "P_max"), ("entropy", "entropy"))
         for scope, words in (("model", "one"), ("layer", "by layer"), ("head", "by head"))
     }
-    rows = []
-    cells = _read("retrieval/results/flan_t5_small-scopes.json")["cells"]
-    found = {
+    tasks = {
         "passkey-novels": "a number in a novel",
         "passkey": "a number in our prose",
         "line-told": "a line, told as a document",
     }
-    for task, words in found.items():
-        for length in (1024, 2048, 4096):
-            right = [_percent(_cell(cells, task=task, length=length, method=method)) for method in names]
-            rows.append([words, f"{length:,}", *right])
-    for words, file in (("made-up questions", "made_up"), ("Natural Questions", "natural_questions")):
-        cells = _read(f"questions/results/flan_t5_small-scopes-{file}.json")["cells"]
-        for documents in (20, 30):
-            places = sorted({cell["task"] for cell in cells if cell["task"].startswith(f"{documents}-")})
-            right = [_percent_of_means(cells, places, method) for method in names]
-            length = next(cell["length"] for cell in cells if cell["task"] == places[0])
-            rows.append([f"{words} over {documents} documents", f"{length:,}", *right])
+    rows = _found_and_answered("flan_t5_small-scopes", tasks, names, lengths=(1024, 2048, 4096), documents=(20, 30))
     cells = _read("language_modelling/results/flan_t5_small-scopes.json")["cells"]
     for length in (4096, 15000):
         told = [_cell(cells, length=length, method=method)["perplexity"] for method in names]
         rows.append(["perplexity of novels", f"{length:,}", *(f"{perplexity:.0f}" for perplexity in told)])
-    return _table(["asked for", "tokens", *names.values()], rows, left=1)
+    return _asked_for(rows, names)
 
 
 def tuned() -> str:
     """Percent right of the same model tuned for minutes: topics, lines and keys in code by length, questions."""
     tasks = {"topic": "the first topic", "line": "a line of a record", "line-told": "a line, told as a document"}
-    return _found_and_answered("tuned_flan", tasks, NAMES, code=True)
+    return _asked_for(_found_and_answered("tuned_flan", tasks, NAMES, code=True), NAMES)
 
 
-def _found_and_answered(model: str, tasks: Mapping[str, str], names: Mapping[str, str], code: bool = False) -> str:
+def _asked_for(rows: Sequence[Sequence[object]], names: Mapping[str, str]) -> str:
+    return _table(["asked for", "tokens", *names.values()], rows, left=1)
+
+
+def _found_and_answered(
+    model: str,
+    tasks: Mapping[str, str],
+    names: Mapping[str, str],
+    code: bool = False,
+    lengths: Sequence[int] = (512, 2048, 4096, 8192, 15000),
+    documents: Sequence[int] = (3, 10, 20, 30),
+) -> list[list[object]]:
     """What is found by length, and what is answered over all places of the answer."""
     methods, rows = list(names), list[list[object]]()
 
@@ -102,17 +102,17 @@ def _found_and_answered(model: str, tasks: Mapping[str, str], names: Mapping[str
 
     cells = _read(f"retrieval/results/{model}.json")["cells"]
     for task, words in tasks.items():
-        add(cells, task, words, (512, 2048, 4096, 8192, 15000))
+        add(cells, task, words, lengths)
     if code:
         add(_read(f"code/results/{model}.json")["cells"], "code_key_retrieval", "a key in code", (512, 4096, 16000))
     for words, file in (("made-up questions", "made_up"), ("Natural Questions", "natural_questions")):
         cells = _read(f"questions/results/{model}-{file}.json")["cells"]
-        for documents in (3, 10, 20, 30):
-            some = [cell for cell in cells if cell["task"].startswith(f"{documents}-")]
+        for number in documents:
+            some = [cell for cell in cells if cell["task"].startswith(f"{number}-")]
             places = sorted({cell["task"] for cell in some})
             found = [_percent_of_means(some, places, method) for method in methods]
-            rows.append([f"{words} over {documents} documents", f"{some[0]['length']:,}", *found])
-    return _table(["asked for", "tokens", *names.values()], rows, left=1)
+            rows.append([f"{words} over {number} documents", f"{some[0]['length']:,}", *found])
+    return rows
 
 
 def going_on() -> str:
