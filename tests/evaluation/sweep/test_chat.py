@@ -39,6 +39,12 @@ def test_a_prompt_becomes_a_users_message() -> None:
     assert pickle.loads(pickle.dumps(chat))("Who?").input_ids == chat("Who?").input_ids
 
 
+def test_a_template_that_tells_the_date_tells_the_same_one_every_day() -> None:
+    dated = "{% if strftime_now is defined %}{{ strftime_now('%d %b %Y') }} {% endif %}" + TEMPLATE
+    chat = ChatTokenizer(chatting(dated))
+    assert chat.decode(chat("Who?").input_ids) == "26 Jul 2024 [user] Who?\n[answer] "
+
+
 @pytest.mark.parametrize("length", [400, 3000])
 def test_the_template_counts_within_the_length(length: int) -> None:
     chat = ChatTokenizer(chatting())

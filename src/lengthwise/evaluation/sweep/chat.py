@@ -5,12 +5,17 @@ What the template adds counts within a prompt's length, and truncation keeps it.
 
 from __future__ import annotations
 
+import re
+from datetime import datetime
 from itertools import takewhile
 from typing import Any
 
 from lengthwise.errors import BadInput, require
 
 MARK = "<the message stands here>"
+# What a template that tells today's date tells, so that a run can go on another day; Llama's own where there is no clock
+DAY = datetime(2024, 7, 26)
+CLOCK = re.compile(r"strftime_now\(\s*(['\"])(?P<format>.*?)\1\s*\)")
 
 
 class ChatTokenizer:
@@ -47,11 +52,17 @@ def _around(tokenizer: Any) -> tuple[str, str]:
     known = getattr(tokenizer, "chat_template", None)
     require(bool(known), "the model's tokenizer has no chat template, so there is no chat to ask in; leave --chat out")
     message = [{"role": "user", "content": MARK}]
+    stopped = {"chat_template": CLOCK.sub(_told, known)} if isinstance(known, str) and CLOCK.search(known) else {}
     try:
-        text = tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
+        text = tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True, **stopped)
     # A template is a program of its makers', and may raise anything
     except Exception as error:
         raise BadInput(f"the model's chat template fails on a user's message: {' '.join(str(error).split())[:200]}") from None
     parts = str(text).split(MARK)
     require(len(parts) == 2, "the model's chat template does not write a user's message once, as it stands; leave --chat out")
     return parts[0], parts[1]
+
+
+def _told(call: re.Match[str]) -> str:
+    """What a template writes in place of a call of the clock."""
+    return repr(DAY.strftime(call["format"]))
