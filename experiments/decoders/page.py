@@ -34,7 +34,7 @@ ABOUT = """W is the training length, F the length over it, G (4 F - 1) / 3, roun
 the training length, over `streaming_llm`'s on the same tokens. Seconds, gigabytes (above the weights) and milliseconds are of
 one prompt and of a token after it."""
 COMPARED = """Percent right with 95 % intervals (Wilson's). **Bold** is better than the model as it is by McNemar's exact test
-on the same prompts, corrected for the {tried} methods tried (Holm); *italic* is worse."""
+on the same prompts, corrected for the methods tried at that length (Holm); *italic* is worse."""
 
 Document = Mapping[str, Any]
 Numbers = Mapping[str, Any]
@@ -111,8 +111,8 @@ def drawn(document: Document) -> bool:
 
 
 def model_page(name: str, document: Document) -> str:
-    tried = len({cell["method"] for cell in document["answers"]} - {PLAIN})
-    parts = [f"# {name}: every method by length", ABOUT, *([COMPARED.format(tried=tried)] if tried else [])]
+    tried = {cell["method"] for cell in document["answers"]} - {PLAIN}
+    parts = [f"# {name}: every method by length", ABOUT, *([COMPARED] if tried else [])]
     if asked(document, "passkey"):
         parts += [f"![Pass keys found]({name}.svg)"] if drawn(document) else []
         parts += ["## Pass keys found", _by_length(document, "passkey")]
