@@ -3,7 +3,7 @@
 reproduced    the interval lies where the claim has it, in the paper's own setting
 reduced       it does so on a smaller or another model
 refuted       the interval lies wholly elsewhere
-undecided     the interval holds both, or ends on the border
+undecided     the interval holds both, ends on the border, or rests on fewer than six samples that differ
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from experiments._lib.paired import compared
 from lengthwise.records.intervals import Z
 
 VALUES = ("value", "mean", "ratio", "difference")
+# Five samples that differ, all to one side, do so by chance in one of 16 cases: of fewer than six no exact test says anything
+FEWEST = 6
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,10 @@ def figure(entry: Any) -> Figure:
         return _paired(entry, [0.0] * len(entry))
     if isinstance(entry, dict):
         value = next(entry[name] for name in VALUES if isinstance(entry.get(name), int | float))
-        return Figure(value, entry["low"], entry["high"])
+        low, high = entry["low"], entry["high"]
+        if entry.get("better", FEWEST) + entry.get("worse", 0) < FEWEST:
+            low, high = min(low, 0.0), max(high, 0.0)
+        return Figure(value, low, high)
     return Figure(entry, entry, entry)
 
 

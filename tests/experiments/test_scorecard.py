@@ -41,6 +41,13 @@ def test_the_verdict_follows_the_file(tmp_path: Path, low: float, high: float, o
     assert row.page == "experiments/x/README.md"
 
 
+@pytest.mark.parametrize(("better", "said"), [(4, "undecided"), (6, "reduced")])
+def test_fewer_than_six_samples_that_differ_decide_nothing(tmp_path: Path, better: int, said: str) -> None:
+    gain = {"difference": 0.02, "low": 0.0005, "high": 0.0395, "better": better, "worse": 0}
+    (row,) = judge(tmp_path, {"gain": gain}, above=0)
+    assert row.verdict == said
+
+
 def test_a_claim_between_two_bounds_is_refuted_on_either_side() -> None:
     inside, across, outside = (Figure(x, x - 0.02, x + 0.02) for x in (1.0, 1.04, 1.2))
     assert [verdict(x, above=0.95, below=1.05) for x in (inside, across, outside)] == ["reduced", "undecided", "refuted"]
