@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from accelerate import cpu_offload
 
+import lengthwise as lw
 from lengthwise.models.bias import learned_bias, table_instead_of_matrix
-from tests.conftest import make
+from tests.conftest import make, tokens
 
 
 def test_the_table_holds_what_transformers_adds_at_every_distance() -> None:
@@ -28,3 +30,29 @@ def test_instead_of_a_matrix_there_is_a_line_over_distances(name: str, stack: st
     assert torch.equal(line, owner.compute_bias(1, 2 * reach + 1, past_seen_tokens=reach).float())
     line.sum().backward()
     assert owner.relative_attention_bias.weight.grad.abs().sum() > 0
+
+
+def test_a_model_may_be_accelerated_in_inference_mode_and_before_it_has_weights() -> None:
+    model, ids = make("t5 encoder"), tokens(40)
+    expected = model(ids)[0]
+    with torch.device("meta"):
+        empty = make("t5 encoder")
+    with torch.inference_mode():
+        lw.accelerate(empty)
+    empty.load_state_dict(model.state_dict(), assign=True)
+    empty.encoder.embed_tokens = empty.shared
+    with torch.inference_mode():
+        empty(ids)
+    found = empty(ids)[0]
+    found.sum().backward()
+    lw.restore(empty)
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+
+@torch.no_grad()
+def test_an_offloaded_model_has_weights_while_it_computes_alone() -> None:
+    model, ids = make("t5 encoder"), tokens(40)
+    expected = model(ids)[0]
+    cpu_offload(model, execution_device=torch.device("cpu"))
+    with lw.accelerate(model):
+        torch.testing.assert_close(model(ids)[0], expected, atol=1e-5, rtol=1e-5)

@@ -46,7 +46,8 @@ def direct_attention(
 
 def learned_bias(owner: nn.Module) -> DistanceBias:
     """T5's bias as a table over distances, with the bucket edges that transformers itself computes."""
-    return DistanceBias(_line(owner, owner, _radius(owner))[0, :, 0])
+    device: Any = owner.relative_attention_bias.weight.device  # type: ignore[union-attr]
+    return DistanceBias(_line(owner, owner, _radius(owner), device)[0, :, 0])
 
 
 def table_instead_of_matrix(owner: nn.Module) -> Callable[..., Tensor]:
@@ -59,13 +60,22 @@ def table_instead_of_matrix(owner: nn.Module) -> Callable[..., Tensor]:
     if not isinstance(embedding, nn.Embedding):
         return no_bias
     reach = widened_reach(_radius(owner))
-    buckets = _line(owner, _without_embedding(owner), reach)[0, 0, 0]
+    # Made where a tensor has numbers and may serve a gradient, whatever the model is made or accelerated in
+    with torch.inference_mode(False):
+        buckets = _line(owner, _without_embedding(owner), reach, torch.device("cpu"))[0, 0, 0]
+    moved = {buckets.device: buckets}
 
-    def compute_bias(*_: Any, **__: Any) -> Tensor:  # [1, heads, 1, 2 reach + 1]
+    def compute_bias(*_: Any, device: torch.device | None = None, **__: Any) -> Tensor:  # [1, heads, 1, 2 reach + 1]
+        held: torch.device = owner.relative_attention_bias.weight.device  # type: ignore[union-attr, assignment]
+        # The weights of an offloaded model are nowhere until its embedding is called
+        device = device if held.type == "meta" and device is not None else held
         if torch.compiler.is_compiling():
             # All of it in the graph: a tensor that comes from outside would be copied into a CUDA graph at every call
-            return _line(owner, owner, reach).float().contiguous()
-        values: Tensor = owner.relative_attention_bias(buckets.to(embedding.weight.device))  # type: ignore[operator]
+            return _line(owner, owner, reach, device).float().contiguous()
+        if device not in moved:
+            with torch.inference_mode(False):
+                moved[device] = buckets.to(device)
+        values: Tensor = owner.relative_attention_bias(moved[device])  # type: ignore[operator]
         return values.float().T.contiguous()[None, :, None]
 
     return compute_bias
@@ -76,9 +86,8 @@ def no_bias(*_: Any, device: torch.device | None = None, **__: Any) -> Tensor:
     return torch.zeros((1, 1, 1, 1), device=device)
 
 
-def _line(owner: Any, as_if: nn.Module, reach: int) -> Tensor:  # [1, heads, 1, 2 reach + 1]
+def _line(owner: Any, as_if: nn.Module, reach: int, device: torch.device) -> Tensor:  # [1, heads, 1, 2 reach + 1]
     """The bias of one query at every distance, by the class's own function: the instance's may be replaced."""
-    device = owner.relative_attention_bias.weight.device
     line: Tensor = type(owner).compute_bias(as_if, 1, 2 * reach + 1, device=device, past_seen_tokens=reach)
     return line
 
