@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import copyreg
 import io
 import threading
 from collections.abc import Iterator
@@ -264,6 +265,27 @@ def test_copies_pickles_and_saved_models_are_plain(tmp_path: Path) -> None:
     assert b"lengthwise" not in kept.getvalue()
     # The model itself is none the worse
     assert error(model(**inputs)[0], expected) < 1e-5
+
+
+def test_an_encoders_config_is_written_and_copied_as_it_was(tmp_path: Path) -> None:
+    """The model and its only stack have one config, which a Trainer logs and `save_pretrained` writes."""
+    model = make("t5 encoder")
+    before = model.config.to_json_string(use_diff=False)
+    with lw.accelerate(model):
+        assert model.config.to_json_string(use_diff=False) == before
+        model.save_pretrained(tmp_path)
+        assert copy.deepcopy(model.config)._attn_implementation == "sdpa"
+    assert tf.T5Config not in copyreg.dispatch_table
+
+
+def test_models_of_one_config_may_be_restored_in_any_order() -> None:
+    first = make("t5 encoder")
+    second, before = tf.T5EncoderModel(first.config), dict(vars(first.config))
+    lw.accelerate(first)
+    lw.accelerate(second)
+    lw.restore(first)
+    lw.restore(second)
+    assert vars(first.config) == before
 
 
 def test_float16_warns_once_and_an_overflow_raises() -> None:

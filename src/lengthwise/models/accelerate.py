@@ -26,7 +26,7 @@ from lengthwise.models.anatomy import Anatomy, stack_anatomy
 from lengthwise.models.attention_interface import register
 from lengthwise.models.forward_checks import refuse_a_trace, refuse_another_implementation
 from lengthwise.models.install import install
-from lengthwise.models.patches import Patches
+from lengthwise.models.patches import IMPLEMENTATION, Patches, value_before_patches
 from lengthwise.models.state import LAYER, PATCHES
 from lengthwise.models.train_length import T5_FAMILIES
 
@@ -143,8 +143,16 @@ def _let_copies_be_plain(patches: Patches, anatomy: Anatomy) -> None:
 
         patches.set(owner.__dict__, "__reduce_ex__", reduce)
 
-    for owner in {id(owner): owner for owner in (anatomy.stack, *anatomy.layers, *anatomy.configs)}.values():
+    for owner in (anatomy.stack, *anatomy.layers):
         let(owner)
+    for config in anatomy.configs:
+        # Not in the config: transformers writes all that it holds into config.json, and several models may share it
+        patches.set_shared(copyreg.dispatch_table, type(config), _plain_config)
+
+
+def _plain_config(config: Any) -> Any:
+    plain = {**vars(config), IMPLEMENTATION: value_before_patches(vars(config), IMPLEMENTATION)}
+    return copyreg.__newobj__, (type(config),), plain  # type: ignore[attr-defined]
 
 
 def _undo(made: Sequence[Patches]) -> None:

@@ -32,7 +32,7 @@ BESIDE = "another task or thread has extended this model, and each would run the
 Entry = tuple[dict[str, Any], str, Any]  # a dictionary, a key of it, and a value for that key
 
 # Patched entries of objects that several models may share, as a config: the value before the first patch, and who patches it
-_shared: dict[tuple[int, str], tuple[Any, set[Patches]]] = {}
+_shared: dict[tuple[int, Any], tuple[Any, set[Patches]]] = {}
 _sharing = threading.RLock()
 
 
@@ -56,7 +56,7 @@ class Patches:
 
     stack: nn.Module
     former: list[Entry] = field(default_factory=list)
-    shared: list[tuple[dict[str, Any], str]] = field(default_factory=list)
+    shared: list[tuple[dict[Any, Any], Any]] = field(default_factory=list)
     hooks: list[tuple[nn.Module, Any]] = field(default_factory=list)
     status: ActivePatches = field(default_factory=ActivePatches)
     ended_early: bool = False  # an outer `extend` was left first
@@ -92,7 +92,7 @@ class Patches:
         self.former.append((owner, key, owner.get(key, ABSENT)))
         _write(owner, key, value)
 
-    def set_shared(self, owner: dict[str, Any], key: str, value: Any) -> None:
+    def set_shared(self, owner: dict[Any, Any], key: Any, value: Any) -> None:
         """`set` for an entry that other models patch too: the last to end puts back what was there before the first."""
 
         def join() -> None:
@@ -112,8 +112,6 @@ class Patches:
         plain = {key: value for key, value in owner.items() if key != PATCHES.key}
         for _, key, value in reversed([entry for entry in self.former if entry[0] is owner]):
             _write(plain, key, value)
-        for key in [key for shared, key in self.shared if shared is owner]:
-            _write(plain, key, value_before_patches(owner, key))
         hooks = [hook for module, hook in self.hooks if module.__dict__ is owner]
         ours = {key for table in _hook_tables(owner) for key, hook in table.items() if hook in hooks}
         for name, table in owner.items():
@@ -157,7 +155,7 @@ class Patches:
             _write(*self.former[-1])
             self.former.pop()
 
-    def _leave(self, owner: dict[str, Any], key: str) -> None:
+    def _leave(self, owner: dict[Any, Any], key: Any) -> None:
         first, users = _shared.get((id(owner), key), (ABSENT, None))
         if users is None:
             return
@@ -167,7 +165,7 @@ class Patches:
             del _shared[id(owner), key]
 
 
-def value_before_patches(owner: dict[str, Any], key: str) -> Any:
+def value_before_patches(owner: dict[Any, Any], key: Any) -> Any:
     """The entry's value, or the one it had before the first model that shares it patched it."""
     return _shared.get((id(owner), key), (owner.get(key), 0))[0]
 
@@ -218,7 +216,7 @@ def evaluating(model: nn.Module) -> AbstractContextManager[None]:
     return in_mode(model, training=False)
 
 
-def _write(owner: dict[str, Any], key: str, value: Any) -> None:
+def _write(owner: dict[Any, Any], key: Any, value: Any) -> None:
     if value is ABSENT:
         owner.pop(key, None)
     else:
