@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import copyreg
+import gc
 import io
 import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +22,7 @@ from torch.distributed.fsdp import fully_shard
 import lengthwise as lw
 from lengthwise.attention import dispatch
 from lengthwise.errors import BadInput
+from lengthwise.models.accelerate import accelerate
 from lengthwise.models.patches import suspended
 from lengthwise.models.snapshot import differences, state_of
 from lengthwise.models.state import LAYER
@@ -286,6 +289,18 @@ def test_models_of_one_config_may_be_restored_in_any_order() -> None:
     lw.restore(first)
     lw.restore(second)
     assert vars(first.config) == before
+
+
+def test_an_accelerated_model_that_is_dropped_is_freed() -> None:
+    model = make("t5 encoder")
+    accelerate(model)
+    encoder, config = weakref.ref(model.encoder), model.config
+    del model
+    gc.collect()
+    assert encoder() is None
+    # The next model puts back what that one left
+    with lw.accelerate(make("t5 encoder")):
+        assert config._attn_implementation == "sdpa"
 
 
 def test_float16_warns_once_and_an_overflow_raises() -> None:

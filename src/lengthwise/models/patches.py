@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
+from weakref import WeakSet
 
 from torch import nn
 from torch.utils.hooks import RemovableHandle
@@ -31,8 +32,16 @@ BESIDE = "another task or thread has extended this model, and each would run the
 
 Entry = tuple[dict[str, Any], str, Any]  # a dictionary, a key of it, and a value for that key
 
-# Patched entries of objects that several models may share, as a config: the value before the first patch, and who patches it
-_shared: dict[tuple[int, Any], tuple[Any, set[Patches]]] = {}
+
+class Shared(NamedTuple):
+    """A patched entry of an object that several models may share, as a config."""
+
+    owner: dict[Any, Any]
+    first: Any  # the value before the first patch
+    users: WeakSet[Patches]  # who patches it; a model that is dropped as it is takes its patches along
+
+
+_shared: dict[tuple[int, Any], Shared] = {}
 _sharing = threading.RLock()
 
 
@@ -96,7 +105,11 @@ class Patches:
         """`set` for an entry that other models patch too: the last to end puts back what was there before the first."""
 
         def join() -> None:
-            _shared.setdefault((id(owner), key), (owner.get(key, ABSENT), set()))[1].add(self)
+            for place, entry in list(_shared.items()):
+                if not entry.users:
+                    _write(entry.owner, place[1], entry.first)
+                    del _shared[place]
+            _shared.setdefault((id(owner), key), Shared(owner, owner.get(key, ABSENT), WeakSet())).users.add(self)
             owner[key] = value
 
         self.shared.append((owner, key))
@@ -156,18 +169,19 @@ class Patches:
             self.former.pop()
 
     def _leave(self, owner: dict[Any, Any], key: Any) -> None:
-        first, users = _shared.get((id(owner), key), (ABSENT, None))
-        if users is None:
+        entry = _shared.get((id(owner), key))
+        if entry is None:
             return
-        users.discard(self)
-        if not users:
-            _write(owner, key, first)
+        entry.users.discard(self)
+        if not entry.users:
+            _write(owner, key, entry.first)
             del _shared[id(owner), key]
 
 
 def value_before_patches(owner: dict[Any, Any], key: Any) -> Any:
     """The entry's value, or the one it had before the first model that shares it patched it."""
-    return _shared.get((id(owner), key), (owner.get(key), 0))[0]
+    entry = _shared.get((id(owner), key))
+    return owner.get(key) if entry is None else entry.first
 
 
 def refuse_extended(model: nn.Module, verb: str) -> None:
