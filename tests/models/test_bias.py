@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from accelerate import cpu_offload
 
 import lengthwise as lw
+from lengthwise.attention import attention
 from lengthwise.models.bias import learned_bias, table_instead_of_matrix
 from tests.conftest import make, tokens
 
@@ -56,3 +59,29 @@ def test_an_offloaded_model_has_weights_while_it_computes_alone() -> None:
     cpu_offload(model, execution_device=torch.device("cpu"))
     with lw.accelerate(model):
         torch.testing.assert_close(model(ids)[0], expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("learns", [False, True])
+def test_kernels_get_a_bias_in_float32_whatever_a_wrapper_makes_of_it(learns: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FSDP's mixed precision rounds what one block hands to the next."""
+    model, ids, types = make("t5 encoder").bfloat16(), tokens(12), []
+
+    def rounded(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        def narrow(part: Any) -> Any:
+            return part.bfloat16() if torch.is_tensor(part) and part.is_floating_point() else part
+
+        return tuple(map(narrow, args)), {key: narrow(part) for key, part in kwargs.items()}
+
+    def solve(equation: Any, **_: Any) -> Any:
+        types.append(equation.bias.table.dtype)
+        return attention(equation)
+
+    monkeypatch.setattr("lengthwise.models.bias.direct", lambda *given: types.append(given[4].dtype))
+    monkeypatch.setattr("lengthwise.models.attention_interface.attention", solve)
+    for block in model.encoder.block:
+        block.register_forward_pre_hook(rounded, with_kwargs=True)
+    with lw.accelerate(model, implementation="triton"), torch.set_grad_enabled(learns):
+        states = model(ids)[0]
+        if learns:
+            states.sum().backward()
+    assert set(types) == {torch.float32}

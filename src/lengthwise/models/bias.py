@@ -26,7 +26,9 @@ def layer_bias(layer: Layer, mask: ForwardMask, heads: int, position_bias: Tenso
         bias = mask.once(("bias", id(method), heads), lambda: DistanceBias(method.distance_bias(heads, radius).to(device)))
     elif owner is not None and isinstance(owner.relative_attention_bias, nn.Embedding):
         assert position_bias is not None
-        bias = mask.of_tensor(position_bias, lambda: DistanceBias.of_widened(position_bias[0, :, 0], _radius(owner)))
+        # FSDP's mixed precision rounds what one block hands to the next; kernels read float32
+        line = position_bias
+        bias = mask.of_tensor(line, lambda: DistanceBias.of_widened(line[0, :, 0].float(), _radius(owner)))
     elif owner is not None:
         bias = mask.once(("bias", owner), lambda: learned_bias(owner))
     return bias
@@ -41,7 +43,7 @@ def direct_attention(
     learns = torch.is_grad_enabled() and any(t.requires_grad for t in (query, key, value, position_bias) if t is not None)
     if learns or position_bias is None or position_bias.shape[-1] == 1:
         return None
-    return direct(query, key, value, visible, position_bias, _radius(layer.bias_owner), scale)
+    return direct(query, key, value, visible, position_bias.float(), _radius(layer.bias_owner), scale)
 
 
 def learned_bias(owner: nn.Module) -> DistanceBias:
