@@ -213,6 +213,18 @@ def test_a_decoder_that_sees_what_it_should_tell_is_refused() -> None:
     assert continuation_nll(model, tokens(60), tokens(1, seed=1)).shape == (1, 1)
 
 
+def test_roundings_of_a_decoder_are_no_sight_of_what_it_should_tell() -> None:
+    factors = iter([1.0, 1 + 1e-5])
+
+    def round_otherwise(_module: Any, _inputs: Any, output: Any) -> None:
+        # As experts do that are given other tokens beside these
+        output[0].mul_(next(factors))
+
+    model = make("t5")
+    model.decoder.register_forward_hook(round_otherwise)
+    assert continuation_nll(model, tokens(60), tokens(6, seed=1)).shape == (1, 6)
+
+
 def test_a_decoders_continuation_is_the_end_of_its_stream() -> None:
     model, ids = make("llama"), tokens(50, batch=2)
     assert torch.allclose(continuation_nll(model, ids[:, :40], ids[:, 40:]), token_nll(model, ids)[:, 39:], atol=1e-5)
