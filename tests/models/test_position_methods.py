@@ -191,6 +191,18 @@ def test_short_inputs_are_bit_for_bit_the_old_model_also_from_a_cache(method: st
     assert torch.equal(torch.stack(found.logits), torch.stack(expected.logits))
 
 
+@pytest.mark.parametrize("name", ["llama", "mistral window"])
+@pytest.mark.parametrize("padding", [slice(0), slice(3), slice(-3, None)])
+def test_short_batches_whose_rows_share_positions_are_bit_for_bit_the_old_model(name: str, padding: slice) -> None:
+    model, tokens = shared(name), ids(10, batch=2)
+    mask = torch.ones_like(tokens)
+    mask[1, padding] = 0
+    with torch.inference_mode():
+        plain = model(tokens, attention_mask=mask).logits
+        with lw.extend(model, "lm_infinite:sinks=3"):
+            assert torch.equal(model(tokens, attention_mask=mask).logits, plain)
+
+
 @pytest.mark.parametrize("method", [*DISTANCES, *BY_HEAD, "yarn:factor=4", "window:size=9"])
 def test_a_left_padded_batch_gives_what_single_inputs_give(method: str) -> None:
     model, length = shared("llama"), TRAIN_LENGTH + 9
