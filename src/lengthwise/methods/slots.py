@@ -104,8 +104,8 @@ class Slots:
 
     @property
     def names(self) -> list[str]:
-        """Names of the methods, in the order of the equation."""
-        return [method_name(method) for method in (*self.temperature, *self._others)]
+        """Names of the methods, in the order of the equation; once where a method fills several slots."""
+        return [*dict.fromkeys(method_name(method) for method in (*self.temperature, *self._others))]
 
     @property
     def _others(self) -> tuple[object, ...]:

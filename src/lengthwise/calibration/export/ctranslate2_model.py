@@ -5,6 +5,9 @@
 | default, linear  | computed as transformers does                                              |
 | yarn, dynamic    | not known to it                                                            |
 | longrope         | read for Phi-3 alone, with an attention factor of its own                  |
+| llama3           | its converter loses the factor                                             |
+
+A sliding window holds as long as no input is longer; beyond it answers differ.
 """
 
 from __future__ import annotations
@@ -37,12 +40,21 @@ def check(plan: Plan) -> None:
     family = plan.anatomy.family
     known = f"--to ctranslate2 is for {', '.join(FAMILIES)}, not {family}; the nearest that can be had is --to transformers"
     require(family in FAMILIES, known)
-    kind = "default" if plan.rope is None else plan.rope.parameters["rope_type"]
+    config: Any = plan.anatomy.stack.config
+    own = {"rope_type": "default", **(getattr(config, "rope_parameters", None) or {})}
+    rope, whose = own, "this model has"
+    if plan.rope is not None:
+        rope, whose = plan.rope.parameters, f"{' + '.join(plan.slots.names)} needs"
     stretch = max(2, -(-plan.length // plan.anatomy.train_length))
-    told = f"CTranslate2 does not know rotations of type {kind}, which {' + '.join(plan.slots.names)} needs"
-    require(
-        kind in KNOWN_ROPES, f"{told}; the nearest that it computes is ntk:factor={stretch} or interpolation:factor={stretch}"
+    told = f"CTranslate2 does not know rotations of type {rope['rope_type']}, which {whose}; the nearest that"
+    plain = own["rope_type"] in KNOWN_ROPES
+    nearest = (
+        f"it computes is ntk:factor={stretch} or interpolation:factor={stretch}" if plain else "can be had is --to transformers"
     )
+    require(rope["rope_type"] in KNOWN_ROPES, f"{told} {nearest}")
+    window = min((width for width in plan.anatomy.windows if width is not None), default=plan.length)
+    hidden = f"CTranslate2 computes this model's sliding window of {window} tokens otherwise; give a --length up to it, or"
+    require(plan.length <= window, f"{hidden} --to transformers")
 
 
 def write(stock: Any, tokenizer: Any, plan: Plan, folder: Path) -> list[str]:

@@ -37,10 +37,12 @@ def check_write(plan: Plan) -> None:
         raise BadInput(
             f"--to gguf writes {known}, not {family}; use --to transformers, and llama.cpp's converter on what it writes"
         )
-    rope = plan.rope.parameters if plan.rope is not None else _rope_of(config)
+    rope, names = _rope_of(config), "this model"
+    if plan.rope is not None:
+        rope, names = plan.rope.parameters, " + ".join(plan.slots.names)
     if rope:
         stretch = max(2, -(-plan.length // plan.anatomy.train_length))
-        refuse_rope(architecture, rope, " + ".join(plan.slots.names) or "this model", stretch)
+        refuse_rope(architecture, rope, names, stretch)
     windows = any(plan.anatomy.windows) and architecture != "gemma3"
     require(not windows, f"llama.cpp's {architecture} models have no sliding window, and this one has; it cannot be written")
     distance = getattr(config, "relative_attention_max_distance", T5_DISTANCE)
