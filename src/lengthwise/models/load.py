@@ -38,6 +38,8 @@ OWN_CODE = "it needs code of its own, which is never run; give a model of a fami
 # Left out, transformers asks on standard input
 NO_CODE = {"trust_remote_code": False}
 SAMPLING = ("temperature", "top_p", "min_p", "typical_p", "top_k", "epsilon_cutoff", "eta_cutoff")
+# Of a T5 with gates in a GGUF file, which transformers reads as a T5 1.0: with ReLU, and with its last states divided
+GATED_T5 = {"feed_forward_proj": "gated-gelu", "dense_act_fn": "gelu_new", "scale_decoder_outputs": False}
 UNCHANGED = {"temperature": 1.0, "top_p": 1.0, "typical_p": 1.0, "top_k": 50, "epsilon_cutoff": 0.0, "eta_cutoff": 0.0}
 DTYPES = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -94,6 +96,8 @@ def _read(name: str, where: str, file: dict[str, str], dtype: str) -> tuple[Any,
     elif (size := key_size(Path(name))) is not None and getattr(config, "head_dim", size) != size:
         # transformers takes the family's usual one
         options["head_dim"] = size
+    if file and getattr(config, "is_gated_act", False):
+        options |= {key: value for key, value in GATED_T5.items() if hasattr(config, key)}
     model, report = _said_plainly(source, lambda: model_class.from_pretrained(where, dtype=DTYPES[dtype], **options))
     if missing := sorted(report.get("missing_keys", ())):
         lacking = f"{len(missing)} weights of {model_class.__name__}"

@@ -193,6 +193,16 @@ def test_a_file_is_read_with_the_rotation_that_it_has(kind: str, tmp_path: Path)
     assert anatomy_of(read).train_length == anatomy_of(model).train_length * (2 if kind == "linear" else 1)
 
 
+def test_a_t5_is_read_as_the_one_that_was_written(tmp_path: Path) -> None:
+    model = make("flan-t5")
+    lw.export(model, "none", to="gguf", out=tmp_path / "file", tokenizer=bpe_tokenizer())
+    read, own = load(str(tmp_path / "file" / "model.gguf"), "float32")
+    torch.testing.assert_close(logits(read, tokens(LONG)), logits(model, tokens(LONG)))
+    lw.export(read, "none", out=tmp_path / "folder", tokenizer=own)
+    again = tf.T5ForConditionalGeneration.from_pretrained(tmp_path / "folder").eval()
+    torch.testing.assert_close(logits(again, tokens(LONG)), logits(model, tokens(LONG)))
+
+
 def again(source: Path, method: str, out: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
