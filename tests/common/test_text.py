@@ -58,6 +58,12 @@ def test_a_length_beyond_all_models_is_refused_at_once() -> None:
         parse_lengths([512, 9_999_999_999_999])
 
 
+@pytest.mark.parametrize("length", [0, -5])
+def test_a_length_of_no_tokens_is_refused(length: int) -> None:
+    with pytest.raises(BadInput, match=rf"^a length must be at least 1 token, not {length}$"):
+        parse_lengths(length)
+
+
 def test_texts_are_read_one_after_the_other(tmp_path: Path) -> None:
     first, second = tmp_path / "a.txt", tmp_path / "b.txt"
     first.write_bytes("früh".encode())

@@ -61,6 +61,7 @@ def _length(value: object) -> int:
         with suppress(TypeError):
             tokens = operator.index(value)
             # Making the text alone would take hours
+            require(tokens >= 1, f"a length must be at least 1 token, not {tokens}")
             require(tokens <= LONGEST, f"a length of {tokens:,} tokens is beyond all models; give at most {LONGEST:,}")
             return tokens
     raise BadInput(f"a length is a whole number of tokens, not {value!r}")

@@ -117,9 +117,6 @@ class Questions:
         else:
             several = f"--data holds cases of one task; give one --task, not {', '.join(self.tasks)}"
             require(len(self.tasks) == 1, several)
-        require(
-            not self.lengths or self.lengths[0] > 0, f"a length must be at least 1 token, not {min(self.lengths, default=0)}"
-        )
 
 
 def check_made(name: str, made: object, n: int) -> None:
