@@ -19,7 +19,7 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 @torch.inference_mode()
 def read_prompts(encoder: Any, ids: torch.Tensor) -> torch.Tensor:
-    """Pipelines pad prompts to one length and read the padding too: they pass no mask."""
+    """Flux and Stable Diffusion 3 pad prompts to one length and read the padding too: they pass no mask."""
     states: torch.Tensor = encoder(ids)[0]
     return states
 
