@@ -66,6 +66,16 @@ class SaysItLeavesAlone:
         return length <= 64
 
 
+class LeavesOneTooManyAlone:
+    """A window of 40 keys, which 41 tokens already outgrow."""
+
+    def narrow(self, whole: Visible) -> Visible:
+        return whole.around(-39, 40)
+
+    def leaves_alone(self, length: int) -> bool:
+        return length <= 41
+
+
 @dataclass(frozen=True)
 class Counts(Temperature):
     """Remembers how often it was called, and so is another method the second time."""
@@ -86,6 +96,7 @@ class Counts(Temperature):
         (OfTheWholeBatch(), ["padded"], "padded on the right, 256 tokens of 256: logits differ by up to"),
         (Raises(), ["finite"], "ArithmeticError: at length"),
         (SaysItLeavesAlone(), ["identity"], "it leaves 32 tokens alone, but its functions do not"),
+        (LeavesOneTooManyAlone(), ["identity"], "it leaves 41 tokens alone, but its functions do not"),
         (Counts(calls=[]), ["joined"], "after `log` it is not what it is before it"),
     ],
 )
