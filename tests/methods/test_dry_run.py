@@ -54,6 +54,18 @@ def test_a_function_that_does_not_work_is_named(function: str, message: str, tmp
     assert message in said
 
 
+@pytest.mark.parametrize(
+    ("member", "message"),
+    [
+        ("fingerprint = 3", "fingerprint must be a dict, not a int"),
+        ("sinks_and_window = 4, 60", "sinks_and_window must be a SinksAndWindow, not a tuple"),
+        ("to_json = lambda self: {1}", "to_json does not work: TypeError: Object of type set is not JSON serializable"),
+    ],
+)
+def test_what_a_method_says_of_itself_is_looked_at_before_a_run(member: str, message: str, tmp_path: Path) -> None:
+    assert refusal(tmp_path, f"{member}\ndef narrow(self, whole): return whole") == f"mine.py:Mine: {message}"
+
+
 def test_a_class_that_fills_no_slot_is_refused_before_a_model_is_loaded(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("class Mine: pass\ndef made(): pass\n")
     with pytest.raises(BadInput, match="fills no slot: a method needs one of inverse_temperature, "):

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,10 +15,12 @@ from torch import Tensor
 from lengthwise.attention import Part, Visible
 from lengthwise.common.plugins import told
 from lengthwise.errors import require
-from lengthwise.methods.base import leaves_alone
+from lengthwise.methods.base import SinksAndWindow, file_contents_of, leaves_alone
 from lengthwise.methods.slots import CLAIMS, claimed_slots
 
 TOKENS, SIZE, HEADS = 6, 8, 2
+# What else a method may say about itself (base.py), where a value of another kind would end a run
+MEMBERS = {"fingerprint": dict, "sinks_and_window": SinksAndWindow}
 
 
 def check_class(name: str, maker: object) -> None:
@@ -37,6 +40,12 @@ def check_functions(name: str, method: object, facts: Mapping[str, object]) -> N
             require(wrong is None, f"{name}: {function} must return {wrong}")
     with told(f"{name}: leaves_alone does not work", of_any_code=True):
         leaves_alone(method, TOKENS)
+    with told(f"{name}: to_json does not work", of_any_code=True):
+        json.dumps(file_contents_of([method]))
+    for member, kind in MEMBERS.items():
+        with told(f"{name}: {member} does not work", of_any_code=True):
+            value = getattr(method, member, None)
+        require(value is None or isinstance(value, kind), f"{name}: {member} must be a {kind.__name__}, not {_told(value)}")
 
 
 def _size(facts: Mapping[str, object], name: str, otherwise: int) -> int:
