@@ -104,8 +104,9 @@ def test_a_model_without_a_layer_of_full_attention_is_refused_and_so_is_a_simila
     sliding = tf.Gemma3TextConfig(**DECODER_SIZES, sliding_window=48, layer_types=["sliding_attention"] * 3)
     with pytest.raises(BadInput, match="no layer of full attention; ReRoPE has no use there"):
         lw.extend(tf.Gemma3ForCausalLM(sliding), "rerope").__enter__()
-    with pytest.raises(BadInput, match="frequencies for types of layers; CosScale cannot be used on it"):
-        lw.extend(make("gemma3"), "cosscale", force=True).__enter__()
+    for method in ("cosscale", "cosscale+yarn:factor=4"):
+        with pytest.raises(BadInput, match="frequencies for types of layers; CosScale cannot be used on it"):
+            lw.extend(make("gemma3"), method, force=True).__enter__()
 
 
 def test_trainable_tables_keep_the_scaling_of_a_yarn_model() -> None:

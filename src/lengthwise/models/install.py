@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from lengthwise.errors import BadInput
+from lengthwise.errors import BadInput, require
 from lengthwise.methods.base import FrequencyRotation, acts_on, follows_length, method_name
 from lengthwise.methods.slots import Slots
 from lengthwise.models.anatomy import Anatomy
@@ -129,6 +129,7 @@ def _rotary_to_take_over(anatomy: Anatomy, slots: Slots) -> Rotary | None:
     if slots.rotation is not None:
         rotary, outer = rotary_of(anatomy, method_name(slots.rotation)), active_slots(anatomy)
         similarity = slots.similarity or (outer and outer.similarity)
+        _refuse_by_type(anatomy, rotary, slots.similarity)
         in_line = slots.rolling is not None and slots.rolling.in_line and similarity is None
         return replace(rotary, lap=max(LAP, anatomy.train_length)) if in_line else rotary
     if slots.similarity is not None and hasattr(anatomy.stack, "rotary_emb"):
@@ -137,8 +138,13 @@ def _rotary_to_take_over(anatomy: Anatomy, slots: Slots) -> Rotary | None:
             both = f"{method_name(outer.rotation)} and {method_name(slots.similarity)}"
             raise BadInput(f"{both} must meet in one spec, joined by +: the keys of the first are rotated already")
         rotary = rotary_of(anatomy, method_name(slots.similarity))
-        if rotary.layer_type is not None:
-            name = type(anatomy.stack).__name__
-            raise BadInput(f"{name} has frequencies for types of layers; {method_name(slots.similarity)} cannot be used on it")
+        _refuse_by_type(anatomy, rotary, slots.similarity)
         return rotary
     return None
+
+
+def _refuse_by_type(anatomy: Anatomy, rotary: Rotary, similarity: object) -> None:
+    """Raise where a similarity would meet keys that are rotated already: those of the layers of another type."""
+    name = type(anatomy.stack).__name__
+    alone = similarity is None or rotary.layer_type is None
+    require(alone, f"{name} has frequencies for types of layers; {method_name(similarity)} cannot be used on it")
