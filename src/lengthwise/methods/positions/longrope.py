@@ -6,7 +6,8 @@
 `factors` is a JSON file: a config.json or its `rope_parameters`, with `long_factor` and, perhaps, `short_factor`; a list of
 long factors; or what `lengthwise calibrate MODEL --length N --search longrope --out factors.json` found by needles. s is
 `factor`, or what the file says; its `attention_factor`, unless `factor` is given, is the root of g. With short factors all is
-as transformers computes it: they and g serve inputs up to the training length. Without, those are left alone.
+as transformers computes it: they and g serve inputs up to the training length. Without, those are left alone. Of a model that
+rotates a part of every key transformers sharpens that part alone; here g multiplies all of the logit.
 
 Paper: Ding et al. 2024, arXiv:2402.13753
 Paper: Shang et al. 2025 (LongRoPE2), arXiv:2502.20082
