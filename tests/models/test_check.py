@@ -76,6 +76,13 @@ class LeavesOneTooManyAlone:
         return length <= 41
 
 
+class ForgetsInALongCache:
+    """Right until a cache is three times as long as the training inputs."""
+
+    def narrow(self, whole: Visible) -> Visible:
+        return whole.around(-9, 1) if whole.queries == 1 and whole.keys > 192 else whole
+
+
 @dataclass(frozen=True)
 class Counts(Temperature):
     """Remembers how often it was called, and so is another method the second time."""
@@ -93,6 +100,7 @@ class Counts(Temperature):
         (Temperature(), [], ""),
         (InfiniteWhenLong(), ["finite", "joined"], "256 tokens give NaN or infinity"),
         (OfTheLongestRow(), ["token by token"], "token by token it differs from one forward: logits differ by up to"),
+        (ForgetsInALongCache(), ["token by token"], "token by token it differs from one forward: logits differ by up to"),
         (OfTheWholeBatch(), ["padded"], "padded on the right, 256 tokens of 256: logits differ by up to"),
         (Raises(), ["finite"], "ArithmeticError: at length"),
         (SaysItLeavesAlone(), ["identity"], "it leaves 32 tokens alone, but its functions do not"),

@@ -169,16 +169,16 @@ def restored(trial: Trial) -> None:
 
 
 def cached(trial: Trial) -> None:
-    """A prompt in two pieces and then token by token, past the training length, gives what one forward gives."""
+    """Pieces and single tokens, past the training length and at four times as many, give what one forward gives."""
     if not trial.is_decoder:
         raise Unchecked("an encoder has no cache")
     if follows_length(trial.slots.rotation):
         raise Unchecked("frequencies that follow the length differ from token to token")
-    ids = tokens(TRAINED + 12)
+    ids = tokens(LONG)
     with extend(trial.model, trial.method, force=True):
         whole = trial.plain(ids)
         cache = tf.DynamicCache(config=trial.model.config)
-        pieces = torch.split(ids, [TRAINED - 9, 7, *[1] * 14], 1)
+        pieces = torch.split(ids, [TRAINED - 9, 7, *[1] * 14, LONG - TRAINED - 16, *[1] * 4], 1)
         stepwise = torch.cat([trial.plain(piece, cache=cache) for piece in pieces], 1)
     _require_close(stepwise, whole, "token by token it differs from one forward")
 
