@@ -54,6 +54,11 @@ def test_the_console_script_refuses_with_status_2_and_one_line(seen: Any, folder
     assert listing(folder) == ["a.json", "seen.json"]
 
 
+def test_no_bar_of_a_library_is_drawn_into_a_log(seen: Any) -> None:
+    """transformers draws one while it reads a GGUF file, whatever it was told."""
+    assert seen["bars in a log"] is False
+
+
 def test_what_needs_no_model_needs_no_torch(seen: Any) -> None:
     assert seen["imported without a model"] == []
 

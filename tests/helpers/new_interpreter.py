@@ -74,6 +74,7 @@ def main() -> None:
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
     seen["families"] = [family for family in ("gau_alpha", "small_decoder") if family in CONFIG_MAPPING]
+    seen["bars in a log"] = not import_module("tqdm.auto").tqdm([]).disable
     seen["unchanged"] = all(state == global_state() for state in before)
     seen["looks"] = len(before)
     seen["calibrate is the function"] = lw.calibrate is sys.modules["lengthwise.calibration.calibrate"].calibrate

@@ -74,6 +74,9 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """The exit status: 0 done, 2 bad input (said in one line), 130 or 143 stopped by a signal, 1 anything else."""
     _quiet_libraries()
+    # A GGUF file's is hundreds of lines in a log; the harness's own are the harness's. tqdm reads it when it is imported
+    if arguments[:1] != ["harness"] and not sys.stderr.isatty():
+        os.environ.setdefault("TQDM_DISABLE", "1")
     arguments = with_ray_address(arguments) or ["--help"]
     with termination_as_interrupt() as received:
         try:
