@@ -81,6 +81,8 @@ def test_the_demo_prints_its_table_and_names_the_page(
     assert said.out.split()[:6] == ["task", "tokens", "none", "pmax", "aligned", "passkey"]
     assert said.err[-1] == f"lengthwise: the page: {tmp_path / 'demo' / 'report.html'}"
     assert " of questions at 600 tokens right" in said.out
+    first, last = "first answers of the model as it is", "fresh questions, which alone are reported"
+    assert said.err.index(first) < said.err.index(last)
     assert "use at 600 tokens?" in (tmp_path / "demo" / "report.html").read_text()
     assert {"run", "recommended", "pmax.json", "report.html", "report.md", "report.csv"} == {
         f.name for f in (tmp_path / "demo").iterdir()

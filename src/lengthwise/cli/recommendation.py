@@ -57,4 +57,5 @@ def recommend(
         print_json(recipe.to_json())
     else:
         print("\n".join(recipe.says))
-        say(f"written: {out / 'recipe.json'}")
+        written = out / "recipe.json"
+        say(f"written: {written}; use it as --method @{written}; `lengthwise report {out} --out page.html` makes a page")

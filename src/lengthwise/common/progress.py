@@ -44,6 +44,12 @@ def progress(label: str, total: float, shown: bool = True) -> Iterator[ProgressC
             yield tick
 
 
+def stage(name: str, shown: bool = True) -> None:
+    """Say what the steps that follow are for."""
+    if shown:
+        print(name, file=sys.stderr, flush=True)
+
+
 def _line(done: float = 1.0, label: str | None = None) -> None:
     if label is not None:
         print(label, file=sys.stderr, flush=True)

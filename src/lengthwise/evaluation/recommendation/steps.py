@@ -14,6 +14,7 @@ from torch import Tensor
 
 from lengthwise.calibration.answers import SAMPLES
 from lengthwise.calibration.calibrate import calibrate
+from lengthwise.common.progress import stage
 from lengthwise.errors import BadInput, is_out_of_memory
 from lengthwise.evaluation.recommendation.asked import CONFIRM, FRESH, RACE, ROUNDS, Asked
 from lengthwise.evaluation.recommendation.beyond import at_longer, peak_memory
@@ -54,12 +55,14 @@ class Recommendation:
 
     def run(self) -> Recipe:
         asked = self.asked
+        stage("first answers of the model as it is", asked.show_progress)
         forward = self._first_look()
         self.candidates |= {spec: (spec,) for spec in specs(asked.anatomy, asked.length)}
         for calibration in self._in_order():
             self._calibrate(calibration, forward)
         self._drop_the_last(forward)
         self.untried.append(HEDGES)
+        stage(f"the race: {len(self.baselines | self.candidates)} methods answer the same questions", asked.show_progress)
         try:
             winner = self._race({**self.baselines, **self.candidates})
         except Exception as error:
@@ -67,6 +70,7 @@ class Recommendation:
             self._try_each()
             winner = self._race({**self.baselines, **self.candidates})
         self._look_for_the_fall(forward)
+        stage("fresh questions, which alone are reported", asked.show_progress)
         fresh, samples = self._confirm(winner)
         return self._recipe(winner, fresh, samples)
 
