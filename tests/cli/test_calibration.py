@@ -43,7 +43,7 @@ def test_calibrate_writes_the_alignment_file_of_the_contract(
     assert listing(tmp_path) == ["new", "new/alignment.json"]
     # What people read: a line a length, and where the file is
     assert [line.split()[0] for line in said.out.splitlines()[2:]] == ["64", "96"]
-    assert said.err[-1] == f"lengthwise: written: {out}"
+    assert said.err[-1] == f"lengthwise: written: {out}; use it as --method @{out}"
 
 
 def test_calibrate_prints_one_json_document_and_nothing_else(
@@ -91,8 +91,8 @@ def test_columns_are_as_wide_as_what_they_hold(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out.splitlines() == [
         "pmax at training length 512: 0.1788",
         "  length  tau     pmax    long forwards",
-        "    2048  0.8008  0.1787  3",
-        "    4096  0.7264  0.1788  3",
+        "   2,048  0.8008  0.1787  3",
+        "   4,096  0.7264  0.1788  3",
     ]
 
 

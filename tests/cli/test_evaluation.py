@@ -56,13 +56,13 @@ def test_evaluate_prints_one_table_and_says_where_the_records_are(
     command += ["--task", "line", "--length", 240, "--length", LONG, "--samples", 3, "--out", out]
     said = lengthwise(*command)
     assert said.status == 0
-    assert said.err[-1] == f"lengthwise: records: {out}"
+    assert said.err[-1] == f"lengthwise: records: {out}; `lengthwise report {out} --out report.html` makes a page"
     lines = said.out.splitlines()
     assert lines[0].split() == ["task", "tokens", "none", "truncate", spec]
     assert [line.split()[:2] for line in lines[1:5]] == [
         ["passkey", "240"],
-        ["line", "240"],
         ["passkey", "300"],
+        ["line", "240"],
         ["line", "300"],
     ]
     assert all(line.split()[2:] == ["0", "(0-56)"] * 3 for line in lines[1:5])
@@ -157,10 +157,11 @@ def test_reach_prints_a_table_for_none_and_the_method(models: Path, tmp_path: Pa
     command = ("reach", models / "t5", "--method", spec, "--longest", LONG, "--samples", 24, "--out", tmp_path / "run")
     said = lengthwise(*command)
     assert said.status == 0
-    header, none, aligned = said.out.splitlines()
+    header, none, aligned, _, legend = said.out.splitlines()
     assert header.split() == ["method", "task", "reach", "interval", "score", "there", "score", "above"]
     assert none.split() == ["none", "passkey", ">=", "300", "300", "...", "300", "100", "at", "300", "-"]
     assert aligned.split()[0] == spec
+    assert legend.startswith("percent; a length works from 85 on; interval: ")
     assert said.err[-1] == f"lengthwise: records: {tmp_path / 'run'}"
     assert {record.length for record in read_lines(tmp_path / "run" / "records.jsonl", Record)} == {256, 300}
 

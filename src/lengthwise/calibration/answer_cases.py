@@ -99,7 +99,7 @@ class Cases:
         known, without_room = {}, None
         with evaluating(self.model), torch.no_grad():
             for name in self.tasks:
-                self.tick(0, f"training length {self.anatomy.train_length}: {name}")
+                self.tick(0, f"training length {self.anatomy.train_length:,}: {name}")
                 try:
                     cases = self._answers(name, self.anatomy.train_length, 0, max(2, self.samples // 4))
                 except NoRoom as error:
@@ -113,7 +113,7 @@ class Cases:
 
     def asked(self, length: int, shorter: int, weights: dict[str, float]) -> list[Group]:
         """The tasks, or the text's far words, at one length."""
-        self.tick(0, f"length {length}: making cases")
+        self.tick(0, f"length {length:,}: making cases")
         cases = {
             name: self._answers(name, length, shorter, self.samples)
             if name in self.tasks

@@ -185,7 +185,7 @@ class Fit:
         return {"step": step, "loss": self._total(losses), **losses}
 
     def _say(self, where: str, loss: float) -> None:
-        self.tick(0, f"length {self.sharpness.length}, {where}: {loss:.4g} nats")
+        self.tick(0, f"length {self.sharpness.length:,}, {where}: {loss:.4g} nats")
 
 
 @contextmanager

@@ -69,7 +69,7 @@ class LengthCalibration:
 
     def targets(self) -> Tensor:  # [layers, heads]
         """The statistic at the training length, temperature 1."""
-        self.tick(0, f"training length {self.anatomy.train_length}: measuring")
+        self.tick(0, f"training length {self.anatomy.train_length:,}: measuring")
         means = RowMeans(len(self.anatomy.layers), least_share=AtSharpness.LEAST_SHARE, tick=self.tick)
         return self.run(means, self.short).of(self.statistic)
 
@@ -81,7 +81,7 @@ class LengthCalibration:
         def at(g: float, responsive: bool) -> SearchStep:
             nonlocal forwards
             forwards += 1
-            self.tick(0, f"length {self.length}: forward {forwards} at tau {1 / g:.4f}, target {target:.4g}")
+            self.tick(0, f"length {self.length:,}: forward {forwards} at tau {1 / g:.4f}, target {target:.4g}")
             everywhere = torch.tensor([[g]]).double()
             forward = AtSharpness(len(self.anatomy.layers), self.sharpness, self.statistic, everywhere, responsive, self.tick)
             reached = float(self.run(forward, self.long).of(self.statistic).mean())
@@ -100,7 +100,7 @@ class LengthCalibration:
         targets = self.targets()
         if scope == "layer":
             targets = targets.mean(1, keepdim=True)
-        self.tick(0, f"length {self.length}: one forward, every {scope} solved on the way")
+        self.tick(0, f"length {self.length:,}: one forward, every {scope} solved on the way")
         solver = AlignInPass(len(self.anatomy.layers), self.sharpness, self.statistic, targets, self.start, self.tick)
         reached = self.run(solver, self.long).of(self.statistic)
         self._refuse_idle(solver)

@@ -82,9 +82,10 @@ def calibrate(
         return
     if positions:
         _print_positions(found, out)
+        say(f"written: {out}")
     else:
         _print_alignment(found)
-    say(f"written: {out}")
+        say(f"written: {out}; use it as --method @{out}")
 
 
 def bake(
@@ -128,7 +129,7 @@ def bake(
     if as_json:
         print_json({"model": model, "alignment": alignment, "length": length, "tau": tau, "out": str(out)})
     else:
-        print(f"{out}: a stock {type(baked).__name__} with tau {tau} for inputs of about {length} tokens")
+        print(f"{out}: a stock {type(baked).__name__} with tau {tau} for inputs of about {length:,} tokens")
 
 
 def export(
@@ -154,7 +155,7 @@ def export(
     """Write a model that carries a method and runs in stock engines, without lengthwise."""
     from lengthwise.calibration.export.export import check_place
     from lengthwise.calibration.export.export import export as verb
-    from lengthwise.calibration.export.verify import LONGEST, PROMPTS
+    from lengthwise.calibration.export.verify import PROMPTS
     from lengthwise.methods.spec import check_spec
     from lengthwise.models.load import load
 
@@ -166,14 +167,13 @@ def export(
     chosen: dict[str, Any] = {"length": length, "train_length": train_length}
     chosen |= {"verify": verify, "overwrite": overwrite, "force": force}
     if verify:
-        most = LONGEST if length is None else min(length, LONGEST)
-        say(f"--verify reads {PROMPTS} prompts of up to {most:,} tokens here and in the engine")
+        say(f"--verify reads {PROMPTS} prompts here and in the engine")
     command = shlex.join(["lengthwise", "export", model, spec, "--to", to, *_as_options(chosen), "--out", str(out)])
     written = verb(loaded, spec, to=to, out=out, tokenizer=tokenizer, inplace=True, command=command, **chosen)
     if as_json:
         print_json({"model": model, "spec": spec, **asdict(written), "out": str(out)})
         return
-    print(f"{out}: for {to}, inputs of about {written.length} tokens")
+    print(f"{out}: for {to}, inputs of about {written.length:,} tokens")
     for line in (*written.says, *written.compared):
         print(f"- {line}")
 
@@ -206,18 +206,17 @@ def _print_positions(found: Any, out: Path) -> None:
 
 
 def _print_alignment(alignment: Any) -> None:
-    print(f"{alignment.statistic} at training length {alignment.train_length}: {_brief(alignment.target)}")
+    print(f"{alignment.statistic} at training length {alignment.train_length:,}: {_brief(alignment.target)}")
     rows = [("length", "tau", alignment.statistic, "long forwards")]
-    rows += [
-        (str(entry.length), _brief(entry.tau), _brief(entry.statistic), str(entry.forwards)) for entry in alignment.temperatures
-    ]
+    for entry in alignment.temperatures:
+        rows.append((f"{entry.length:,}", _brief(entry.tau), _brief(entry.statistic), str(entry.forwards)))
     print(columns([[f"{length:>8}", *rest] for length, *rest in rows]))
     expected = [(found["length"], found["expects"]) for found in alignment.provenance.get("searched", ()) if "expects" in found]
     if expected:
         print("nats on cases that were not fitted; of prose, how far it moved:")
         told = [("length", "", "plain", "fitted")]
         told += [
-            (str(length), name, f"{nats:.4g}", f"{expects['fitted'][name]:.4g}")
+            (f"{length:,}", name, f"{nats:.4g}", f"{expects['fitted'][name]:.4g}")
             for length, expects in expected
             for name, nats in expects["plain"].items()
         ]

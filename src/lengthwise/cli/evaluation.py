@@ -27,6 +27,7 @@ from lengthwise.cli.stopping import can_go_on
 from lengthwise.errors import require
 
 Out = Annotated[Path, typer.Option(help="Run directory: made, or gone on with.")]
+INTERVAL = "interval: the longest length that works by all of its 95 % interval ... by a part of it"
 # Options without a value
 FLAGS = ("--chat", "--force", "--json", "--ray")
 Chat = Annotated[bool, typer.Option("--chat", help="Ask in the tokenizer's chat template.")]
@@ -103,7 +104,7 @@ def evaluate(
         for name, reached in effective.items():
             far = "below the shortest length" if reached is None else f"{reached:,} tokens"
             print(f"RULER's effective length, {name}: {far} (mean of {100 * threshold:g} or more)")
-        say(f"records: {out}")
+        say(f"records: {out}; `lengthwise report {out} --out report.html` makes a page")
 
 
 def reach(
@@ -150,7 +151,7 @@ def reach(
         rows = [{**asdict(reach), "says": reach.says} for reach in reaches]
         print_json({"model": model, "threshold": threshold, "longest": longest, "reach": rows})
     else:
-        print(reach_table(reaches))
+        print(f"{reach_table(reaches)}\n\npercent; a length works from {100 * threshold:g} on; {INTERVAL}")
         if out is not None:
             say(f"records: {out}")
 
@@ -215,7 +216,10 @@ def score_table(cells: list[Any]) -> str:
     methods = list(dict.fromkeys(cell.method for cell in cells))
     by_key = {(cell.task, cell.data, cell.length, cell.method): cell for cell in cells}
     rows = [["task", "tokens", *methods]]
-    for task, data, length in dict.fromkeys((cell.task, cell.data, cell.length) for cell in cells):
+    tasks = list(dict.fromkeys((cell.task, cell.data) for cell in cells))
+    asked = dict.fromkeys((cell.task, cell.data, cell.length) for cell in cells)
+    # They were asked length by length; down one task a reader sees where it fails
+    for task, data, length in sorted(asked, key=lambda key: tasks.index(key[:2])):
         row = [f"{task} {data}".strip(), f"{length:,}"]
         scores = (by_key.get((task, data, length, method)) for method in methods)
         rows.append([*row, *("-" if cell is None else interval(cell) for cell in scores)])
