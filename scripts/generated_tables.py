@@ -226,7 +226,7 @@ def decoders_finding() -> str:
         return ["" if not own else f"{100 * fmean(own):.0f}" for own in (*scores, *means)]
 
     return _by_method(
-        ["SmolLM2, 2 x", "4 x", "Qwen, 2 x", "4 x", "Gemma, 2 x", "4 x", "RULER: SmolLM2", "Qwen"], cells, sees=False
+        ["SmolLM2, 2 x", "4 x", "Qwen, 2 x", "4 x", "Gemma, 2 x", "4 x", "RULER: SmolLM2", "RULER: Qwen"], cells, sees=False
     )
 
 
