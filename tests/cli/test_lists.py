@@ -21,3 +21,4 @@ def test_lists_name_everything_in_a_line_each(command: str, catalogue: dict[str,
     document = json.loads(lengthwise(command, "--json").out)
     assert [entry["name"] for entry in document] == list(catalogue)
     assert all(len(entry["what"]) > 20 for entry in document)
+    assert not [entry for entry in document if "1 of 1 " in entry["what"]]

@@ -1,4 +1,4 @@
-"""Association: who is told of in prose, asked for in words of which none stands there.
+"""Association: who it is that prose tells of, asked for in words that it does not use.
 
 A sentence says that somebody fills teeth on weekdays; the question is who the dentist is. So the question's words lead nowhere,
 and what is known about the world must. The idea is NoLiMa's (Modarressi et al. 2025), the pairs are ours. Scored by whether the

@@ -97,7 +97,9 @@ def _ruler_needles() -> dict[str, Task]:
     for kind, hidden in needles.KINDS.items():
         others = {} if hidden.haystack != "essays" else {"take": needles.take}
         among = {"noise": "in noise", "essays": "in essays", "needles": "among others"}[hidden.haystack]
-        told = f"{hidden.values * hidden.asked} of {hidden.keys * hidden.values} {hidden.value}s, hidden {among}"
+        there = hidden.keys * hidden.values
+        count = f"one {hidden.value}" if there == 1 else f"{hidden.values * hidden.asked} of {there} {hidden.value}s"
+        told = f"{count}, hidden {among}"
         tasks |= _ruler(kind, partial(needles.samples, kind=kind), needles.ANSWER_TOKENS, told, **others)
     return tasks
 
