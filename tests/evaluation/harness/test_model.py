@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -111,6 +112,19 @@ def test_a_batch_of_several_inputs_changes_nothing(family: str, method: str) -> 
     assert [value for value, _ in together] == pytest.approx([value for value, _ in alone], rel=1e-4)
     prompts = [(context, settings) for context, _ in pairs]
     assert one.generate_until(asked("generate_until", *prompts)) == three.generate_until(asked("generate_until", *prompts))
+
+
+def test_the_harness_does_not_warn_of_what_we_do_for_the_user() -> None:
+    heard: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: heard.append(record.getMessage())  # type: ignore[method-assign]
+    log = logging.getLogger("lm_eval.models.huggingface")
+    log.addHandler(handler)
+    try:
+        lm_of("llama")
+    finally:
+        log.removeHandler(handler)
+    assert not heard
 
 
 def test_a_whole_document_is_one_window() -> None:

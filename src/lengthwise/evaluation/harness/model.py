@@ -6,6 +6,7 @@ it was. Inputs are not cut at the training length, as the harness would by itsel
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import torch
@@ -29,6 +30,12 @@ OPTIONS = (
     "max_batch_size add_bos_token prefix_token_id softmax_dtype mixed_precision_dtype logits_cache think_end_token "
     "enable_thinking chat_template_args"
 ).split()
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Whether a line of the harness is more than that it was given a loaded model, which was our doing and not the user's."""
+    told = record.getMessage()
+    return "already-initialized model" not in told and "`pretrained` model kwarg is not of type `str`" not in told
 
 
 @register_model(MODEL)
@@ -67,14 +74,19 @@ class LengthwiseLM(HFLM):  # type: ignore[misc]
         # A bad method is refused now, not after the data sets have been read
         with extend(model, **self._settings):
             _check_batches(model, batch_size)
-        super().__init__(
-            pretrained=model,
-            tokenizer=tokenizer,
-            backend="seq2seq" if model.config.is_encoder_decoder else "causal",
-            max_length=max_length or UNCUT,
-            batch_size=batch_size,
-            **options,
-        )
+        log = logging.getLogger(HFLM.__module__)
+        log.addFilter(_is_news)
+        try:
+            super().__init__(
+                pretrained=model,
+                tokenizer=tokenizer,
+                backend="seq2seq" if model.config.is_encoder_decoder else "causal",
+                max_length=max_length or UNCUT,
+                batch_size=batch_size,
+                **options,
+            )
+        finally:
+            log.removeFilter(_is_news)
 
     def loglikelihood(self, *requests: Any, **settings: Any) -> list[tuple[float, bool]]:
         with extend(self.model, **self._settings):
