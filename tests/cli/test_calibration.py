@@ -173,7 +173,7 @@ REFUSALS: dict[str, tuple[str, str]] = {
     ),
     "a length that is no number": ("calibrate {m}/t5 --length long --out {t}/a.json", "'--length'"),
     "no model": ("calibrate --length 64 --out {t}/a.json", "Missing argument 'MODEL'"),
-    "no length": ("calibrate {m}/t5 --out {t}/a.json", "Missing option '--length'"),
+    "no length": ("calibrate {m}/t5 --out {t}/a.json", "Missing option '--length'. (lengthwise calibrate --help shows what"),
     "no place to write to": ("calibrate {m}/t5 --length 64", "Missing option '--out'"),
     "a file as the folder to write to": ("calibrate {m}/t5 --length 64 --out {m}/model.json/a.json", "cannot write"),
     "a folder as the file to write": ("calibrate {m}/t5 --length 64 --out {t}", "cannot write"),

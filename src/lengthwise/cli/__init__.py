@@ -129,7 +129,8 @@ def _wrong_usage(error: Any) -> str:
     """What the parser says of a command line, with our own word on a misspelt option."""
     name, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
     if name is None or context is None or "No such option" not in str(error.message):
-        return " ".join(error.format_message().split()) + " (lengthwise --help shows what there is)"
+        command = "lengthwise" if context is None else context.command_path
+        return f"{' '.join(error.format_message().split())} ({command} --help shows what there is)"
     known = [option for parameter in context.command.params for option in parameter.opts if option.startswith("--")]
     return f"No such option: {name}; {did_you_mean(name, known, f'lengthwise {context.info_name} --help shows what there is')}"
 
