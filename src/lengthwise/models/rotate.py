@@ -243,9 +243,9 @@ def rotate_as_trained(
         if position_ids is None:
             return rotary.tables(query, by_index.query), rotary.tables(query, by_index.key)
         # The keys of a cache stand in one row before the queries, of which padding says nothing
-        real, given = torch.broadcast_tensors(mask.visible.count > 0, position_ids)
-        first = real.int().argmax(-1, keepdim=True)
-        moved = given.gather(-1, first) - by_index.query.expand_as(given).gather(-1, first)
+        rows = max(len(position_ids), len(mask.visible.count))
+        real = (mask.visible.count > 0).expand(rows, -1).int().argmax(-1, keepdim=True)
+        moved = position_ids.expand(rows, -1).gather(-1, real) - by_index.query.expand(rows, -1).gather(-1, real)
         at_key = position_ids if position_ids.shape[-1] == key.shape[2] else by_index.key + moved
         return rotary.tables(query, position_ids), rotary.tables(query, at_key)
 
