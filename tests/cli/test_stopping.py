@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import signal
@@ -11,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
+from lengthwise.cli import run
 from lengthwise.cli.stopping import termination_as_interrupt
 from lengthwise.evaluation.sweep import cells
 from lengthwise.records import Record, read_lines
@@ -134,3 +137,18 @@ def test_a_thread_of_its_own_leaves_signals_alone() -> None:
     thread.start()
     thread.join()
     assert handlers == [before, []]
+
+
+def test_an_interrupt_that_an_import_lost_is_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """numpy, half imported, recurses for ever where it is asked for the rest."""
+
+    def half_imported(*_: object, **__: object) -> None:
+        with contextlib.suppress(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+        raise RecursionError
+
+    monkeypatch.setattr(typer.main, "get_command", lambda _: type("", (), {"main": half_imported})())
+    assert run(["methods"]) == 130
+    assert capsys.readouterr().err.startswith("lengthwise: interrupted")

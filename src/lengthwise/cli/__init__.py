@@ -85,12 +85,15 @@ def run(arguments: list[str]) -> int:
         except (KeyboardInterrupt, typer.Abort):
             result = INTERRUPTED
         except Exception as error:
-            if (line := _bad_input(error)) is None:
-                raise
-            say(line)
-            return 2
+            # An import in C may have lost the interrupt, and failed for it
+            if not received:
+                if (line := _bad_input(error)) is None:
+                    raise
+                say(line)
+                return 2
+            result = INTERRUPTED
     if result == INTERRUPTED:
-        stopped = "terminated" if received else "interrupted"
+        stopped = "terminated" if received[:1] == [signal.SIGTERM] else "interrupted"
         say(f"{stopped}; nothing half-written was left behind, give the same command again")
         return 128 + (received[0] if received else signal.SIGINT)
     return result if isinstance(result, int) else 0

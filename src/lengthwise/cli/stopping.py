@@ -14,13 +14,18 @@ from lengthwise.cli.options import say
 
 @contextmanager
 def termination_as_interrupt() -> Iterator[list[int]]:
-    """Raise KeyboardInterrupt where SIGTERM is received, once; the list that is yielded then holds the signal's number."""
+    """Raise KeyboardInterrupt where SIGTERM is received, once; the list that is yielded then holds the signal's number.
+
+    SIGINT is noted there, too: an import in C may lose its KeyboardInterrupt, and fail later for what it did not finish.
+    """
     received: list[int] = []
 
     def interrupt(number: int, _: Any) -> None:
-        # A second one would break into what is being put in order
-        if not received:
+        again = number in received
+        if not again:
             received.append(number)
+        # A second SIGTERM would break into what is being put in order
+        if number == signal.SIGINT or not again:
             raise KeyboardInterrupt
 
     # Python gives signals to the main thread, which alone may ask for them
@@ -28,10 +33,16 @@ def termination_as_interrupt() -> Iterator[list[int]]:
         yield received
         return
     before = signal.signal(signal.SIGTERM, interrupt)
+    # Behind a shell's `&` SIGINT is ignored, and stays so
+    raises = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if raises:
+        signal.signal(signal.SIGINT, interrupt)
     try:
         yield received
     finally:
         signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
+        if raises:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @contextmanager
