@@ -7,22 +7,19 @@ stack counts: an encoder loaded alone has the fingerprint it has inside its enco
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable
 from itertools import chain
 from typing import Any
 
 import torch
 import transformers
-from torch import Tensor
 
-from lengthwise.errors import BadInput, require
+from lengthwise.errors import BadInput
 from lengthwise.models.anatomy import Anatomy
 from lengthwise.models.load import EMBEDDED
+from lengthwise.models.weights_digest import VALUES_A_TENSOR, values_digest
 from lengthwise.records.config import another_model
 from lengthwise.version import __version__
 
-VALUES_A_TENSOR = 256
 HALF = "weights_in_float16"
 
 
@@ -39,17 +36,6 @@ def model_fingerprint(anatomy: Anatomy) -> dict[str, Any]:
         "weights": values_digest(parameters, VALUES_A_TENSOR),
         HALF: values_digest(parameters, VALUES_A_TENSOR, torch.float16),
     }
-
-
-def values_digest(named: Iterable[tuple[str, Tensor]], first: int, dtype: torch.dtype = torch.bfloat16) -> str:
-    """A hash of the first values of every parameter, as numbers of two bytes."""
-    digest = hashlib.sha256()
-    for name, parameter in named:
-        require(not parameter.is_meta, "weights are offloaded and cannot be read; load the model without device_map")
-        values = parameter.detach().reshape(-1)[:first].to("cpu", dtype)
-        digest.update(name.encode())
-        digest.update(values.view(torch.int16).numpy().tobytes())
-    return digest.hexdigest()[:16]
 
 
 def versions() -> dict[str, str]:

@@ -26,7 +26,9 @@ from lengthwise.models import gau_alpha, small_decoder
 from lengthwise.models.anatomy import vocabulary
 from lengthwise.models.gguf_header import key_size, parsed_once, read_as_stored
 from lengthwise.models.gguf_rotation import rotate_as_stored
+from lengthwise.models.state import AS_READ
 from lengthwise.models.stored_weights import check_finite, check_index, check_no_adapter, check_stored_types
+from lengthwise.models.weights_digest import digests
 
 EMBEDDED = Path(__file__).with_name("embedded")
 # Families that transformers does not have
@@ -72,6 +74,8 @@ def load(name: str, dtype: str = "auto", device: str | None = None, *, as_stored
             if hasattr(module, "config"):
                 # transformers notes the folder only
                 module.config._name_or_path = name
+            if isinstance(module, transformers.PreTrainedModel):
+                AS_READ.put(module, digests(module))
         _as_floats(model)
     model = _said_plainly(f"{name} onto {device}", lambda: model.to(device)).eval()
     check_finite(name, model)

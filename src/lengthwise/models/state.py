@@ -2,6 +2,7 @@
 
     LAYER     on an attention module    its place in the equation                        until `extend` ends
     PATCHES   on an extended stack      what was changed, the outermost `extend` first   until the last `extend` ends
+    AS_READ   on a GGUF file's model    digests of its weights as they were read         for good
     FILLED    on a cache of keys        the method that placed its keys                  until the cache is emptied
     MASK      for a mask tensor         the runs of keys that it stands for              until the tensor dies
 
@@ -73,6 +74,7 @@ class OfTensors(Generic[T]):
         return len(self._entries)
 
 
+AS_READ: Attribute[frozenset[str]] = Attribute("_lengthwise_as_read")
 LAYER: Attribute[Layer] = Attribute("_lengthwise_layer")
 PATCHES: Attribute[list[Patches]] = Attribute("_lengthwise_patches")
 FILLED: Attribute[FilledWith] = Attribute("_lengthwise_filled")

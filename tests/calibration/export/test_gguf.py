@@ -116,7 +116,7 @@ def test_without_a_tokenizer_no_key_is_written_twice(
 def test_a_rewritten_file_has_other_keys_or_other_queries(how: str, tmp_path: Path) -> None:
     model, plain = make("llama"), tmp_path / "plain"
     lw.export(model, "none", to="gguf", out=plain, tokenizer=bpe_tokenizer())
-    model.config._name_or_path = str(plain / "model.gguf")
+    model, _ = load(str(plain / "model.gguf"), "float32")
     by_head = lw.Alignment("pmax", "head", TRAIN_LENGTH, 0.5, (Calibrated(LONG, TAUS, 0.5, 3),))
     method: Any = ["yarn:factor=4", "constant:tau=0.64" if how == "all layers" else by_head]
     lw.export(model, method, to="gguf", out=tmp_path / "out", tokenizer=bpe_tokenizer(), length=LONG)
@@ -138,7 +138,7 @@ def test_a_rewritten_file_has_other_keys_or_other_queries(how: str, tmp_path: Pa
 def test_a_rewrite_that_the_architecture_cannot_carry_is_refused(tmp_path: Path) -> None:
     model, plain = make("qwen2"), tmp_path / "plain"
     lw.export(model, "none", to="gguf", out=plain, tokenizer=bpe_tokenizer())
-    model.config._name_or_path = str(plain / "model.gguf")
+    model, _ = load(str(plain / "model.gguf"), "float32")
     with pytest.raises(lw.BadInput, match="a factor for each pair of qwen2 models, which ClippedRoPE needs"):
         lw.export(model, "clipped_rope", to="gguf", out=tmp_path / "out", tokenizer=bpe_tokenizer(), length=LONG)
     assert not (tmp_path / "out").exists()
@@ -201,6 +201,19 @@ def test_a_t5_is_read_as_the_one_that_was_written(tmp_path: Path) -> None:
     lw.export(read, "none", out=tmp_path / "folder", tokenizer=own)
     again = tf.T5ForConditionalGeneration.from_pretrained(tmp_path / "folder").eval()
     torch.testing.assert_close(logits(again, tokens(LONG)), logits(model, tokens(LONG)))
+
+
+def test_weights_that_a_file_does_not_have_are_not_left_out_of_its_copy(tmp_path: Path) -> None:
+    lw.export(make("llama"), "none", to="gguf", out=tmp_path / "1", tokenizer=bpe_tokenizer())
+    model, own = load(str(tmp_path / "1" / "model.gguf"), "float32")
+    lw.export(model.half(), "none", to="gguf", out=tmp_path / "2", tokenizer=own)
+    baked = lw.bake(model.float(), "constant:tau=0.64", length=LONG)
+    with pytest.raises(lw.BadInput, match=r"weights are not those of model\.gguf any more.*; export it --to transformers"):
+        lw.export(baked, "none", to="gguf", out=tmp_path / "3", tokenizer=own)
+    lw.export(baked, "none", out=tmp_path / "4", tokenizer=own)
+    lw.export(load(str(tmp_path / "4"))[0], "none", to="gguf", out=tmp_path / "5", tokenizer=own)
+    read, _ = load(str(tmp_path / "5" / "model.gguf"), "float32")
+    torch.testing.assert_close(logits(read, tokens(LONG)), logits(baked, tokens(LONG)), atol=1e-4, rtol=0)
 
 
 def again(source: Path, method: str, out: Path) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -17,6 +17,8 @@ from lengthwise.calibration.export.gguf_write import check_write, write_gguf
 from lengthwise.calibration.export.packages import needed
 from lengthwise.calibration.export.plan import Plan
 from lengthwise.errors import BadInput, require
+from lengthwise.models.state import AS_READ
+from lengthwise.models.weights_digest import digests
 
 FILE = "model.gguf"
 
@@ -31,7 +33,13 @@ def check(plan: Plan) -> None:
     """Refuse what llama.cpp does not compute."""
     require(plan.law is None, "llama.cpp computes Ministral 3's law with its own numbers; use --to transformers")
     source = _source(plan)
-    check_write(plan) if source is None else check_rewrite(source, plan)
+    if source is None:
+        check_write(plan)
+        return
+    unchanged = digests(plan.anatomy.stack) & (AS_READ.on(plan.anatomy.stack) or set())
+    changed = f"this model's weights are not those of {source.name} any more, which --to gguf would rewrite"
+    require(bool(unchanged), f"{changed}; export it --to transformers, and what that writes --to gguf")
+    check_rewrite(source, plan)
 
 
 def write(stock: Any, tokenizer: Any, plan: Plan, folder: Path) -> list[str]:

@@ -14,7 +14,8 @@ from lengthwise.common.text import shipped_prose
 from lengthwise.evaluation.sweep.jobs import EvaluatedModel, Job
 from lengthwise.evaluation.sweep.questions import Questions
 from lengthwise.models.anatomy import Anatomy, unwrapped
-from lengthwise.models.fingerprint import model_fingerprint, values_digest, versions
+from lengthwise.models.fingerprint import model_fingerprint, versions
+from lengthwise.models.weights_digest import values_digest
 from lengthwise.records.config import FORMAT, Config
 from lengthwise.tasks import VERSION
 
