@@ -11,6 +11,8 @@ from torch.utils.data import DataLoader
 from lengthwise.errors import BadInput
 from lengthwise.methods.positions.random_positions import RandomPositionsCollator
 from lengthwise.methods.sampled_positions import with_positions
+from tests.conftest import shared
+from tests.positions import COLLATORS, ids
 
 
 def tens(tokens: int) -> torch.Tensor:
@@ -33,8 +35,18 @@ def test_a_list_of_features_becomes_a_batch() -> None:
     assert {key: value.tolist() for key, value in out.items()} == {
         "input_ids": [[1, 2], [5, 6]],
         "labels": [[3, 4], [7, 8]],
+        "attention_mask": [[1, 1], [1, 1]],
         "position_ids": [[10, 20], [10, 20]],
     }
+
+
+@pytest.mark.parametrize("collator", COLLATORS)
+def test_without_a_cache_leaping_positions_are_one_sequence(collator: Any) -> None:
+    """As in training: transformers takes positions that come without a mask for sequences packed into one row."""
+    model, batch = shared("llama"), collator(500, seed=1)({"input_ids": ids(16, batch=2)})
+    with torch.inference_mode():
+        cached, uncached = (model(**batch, use_cache=cache).logits for cache in (True, False))
+    torch.testing.assert_close(uncached, cached)
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ class Generators:
 
 
 def with_positions(features: Features, sample: Callable[[int], Tensor]) -> dict[str, Any]:
-    """Add `position_ids` to a batch: `sample(n)` for the n real tokens of every sequence, 0 for padding."""
+    """Add `position_ids` to a batch: `sample(n)` for the n real tokens of every sequence, 0 for padding; and its mask."""
     batch = dict(features) if isinstance(features, Mapping) else _stacked(features)
     if "input_ids" not in batch:
         raise BadInput(f"a batch needs input_ids to get positions; this one has {', '.join(batch) or 'nothing'}")
@@ -41,11 +41,12 @@ def with_positions(features: Features, sample: Callable[[int], Tensor]) -> dict[
     if ids.dim() != 2:
         raise BadInput(f"input_ids must be [batch, tokens], not of shape {tuple(ids.shape)}")
     mask = batch.get("attention_mask")
-    real = torch.ones_like(ids, dtype=torch.bool) if mask is None else torch.as_tensor(mask).bool()
+    # Never without: transformers would take every leap for the begin of another sequence, which sees none of those before it
+    mask = torch.ones_like(ids, dtype=torch.long) if mask is None else torch.as_tensor(mask)
     positions = torch.zeros_like(ids, dtype=torch.long)
-    for row, tokens in enumerate(real):
-        positions[row, tokens] = sample(int(tokens.sum())).to(ids.device)
-    return {**batch, "position_ids": positions}
+    for row, real in enumerate(mask.bool()):
+        positions[row, real] = sample(int(real.sum())).to(ids.device)
+    return {**batch, "attention_mask": mask, "position_ids": positions}
 
 
 def _stacked(features: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
