@@ -80,3 +80,16 @@ def test_the_seed_counts_in_workers() -> None:
 
     assert drawn(0) == drawn(0)
     assert drawn(0) != drawn(1)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_processes_draw_different_positions(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def drawn(rank: str) -> list[Any]:
+        monkeypatch.setenv("RANK", rank)
+        torch.manual_seed(0)
+        data, collate = [{"input_ids": [1] * 8}] * 2, RandomPositionsCollator(10_000)
+        loader: Any = DataLoader(data, batch_size=1, num_workers=workers, collate_fn=collate)  # type: ignore[arg-type]
+        return [batch["position_ids"].tolist() for batch in loader]
+
+    assert drawn("0") == drawn("0")
+    assert not any(row in drawn("0") for row in drawn("1"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,9 @@ from torch import Tensor
 
 from lengthwise.errors import BadInput
 
+# Seeds of one process and of the next: no process has as many workers
+APART = 10_000
+
 Features = Sequence[Mapping[str, Any]] | Mapping[str, Any]
 
 
@@ -17,7 +21,8 @@ class Generators:
     """One random generator a data-loading process.
 
     A collator is copied into every worker of a DataLoader, at every epoch anew; with one seed for all they would draw the same
-    positions over and over. A worker's own seed differs by worker and epoch and follows from torch's global one.
+    positions over and over. A worker's own seed differs by worker and epoch and follows from torch's global one, which is the
+    same in all processes that `accelerate launch` or `torchrun` start: these differ by rank.
     """
 
     def __init__(self, seed: int) -> None:
@@ -28,7 +33,8 @@ class Generators:
         worker = torch.utils.data.get_worker_info()
         key = None if worker is None else worker.seed
         if key not in self._by_worker:
-            self._by_worker[key] = torch.Generator().manual_seed(self.seed if key is None else self.seed + key)
+            rank = int(os.environ.get("RANK", "0"))
+            self._by_worker[key] = torch.Generator().manual_seed(self.seed + (key or 0) + APART * rank)
         return self._by_worker[key]
 
 
