@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib
 import json
+import math
 import re
 import shutil
 import sys
@@ -429,6 +430,13 @@ def test_alpha_0_and_bfloat16_on_whatever_device_there_is(model: Path, text: Pat
     trained = lw.train(str(model), tmp_path / "run", data=[str(text)], **options)
     assert all("misalignment" not in line and line["loss"] == pytest.approx(line["cross_entropy"]) for line in trained.losses)
     assert all(p.dtype == torch.float32 for p in tf.LlamaForCausalLM.from_pretrained(trained.model).parameters())
+
+
+def test_a_run_that_breaks_does_not_tell_a_loss_of_0(model: Path, text: Path, tmp_path: Path) -> None:
+    options = {**SMALL, "steps": 2, "warmup": 0, "learning_rate": 1e30}
+    broken = lw.train(str(model), tmp_path / "run", data=[str(text)], **options).losses[-1]
+    assert math.isnan(broken["cross_entropy"])
+    assert math.isnan(broken["loss"])
 
 
 def test_two_processes_learn_what_one_does(

@@ -131,6 +131,8 @@ def _arguments(settings: Settings) -> Any:
         use_cpu=settings.device == "cpu" or not torch.cuda.is_available(),
         seed=settings.seed,
         logging_steps=1,
+        # A loss that is no number would be told as 0
+        logging_nan_inf_filter=False,
         save_steps=settings.save_every,
         save_total_limit=2,
         # TensorBoard is told by a callback of its own, because transformers would choose another directory for every start
