@@ -190,6 +190,7 @@ def test_training_without_accelerate_says_what_to_install(monkeypatch: pytest.Mo
         ({"train_length": 18}, "rows of 24 tokens are too short: training at length 18 .* give rows of 27 tokens"),
         ({"label_smoothing_factor": 0.1}, "its own loss; leave compute_loss_func and label_smoothing_factor out"),
         ({"model": "t5"}, "T5ForConditionalGeneration reads its input with an encoder"),
+        ({"model": "bert"}, "BertForMaskedLM reads its input with an encoder; give a causal language model"),
     ],
 )
 def test_bad_input_is_refused(options: dict[str, Any], message: str, tmp_path: Path) -> None:

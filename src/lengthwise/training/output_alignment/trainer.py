@@ -48,7 +48,8 @@ class MisalignmentTrainer(Trainer):  # type: ignore[misc]
         super().__init__(*args, **kwargs)
         plain = self.compute_loss_func is None and self.label_smoother is None
         require(plain, "MisalignmentTrainer has its own loss; leave compute_loss_func and label_smoothing_factor out")
-        decoder = not self.model.config.is_encoder_decoder
+        # BERT's kind has the head of a language model, too, and would see the tokens that it should tell
+        decoder = not self.model.config.is_encoder_decoder and self.model.can_generate()
         require(decoder, f"{type(self.model).__name__} reads its input with an encoder; give a causal language model")
         self.model_accepts_loss_kwargs = True
         self._views: Views | None = None
