@@ -127,6 +127,13 @@ def test_a_step_against_the_gradient_brings_the_readings_together() -> None:
         assert math.isfinite(float(regularised_loss(model, batch, plain, 4)))
 
 
+def test_logits_of_other_places_are_refused() -> None:
+    """As prompt tuning's: the tokens it learns stand in front, and every target would be compared with an earlier one's."""
+    readings, regulariser = TwoReadings.of({"input_ids": tokens(18)}, Regulariser(16).views(2)), Regulariser(16)
+    with pytest.raises(BadInput, match=r"given \(2, 16\) tokens and gave logits of \(2, 21\); leave out .* prompt tuning"):
+        readings.loss(torch.zeros(2, 21, 384), regulariser, readings.counts)
+
+
 def test_rows_hold_both_readings_for_any_e_of_the_range() -> None:
     needed = {sampling: Regulariser(16, sampling=sampling).tokens for sampling in ("1..L/2", "1..L/4", "L/4..L/2", "1..L")}
     assert needed == {"1..L/2": 24, "1..L/4": 20, "L/4..L/2": 24, "1..L": 31}
