@@ -161,6 +161,7 @@ def test_bad_input_is_refused(options: dict[str, Any], message: str, tokenizer: 
     [
         ("llama", torch.full((200,), 384), "token 384, and the model knows 384 tokens only; this is another model's tokenizer"),
         ("llama", tokens(200), r"one stream of \[tokens\], not of shape \(1, 200\)"),
+        ("llama", tokens(200)[0].float(), "token ids must be whole numbers, not torch.float32"),
         ("t5", tokens(900)[0], "T5ForConditionalGeneration does not tell the next token"),
     ],
 )
