@@ -432,11 +432,16 @@ def test_alpha_0_and_bfloat16_on_whatever_device_there_is(model: Path, text: Pat
     assert all(p.dtype == torch.float32 for p in tf.LlamaForCausalLM.from_pretrained(trained.model).parameters())
 
 
-def test_a_run_that_breaks_does_not_tell_a_loss_of_0(model: Path, text: Path, tmp_path: Path) -> None:
-    options = {**SMALL, "steps": 2, "warmup": 0, "learning_rate": 1e30}
-    broken = lw.train(str(model), tmp_path / "run", data=[str(text)], **options).losses[-1]
-    assert math.isnan(broken["cross_entropy"])
+def test_a_run_that_breaks_ends_there_and_leaves_no_model(model: Path, text: Path, tmp_path: Path) -> None:
+    out, options = tmp_path / "run", {**SMALL, "steps": 4, "warmup": 0, "learning_rate": 1e30}
+    with pytest.raises(
+        lw.BadInput, match=r"^the loss of step 2 is nan.*; give a smaller --learning-rate than 1e\+30 and a new"
+    ):
+        lw.train(str(model), out, data=[str(text)], **options)
+    # transformers would leave it out of what it logs, and tell 0
+    broken = json.loads((out / "losses.jsonl").read_text().splitlines()[-1])
     assert math.isnan(broken["loss"])
+    assert not (out / "model").exists()
 
 
 def test_two_processes_learn_what_one_does(
