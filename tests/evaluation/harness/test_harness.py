@@ -30,7 +30,7 @@ WORDS = (100, 5000, 9000)
 @pytest.mark.usefixtures("few_tasks")
 def test_longbench_e_runs_from_local_files_with_a_method(tmp_path: Path, lengthwise: Callable[..., Said]) -> None:
     model = saved(answering("llama"), tmp_path / "llama")
-    data, out = tmp_path / "data", tmp_path / "out"
+    data, out = tmp_path / "[\U0001f4c1]", tmp_path / "out"
     write(data, "lcc", *(document(length=words, context=f"x = {words}\n") for words in WORDS))
     write(data, "repobench-p", document(input="y = x\n", context="x = 1\n"))
     arguments = [

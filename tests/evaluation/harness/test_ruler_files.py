@@ -45,7 +45,7 @@ def write(folder: Path, *lines: Any, name: str = "validation") -> Path:
 
 @pytest.mark.usefixtures("few_tasks")
 def test_ruler_runs_from_its_own_files_with_a_method(tmp_path: Path, lengthwise: Callable[..., Said]) -> None:
-    model, data, out = saved(answering("llama"), tmp_path / "llama"), tmp_path / "data", tmp_path / "out"
+    model, data, out = saved(answering("llama"), tmp_path / "llama"), tmp_path / "\U0001f4c1", tmp_path / "out"
     for length in (64, 128):
         write(data / f"{length}/data/vt", line(outputs=[*"0123456789"]), line(input=f"{length}. It is"))
         write(data / f"{length}/data/qa_1", line(outputs=[*"0123456789", "no"]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,8 @@ def _write_longbench(files: dict[str, Path], out: Path) -> list[str]:
         longbench_e.check(next(cases(file)))
         stock = Path(lm_eval.tasks.__file__).parent / "longbench" / f"{name}_e.yaml"
         require(stock.is_file(), f"this version of lm-eval has no prompts for {name}_e (no {stock}); install a newer one")
-        text = TASK.format(stock=json.dumps(str(stock)), file=json.dumps(str(file.resolve())))
+        # The library that reads it takes a path for a pattern
+        text = TASK.format(stock=ruler_files.in_yaml(str(stock)), file=ruler_files.in_yaml(escape(str(file.resolve()))))
         write_whole(out / f"{name}_e.yaml", text)
     return [f"longbench_{name}_e" for name in files]
 

@@ -62,7 +62,7 @@ def write_tasks(files: Files, out: Path) -> list[str]:
             name=name,
             here=HERE,
             kind=json.dumps(kind),
-            files=json.dumps(paths),
+            files=in_yaml(paths),
             metrics=json.dumps(metrics),
             tokens=_task(kind).answer_tokens,
         )
@@ -73,6 +73,11 @@ def write_tasks(files: Files, out: Path) -> list[str]:
     group = {"group": ruler.NAME, "task": list(names.values()), "metadata": {"version": 1}}
     write_whole(out / "ruler.yaml", json.dumps(group | ({"aggregate_metric_list": means} if means else {})))
     return list(names.values())
+
+
+def in_yaml(value: Any) -> str:
+    """A value as JSON that YAML reads alike: escaped, the two halves of a letter such as an emoji would stay apart."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def documents(kind: str, files: dict[str, str], max_seq_lengths: Iterable[int] | None = None, **_: Any) -> dict[str, Any]:
