@@ -175,6 +175,7 @@ def test_cases_whose_own_target_would_be_wrong_are_refused(task: str, target: st
         (lambda some: some[:1], "asked for 2 samples, the task passkey must make a list of 2 Samples, not"),
         (lambda some: [replace(sample, target=5) for sample in some], "has made a Sample that is none: .* target=5"),
         (lambda some: [replace(sample, depth=2.5) for sample in some], "has made a Sample that is none: .* depth=2.5"),
+        (lambda some: [replace(sample, question="What?") for sample in some], "does not end with its question 'What\\?'"),
         (lambda some: [replace(sample, target="\ud83d") for sample in some], "has made a Sample that is none: prompt, target"),
     ],
 )
@@ -182,3 +183,11 @@ def test_samples_that_no_record_could_hold_are_refused(made: Any, complaint: str
     own = replace(TASKS["passkey"], samples=lambda *given: made(passkey.samples(*given)), material="mine")
     with pytest.raises(lw.BadInput, match=complaint):
         lw.evaluate(answering_briefly("t5"), TOKENIZER, tasks={"passkey": own}, lengths=[240], samples=2, show_progress=False)
+
+
+def test_prompts_that_are_not_of_the_length_asked_for_are_told() -> None:
+    own = replace(TASKS["passkey"], samples=lambda *given: passkey.samples(TOKENIZER, 300, *given[2:]), material="mine")
+    Questions(TOKENIZER, {"passkey": own}, [310], samples=2, seed=0)
+    for length in (250, 400):
+        with pytest.warns(UserWarning, match=rf"^asked for {length} tokens, the task passkey makes prompts of (29\d|300)$"):
+            Questions(TOKENIZER, {"passkey": own}, [length], samples=2, seed=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -17,7 +18,9 @@ from lengthwise.evaluation.sweep.jobs import Job
 from lengthwise.evaluation.sweep.named_methods import NamedMethod
 from lengthwise.tasks import TASKS, Sample, Task, find_task, without_groups
 from lengthwise.tasks.material.hub import is_hub
+from lengthwise.tasks.material.token_counts import token_count
 
+LEAST_SHARE = 0.9  # of the length asked for, that the longest prompt should have
 HALF_A_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
@@ -39,6 +42,15 @@ class Questions:
         self.data = None if data is None else Path(data)
         self._path = data
         self._check()
+
+        @lru_cache(maxsize=2)
+        def generated(task: str, length: int, n: int = samples) -> list[Sample]:
+            made = self.tasks[task].samples(tokenizer, length, n, seed)
+            check_made(task, made, n)
+            tell_length(task, tokenizer, made, length)
+            return made
+
+        self._generated = generated
         if self.data is not None and self.lengths:
             self.tasks = {name: task.of(self.data) for name, task in self.tasks.items()}
             self.data = None
@@ -50,16 +62,8 @@ class Questions:
             self.lengths = list(self.cases)
         else:
             # Refused now, not after hours at other lengths: the shortest one may have no room for its question
-            for name, task in self.tasks.items():
-                check_made(name, task.samples(tokenizer, self.lengths[0], 1, seed), 1)
-
-        @lru_cache(maxsize=2)
-        def generated(task: str, length: int, n: int = samples) -> list[Sample]:
-            made = self.tasks[task].samples(tokenizer, length, n, seed)
-            check_made(task, made, n)
-            return made
-
-        self._generated = generated
+            for name in self.tasks:
+                generated(name, self.lengths[0], 1)
 
     @property
     def materials(self) -> dict[str, str | None]:
@@ -131,6 +135,15 @@ def check_made(name: str, made: object, n: int) -> None:
         numbers = isinstance(sample.tokens, int) and (sample.depth is None or 0 <= sample.depth <= 1)
         what = "prompt, target and question are texts, tokens a whole number, depth is None or from 0 to 1"
         require(texts and numbers, f"the task {name} has made a Sample that is none: {what}; it made {sample!r:.300}")
+        ends = sample.prompt.endswith(sample.question)
+        require(ends, f"the task {name} has made a prompt that does not end with its question {sample.question[:40]!r}")
+
+
+def tell_length(name: str, tokenizer: Any, made: Sequence[Sample], length: int) -> None:
+    """Warn of prompts that are longer than was asked for, or far shorter: their scores stand under the length asked for."""
+    tokens = token_count(tokenizer, max((sample.prompt for sample in made), key=len))
+    if not LEAST_SHARE * length <= tokens <= length:
+        warnings.warn(f"asked for {length:,} tokens, the task {name} makes prompts of {tokens:,}", stacklevel=3)
 
 
 def check_answerable(name: str, task: Task, cases: Sequence[Sample], data: Path) -> None:
