@@ -59,6 +59,9 @@ def test_scores(prediction: str, target: str, held: float, exact: float) -> None
         ("", "Rome", 0.0),
         ("the", "a", 0.0),
         ("A", "a", 1.0),
+        # Where the line is the target, letter for letter as Unicode compares them, all of its words are
+        ("un cafe\u0301", "un caf\u00e9", 1.0),
+        ("STRASSE", "Stra\u00dfe", 1.0),
     ],
 )
 def test_the_f1_of_words(prediction: str, target: str, f1: float) -> None:

@@ -48,7 +48,7 @@ def exact(prediction: str, target: str) -> float:
 
 def f1(prediction: str, target: str) -> float:
     """The F1 of the words of the answer's first line."""
-    return word_f1(first_line(prediction), target)
+    return word_f1(_comparable(first_line(prediction)), _comparable(target))
 
 
 def _comparable(text: str) -> str:
