@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,13 @@ def test_the_page_asks_for_nothing_outside_itself(full_run: Path, tmp_path: Path
     assert links == ["data:,"]
     assert not re.search(r"url\(|@import|https?:", html)
     assert len(html) < 600_000
+
+
+def test_no_level_of_headings_is_left_out(full_run: Path, tmp_path: Path):
+    write_report([full_run], tmp_path / "report.html")
+    levels = [int(level) for level in re.findall(r"<h(\d)", (tmp_path / "report.html").read_text(encoding="utf-8"))]
+    assert levels[0] == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
 
 
 def test_text_from_records_stays_text(make_run: MakeRun, tmp_path: Path):
