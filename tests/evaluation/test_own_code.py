@@ -116,6 +116,17 @@ def test_a_task_that_does_not_work_is_refused_in_one_line(
     assert message in said.err[-1]
 
 
+def test_samples_that_are_none_are_refused_by_every_command(tmp_path: Path, lengthwise: Callable[..., Said]) -> None:
+    own, model = tmp_path / "mine.py", saved(answering_briefly("t5"), tmp_path / "t5")
+    own.write_text("from lengthwise.tasks import Task, passkey\nMINE = Task(lambda *a: [7], passkey.score, 4, passkey.read)\n")
+    asked = ("--length", 300, "--task", f"{own}:MINE", "--train-length", 240, "--out", tmp_path / "out")
+    for command in (("analyse",), ("calibrate",), ("calibrate", "--statistic", "answers")):
+        said = lengthwise(command[0], model, *command[1:], *asked)
+        assert said.status == 2
+        assert "must make a list of " in said.err[-1]
+        assert not (tmp_path / "out").exists()
+
+
 def test_a_method_that_fails_at_length_is_told_with_its_line(tmp_path: Path, lengthwise: Callable[..., Said]) -> None:
     own = tmp_path / "mine.py"
     own.write_text(METHOD.replace("return visible", "assert visible.max() < 100, 'too long'\n        return visible"))

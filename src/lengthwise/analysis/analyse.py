@@ -58,6 +58,7 @@ from lengthwise.records.config import ANOTHER, check_same
 from lengthwise.report import png
 from lengthwise.report.charts import svg
 from lengthwise.tasks import find_task, without_groups
+from lengthwise.tasks.making import make_samples
 
 FORWARDS = 4  # of one calibration, about
 # Short lengths are read in several sequences, until so many tokens have been read
@@ -123,7 +124,7 @@ class _Job:
         if self.tasks:
             check_can_answer(self.model)
         for name in self.tasks:
-            find_task(name).samples(self.tokenizer, longest, 1, self.seed)
+            make_samples(name, find_task(name), self.tokenizer, longest, 1, self.seed)
 
     def sequences_of(self, length: int) -> Tensor:  # [sequences, length]
         """Token ids to read at a length: many sequences where it is short; a single one is what `calibrate` reads."""

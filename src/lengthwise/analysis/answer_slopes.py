@@ -25,6 +25,7 @@ from lengthwise.models.anatomy import Anatomy
 from lengthwise.models.extend import extend
 from lengthwise.models.patches import evaluating
 from lengthwise.tasks import find_task
+from lengthwise.tasks.making import make_samples
 
 CASES = 8  # of a task at one length
 # Within its training length a model runs its own attention, which no g reaches: this is below every prompt
@@ -61,7 +62,7 @@ def answer_slopes(
     asked = find_task(task)
     room = length if has_encoder(model) else length - asked.answer_tokens
     try:
-        samples = asked.samples(tokenizer, room, cases, FAR_SEEDS + seed)
+        samples = make_samples(task, asked, tokenizer, room, cases, FAR_SEEDS + seed)
     except NoRoom:
         return None
     return slopes_at(model, anatomy, task, length, answer_cases(model, tokenizer, samples))

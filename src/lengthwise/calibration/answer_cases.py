@@ -24,6 +24,7 @@ from lengthwise.models.anatomy import Anatomy, unwrapped
 from lengthwise.models.patches import evaluating
 from lengthwise.tasks import Sample, Task
 from lengthwise.tasks.language_modelling import SENTINEL, frame_of, framed, passages
+from lengthwise.tasks.making import make_samples
 
 DEFAULT_TASKS = ("passkey", "line", "multi_document_qa", "code_key_retrieval")
 TEXT = "text"  # the name of its far words among tasks
@@ -135,7 +136,8 @@ class Cases:
         if self.data is not None and task.take is None:
             return answer_cases(self.model, self.tokenizer, self._read(task, self.data, length, shorter, n))
         room = length if has_encoder(self.model) else length - task.answer_tokens
-        return answer_cases(self.model, self.tokenizer, task.samples(self.tokenizer, room, n, FAR_SEEDS + self.seed))
+        samples = make_samples(name, task, self.tokenizer, room, n, FAR_SEEDS + self.seed)
+        return answer_cases(self.model, self.tokenizer, samples)
 
     def _read(self, task: Task, data: Path, length: int, shorter: int, n: int) -> list[Sample]:
         """Cases of the user's file that are longer than `shorter` and within the length; all of them where 0 leaves none."""

@@ -31,6 +31,7 @@ from lengthwise.models.fingerprint import model_fingerprint, versions
 from lengthwise.models.layer import active_slots
 from lengthwise.models.suitability import refuse_past_the_table
 from lengthwise.tasks import Task, find_task, without_groups
+from lengthwise.tasks.making import make_samples
 
 SEARCHES = ("solve", "grid")
 
@@ -215,7 +216,7 @@ def short_and_long(
         return {"input_ids": short_sequences(tokenizer, long, train_length)}, {"input_ids": long}
 
     def samples(length: int, count: int) -> Batch:
-        prompts = [sample.prompt for sample in find_task(task).samples(tokenizer, length, count, seed)]
+        prompts = [sample.prompt for sample in make_samples(task, find_task(task), tokenizer, length, count, seed)]
         rows = [tokenizer(prompt, verbose=False).input_ids for prompt in prompts]
         ids, mask = pad_rows(rows, 0, left=False)
         return {"input_ids": ids, "attention_mask": mask}

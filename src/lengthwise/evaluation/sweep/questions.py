@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,11 +16,11 @@ from lengthwise.errors import require
 from lengthwise.evaluation.sweep.jobs import Job
 from lengthwise.evaluation.sweep.named_methods import NamedMethod
 from lengthwise.tasks import TASKS, Sample, Task, find_task, without_groups
+from lengthwise.tasks.making import make_samples
 from lengthwise.tasks.material.hub import is_hub
 from lengthwise.tasks.material.token_counts import token_count
 
 LEAST_SHARE = 0.9  # of the length asked for, that the longest prompt should have
-HALF_A_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
 class Questions:
@@ -45,8 +44,7 @@ class Questions:
 
         @lru_cache(maxsize=2)
         def generated(task: str, length: int, n: int = samples) -> list[Sample]:
-            made = self.tasks[task].samples(tokenizer, length, n, seed)
-            check_made(task, made, n)
+            made = make_samples(task, self.tasks[task], tokenizer, length, n, seed)
             tell_length(task, tokenizer, made, length)
             return made
 
@@ -121,22 +119,6 @@ class Questions:
         else:
             several = f"--data holds cases of one task; give one --task, not {', '.join(self.tasks)}"
             require(len(self.tasks) == 1, several)
-
-
-def check_made(name: str, made: object, n: int) -> None:
-    """Refuse what a task of the user's own has made where records could not hold it."""
-    fits = isinstance(made, list) and len(made) == n and all(isinstance(sample, Sample) for sample in made)
-    asked, due = ("one sample", "one Sample") if n == 1 else (f"{n} samples", f"{n} Samples")
-    require(fits, f"asked for {asked}, the task {name} must make a list of {due}, not {made!r:.100}")
-    for sample in made if isinstance(made, list) else ():
-        given = (sample.prompt, sample.target, sample.question)
-        # Half a character cannot be written
-        texts = all(isinstance(text, str) and not HALF_A_CHARACTER.search(text) for text in given)
-        numbers = isinstance(sample.tokens, int) and (sample.depth is None or 0 <= sample.depth <= 1)
-        what = "prompt, target and question are texts, tokens a whole number, depth is None or from 0 to 1"
-        require(texts and numbers, f"the task {name} has made a Sample that is none: {what}; it made {sample!r:.300}")
-        ends = sample.prompt.endswith(sample.question)
-        require(ends, f"the task {name} has made a prompt that does not end with its question {sample.question[:40]!r}")
 
 
 def tell_length(name: str, tokenizer: Any, made: Sequence[Sample], length: int) -> None:
