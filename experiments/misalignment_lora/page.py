@@ -23,6 +23,7 @@ from lengthwise.common.files import write_whole
 
 FORMAT = "lengthwise.experiments.misalignment_lora/1"
 PAGE, FIGURE, CHANGES = "misalignment_lora.md", "misalignment_lora.svg", "changes.json"  # the last is made with the page
+MADE_OF = {"misalignment_lora": ("changes", "smollm2_135m-code", "smollm2_135m-novels")}
 LENGTHS = (1, 2, 4)  # at which perplexity is measured, in training lengths
 WORDS = words_beside(__file__)
 PAPER = read(Path(__file__).with_name("paper.json"))
