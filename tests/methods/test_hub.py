@@ -9,8 +9,10 @@ from typing import Any
 import huggingface_hub
 import pytest
 from huggingface_hub import constants
+from huggingface_hub.errors import LocalEntryNotFoundError
 
 import lengthwise as lw
+from lengthwise.methods.hub import fetched
 from lengthwise.methods.temperature.aligned import Calibrated
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.fingerprint import model_fingerprint
@@ -103,3 +105,25 @@ def test_an_alignment_is_pushed_as_json(monkeypatch: pytest.MonkeyPatch) -> None
     assert pushed["file"] == ("alignment.json", alignment(model).file_content())
     with pytest.raises(lw.BadInput, match=r"cannot write alignment.json to not/mine on the hub: no permission"):
         alignment(model).push_to_hub("not/mine")
+
+
+def test_a_hub_out_of_reach_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Port 9 of this machine listens to nobody
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    with pytest.raises(lw.BadInput, match=r"^cannot write alignment.json to me/aligned on the hub: "):
+        alignment(make("t5")).push_to_hub("me/aligned", token="hf_x")
+
+
+def test_a_hub_out_of_reach_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, bool]] = []
+
+    def out_of_reach(_: str, file: str, local_files_only: bool = False) -> str:
+        asked.append((file, local_files_only))
+        raise LocalEntryNotFoundError("cannot be reached")
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", out_of_reach)
+    with pytest.raises(lw.BadInput, match=r"me/other has no alignment.json and no recipe.json that can be fetched"):
+        fetched("hub:me/other")
+    # Every try takes half a minute
+    assert asked == [("alignment.json", False), ("recipe.json", True)]
