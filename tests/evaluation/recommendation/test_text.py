@@ -20,6 +20,7 @@ from lengthwise.evaluation.recommendation.measure import TextLikelihood
 from lengthwise.evaluation.recommendation.text import AskedText
 from lengthwise.methods.recipe import Recipe
 from lengthwise.models.anatomy import anatomy_of
+from lengthwise.models.fingerprint import model_fingerprint
 from tests.conftest import TRAIN_LENGTH, make
 
 LENGTH = 2 * TRAIN_LENGTH
@@ -110,6 +111,19 @@ def test_temperatures_are_fitted_to_the_texts_first_half(
     recommend(tokenizer, "t5", minutes=10, out=tmp_path, text=PROSE[:1500])
     assert "given text" in lw.Alignment.load(tmp_path / "pmax-model.json").provenance["text"]
     assert lw.Alignment.load(tmp_path / "answers-model.json").provenance["text"] == "words that stand far back in given text"
+
+
+def test_another_model_in_the_same_folder_has_alignments_of_its_own(
+    tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lengthwise.evaluation.recommendation.steps.calibrations", lambda *_: [Calibration("pmax", "model")])
+    monkeypatch.setattr("lengthwise.evaluation.recommendation.steps.ROUNDS", (4,))
+    for seed in (0, 1):
+        model = make("t5", seed)
+        recipe = lw.recommend(model, tokenizer, LENGTH, minutes=10, out=tmp_path, text=PROSE, show_progress=False)
+        fingerprint = model_fingerprint(anatomy_of(model, None))
+        assert lw.Alignment.load(tmp_path / "pmax-model.json").model == fingerprint
+        assert "pmax-model" not in " ".join(recipe.evidence["untried"])
 
 
 def test_a_gain_within_chance_is_no_gain() -> None:

@@ -108,7 +108,7 @@ class Recommendation:
         """Add a calibrated temperature to the race, if there is time and memory for it."""
         asked, path = self.asked, self.asked.folder / f"{calibration.name.replace(':', '-').replace('+', '-')}.json"
         made_for = _made_for(asked, calibration.statistic)
-        # Another length, seed or text may have been asked in this folder before
+        # Another model, length, seed or text may have been asked in this folder before
         if path.exists() and (kept := Alignment.load(path)).provenance.get(MADE_FOR) == made_for:
             self._add(calibration, kept)
             return
@@ -284,8 +284,9 @@ def _seconds(answers: Iterable[Scored], method: str) -> float:
 
 
 def _made_for(asked: Asked, statistic: str) -> str:
-    """A digest of the length, the seed and the material that an alignment is made for."""
+    """A digest of the model, the length, the seed and the material that an alignment is made for."""
     material = asked.material(statistic, None).items()
     given = {name: value.tolist() if isinstance(value, Tensor) else value for name, value in material}
-    made_for = (asked.length, asked.seed, asked.anatomy.train_length, given)
+    weights = model_fingerprint(asked.anatomy)["weights"]
+    made_for = (weights, asked.length, asked.seed, asked.anatomy.train_length, given)
     return hashlib.sha256(repr(made_for).encode()).hexdigest()[:16]
