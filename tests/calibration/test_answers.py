@@ -87,7 +87,9 @@ def test_time_ends_a_fit_with_the_best_so_far(monkeypatch: pytest.MonkeyPatch) -
     ("statistic", "minutes", "told"),
     [
         ("pmax", 1.0, "minutes are for the statistic answers; pmax takes a few forwards"),
-        ("answers", 0.0, "minutes must be above 0, not 0.0"),
+        ("answers", 0.0, "minutes must be above 0 and finite, not 0.0"),
+        # A file that holds it could not be read again
+        ("answers", math.inf, "minutes must be above 0 and finite, not inf"),
     ],
 )
 def test_minutes_that_cannot_be_are_refused(statistic: str, minutes: float, told: str) -> None:

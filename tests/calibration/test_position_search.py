@@ -119,7 +119,7 @@ def test_the_file_holds_what_the_method_reads_and_how_it_was_found(
     ("family", "search", "how", "words"),
     [
         ("llama", "yarn", {}, "search"),
-        ("llama", "dpe", {"minutes": 0}, "minutes must be above 0, not 0"),
+        ("llama", "dpe", {"minutes": 0}, "minutes must be above 0 and finite, not 0"),
         ("llama", "dpe", {"length": TRAIN_LENGTH}, "is not above the training length"),
         ("llama", "dpe", {"sequences": 1}, "sequences must be at least 2, not 1"),
         ("llama", "dpe", {"method": "rerope"}, "ReRoPE and DPE both fill the rotation slot"),

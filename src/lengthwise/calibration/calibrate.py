@@ -7,6 +7,7 @@ or, with the statistic `answers`, the one under which the model best tells answe
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from functools import partial
@@ -72,7 +73,7 @@ def calibrate(
     require(
         minutes is None or statistic == "answers", f"minutes are for the statistic answers; {statistic} takes a few forwards"
     )
-    require(minutes is None or minutes > 0, f"minutes must be above 0, not {minutes}")
+    require(minutes is None or 0 < minutes < math.inf, f"minutes must be above 0 and finite, not {minutes}")
     lengths = sorted(set(parse_lengths(length)))
     anatomy = anatomy_of(model, train_length)
     sequences = sequences if sequences is not None else SAMPLES[scope] if statistic == "answers" else 1

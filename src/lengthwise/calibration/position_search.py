@@ -102,7 +102,7 @@ def search_positions(
     What is asked is as in `calibrate` with the statistic `answers`; `sequences` are made of each task.
     """
     require_one_of("search", search, SEARCHED)
-    require(0 < minutes < math.inf, f"minutes must be above 0, not {minutes}")
+    require(0 < minutes < math.inf, f"minutes must be above 0 and finite, not {minutes}")
     tasks = (task,) if isinstance(task, str) else tuple(task or ())
     anatomy = anatomy_of(model, train_length)
     least = f"length {length} is not above the training length {anatomy.train_length}: there the model needs no {search}"

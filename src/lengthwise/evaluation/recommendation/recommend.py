@@ -16,6 +16,7 @@ recommendation goes on with what is there.
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -73,7 +74,7 @@ def recommend(
     within = f"length {length} is within the training length {trained}: the model reads that as it is"
     require(length > trained, f"{within}; give a larger --length, or the right --train-length")
     refuse_past_the_table(anatomy, length)
-    require(minutes > 0, f"minutes must be above 0, not {minutes:g}")
+    require(0 < minutes < math.inf, f"minutes must be above 0 and finite, not {minutes:g}")
     sources = sum((text is not None, bool(tasks or data), input_ids is not None))
     require(sources <= 1, "give a text (--text) or questions (--task, --data) or input_ids, one of them")
     require(tokenizer is not None or input_ids is not None, "without a tokenizer nothing can be asked; give input_ids")
