@@ -284,8 +284,10 @@ def test_of_your_own_cases_those_that_choose_do_not_confirm(
         "Use the plain model, which is not helped by anything that was tried: 0 % of your questions"
     )
     file.write_text(file.read_text().splitlines()[0] + "\n")
+    used["race"].clear()
     with pytest.raises(BadInput, match="has one case; at least 2 are needed"):
         recommend(tokenizer, data=file)
+    assert not used["race"]
 
 
 def test_an_answer_counts_once_whatever_scores_it_has(tokenizer: Any, tmp_path: Path) -> None:

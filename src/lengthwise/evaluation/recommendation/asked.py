@@ -157,9 +157,11 @@ class AskedQuestions(Asked):
             show_progress=self.show_progress,
         )
         first = [record for record in records if record.task in without_groups(tasks)]
-        mine = [record for record in first if not self.own_lengths or record.index % 2 == (run == CONFIRM)]
-        require(bool(mine), TOO_FEW.format(data=self.data, what="case"))
-        return mine
+        if not self.own_lengths:
+            return first
+        # Those that confirm are missed now, not after the race
+        require(any(record.index % 2 for record in first), TOO_FEW.format(data=self.data, what="case"))
+        return [record for record in first if record.index % 2 == (run == CONFIRM)]
 
     @cached_property
     def _halves(self) -> dict[str, Half]:
