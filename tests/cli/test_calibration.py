@@ -125,6 +125,17 @@ def test_a_recipe_is_baked_where_it_is_one_temperature(models: Path, tmp_path: P
         assert f"{told}; weights can carry one temperature" in said.err[-1]
 
 
+def test_another_models_recipe_is_baked_by_force(models: Path, tmp_path: Path, lengthwise: Callable[..., Said]) -> None:
+    made_for = lw.Alignment.load(models / "model.json").model
+    Recipe("log", ("log",), LENGTH, 32, ("said",), {}, {"model": made_for}).save(tmp_path / "log.json")
+    arguments = ("bake", models / "other", tmp_path / "log.json", "--length", LENGTH, "--out", tmp_path / "baked")
+    said = lengthwise(*arguments)
+    assert said.status == 2
+    assert "this recipe was made for another model" in said.err[-1]
+    assert not (tmp_path / "baked").exists()
+    assert lengthwise(*arguments, "--force").status == 0
+
+
 def test_bake_says_in_json_what_it_did(models: Path, tmp_path: Path, lengthwise: Callable[..., Said]) -> None:
     (tmp_path / "baked").mkdir()
     arguments = (models / "t5", models / "model.json", "--length", LENGTH, "--out", tmp_path / "baked", "--json")

@@ -112,16 +112,14 @@ def bake(
     names = () if Path(alignment).exists() else parse_spec(alignment).names
     is_method = bool(names) and factory(names[0]) is not None
     installed = [alignment] if is_method else parts_of(alignment)
-    # An alignment checks itself which model it is for
-    parts = [part for part in installed if isinstance(part, str | Alignment)]
-    if len(parts) != 1:
-        raise BadInput(f"{alignment} installs {len(parts) or 'no'} methods; weights can carry one temperature")
-    (method,) = parts
+    # A recipe also says which model it is for
+    methods = sum(isinstance(part, str | Alignment) for part in installed)
+    require(methods == 1, f"{alignment} installs {methods or 'no'} methods; weights can carry one temperature")
     check_writable(out / "config.json")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise BadInput(f"{out} exists already; give a new directory")
     loaded, tokenizer = load(model, dtype, "cpu", as_stored=True)
-    baked = verb(loaded, method, length=length, inplace=True, force=force)
+    baked = verb(loaded, installed, length=length, inplace=True, force=force)
     save_whole(out, [baked, tokenizer])
     # What the weights carry: a window sees fewer keys than the length has
     tau = baked.config.lengthwise["tau"]
