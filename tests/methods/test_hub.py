@@ -127,3 +127,10 @@ def test_a_hub_out_of_reach_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> No
         fetched("hub:me/other")
     # Every try takes half a minute
     assert asked == [("alignment.json", False), ("recipe.json", True)]
+
+
+@pytest.mark.parametrize("folder", ["/runs/aligned", "aligned"])
+def test_a_folder_that_is_not_there_is_not_asked_of_the_hub(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda *_, **__: pytest.fail("the hub was asked"))
+    with pytest.raises(lw.BadInput, match=f"^hub:{folder}/alignment.json is no name on the hub"):
+        lw.Alignment.from_pretrained(folder)

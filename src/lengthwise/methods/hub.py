@@ -21,8 +21,9 @@ def fetched(name: str) -> Path:
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
-    parts = name.removeprefix(PREFIX).strip("/").split("/")
-    named = 2 <= len(parts) <= 3 and all(parts)
+    parts = name.removeprefix(PREFIX).rstrip("/").split("/")
+    # A folder that is not there, as /runs/x or x, is no repository
+    named = 2 <= len(parts) <= 3 and all(parts) and not parts[1].endswith(".json")
     require(named, f"{name} is no name on the hub; write hub:OWNER/NAME or hub:OWNER/NAME/FILE.json")
     repository, files = "/".join(parts[:2]), parts[2:] or [ALIGNMENT, RECIPE]
     require(all(file.endswith(".json") for file in files), f"{name} is no JSON file; only those are read from the hub")
