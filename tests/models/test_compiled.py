@@ -124,3 +124,15 @@ def test_a_static_cache_generates_the_same_tokens_in_a_graph() -> None:
         expected = model.generate(ids, **options, disable_compile=True)
         model.forward = torch.compile(model.forward, fullgraph=True, backend="eager")
         assert torch.equal(model.generate(ids, **options, disable_compile=True), expected)
+
+
+@pytest.mark.sweep
+def test_a_padded_row_of_a_static_cache_is_known_in_a_graph() -> None:
+    model, ids = make("llama"), tokens(LONG // 2, batch=2)
+    mask = torch.ones_like(ids)
+    mask[0, :9] = 0
+    options = {"attention_mask": mask, "max_new_tokens": 2, "do_sample": False, "cache_implementation": "static"}
+    with lw.extend(model, "self_extend:group=4,window=12"):
+        expected = model.generate(ids, **options, disable_compile=True)
+        model.forward = torch.compile(model.forward, backend="eager")
+        assert torch.equal(model.generate(ids, **options, disable_compile=True), expected)

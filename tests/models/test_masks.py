@@ -298,14 +298,22 @@ def test_of_a_longer_mask_the_last_tokens_count() -> None:
     assert real.tolist() == [[True, True]]
 
 
+def test_padding_of_a_mask_made_ahead_is_known_in_a_graph() -> None:
+    shown = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]])
+    # Room of a static cache behind the tokens
+    ahead = build_mask(2, 5, 8, attention_mask=shown)
+    torch._dynamo.reset()
+    assert torch.equal(torch.compile(real_tokens, backend="eager", fullgraph=True)(ahead, 5), shown.bool())
+
+
 def test_masks_made_ahead_tell_which_tokens_are_real_also_one_for_each_kind_of_layer() -> None:
     made = build_mask(2, 3, 3, attention_mask=torch.tensor([[1, 1, 1], [0, 1, 1]]), device=CPU)
-    for mask in (made, {"full_attention": made, "sliding_attention": made}):
+    for mask in (made, made.clone(), {"full_attention": made, "sliding_attention": made}):
         real = real_tokens(mask, 3)
         assert real is not None
         assert real.tolist() == [[True, True, True], [False, True, True]]
     assert real_tokens({}, 3) is None
-    assert real_tokens(made.clone(), 3) is None
+    assert real_tokens(made.float(), 3) is None
 
 
 TOLERANCE = 2e-5

@@ -174,6 +174,11 @@ def _read_line(tensor: Tensor, queries: int, keys: int) -> Visible:
     return visible if flagged is None else visible.knowing(flagged=flagged)
 
 
+def _in_runs(tensor: Tensor) -> bool:
+    """Whether this is what `encode` makes of runs: start, stop and position of each row."""
+    return tensor.dim() == 4 and tensor.dtype == torch.int64 and tensor.shape[-1] == 3
+
+
 def real_tokens(mask: Any, queries: int) -> Tensor | None:  # [batch or 1, queries]
     """Which of the last tokens are no padding, by a caller's mask or by ours, made ahead; None where it cannot be known."""
     mask = next(iter(mask.values()), None) if isinstance(mask, dict) else mask
@@ -182,7 +187,10 @@ def real_tokens(mask: Any, queries: int) -> Tensor | None:  # [batch or 1, queri
     if mask.dim() == 2:
         return mask[:, -queries:].bool()
     known = MASK.on(mask)
-    return None if known is None else known.visible.count > 0
+    if known is not None:
+        return known.visible.count > 0
+    # One made ahead of a graph that is traced is known by its numbers alone
+    return mask[:, 0, :, 0] < mask[:, 0, :, 1] if _in_runs(mask) else None
 
 
 def decode(
@@ -206,7 +214,7 @@ def decode(
         return known
     if tensor.dtype == torch.int32:
         return ForwardMask(_read_line(tensor, queries, keys))
-    if tensor.dtype == torch.int64 and tensor.shape[-1] == 3:
+    if _in_runs(tensor):
         start, stop, position = tensor[:, 0].unbind(-1)
         return ForwardMask(Visible(start, stop, position[0], keys))
     # A graph that is traced must leave nothing behind
