@@ -20,7 +20,7 @@ from lengthwise.tasks.making import make_samples
 from lengthwise.tasks.material.hub import is_hub
 from lengthwise.tasks.material.token_counts import token_count
 
-LEAST_SHARE = 0.9  # of the length asked for, that the longest prompt should have
+NEAR = 0.1  # share of the length asked for, by which the longest prompt may differ
 
 
 class Questions:
@@ -122,9 +122,9 @@ class Questions:
 
 
 def tell_length(name: str, tokenizer: Any, made: Sequence[Sample], length: int) -> None:
-    """Warn of prompts that are longer than was asked for, or far shorter: their scores stand under the length asked for."""
+    """Warn of prompts that are of another length than was asked for, under which their scores stand."""
     tokens = token_count(tokenizer, max((sample.prompt for sample in made), key=len))
-    if not LEAST_SHARE * length <= tokens <= length:
+    if abs(tokens - length) > NEAR * length:
         warnings.warn(f"asked for {length:,} tokens, the task {name} makes prompts of {tokens:,}", stacklevel=3)
 
 
