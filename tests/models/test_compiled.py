@@ -127,6 +127,22 @@ def test_a_static_cache_generates_the_same_tokens_in_a_graph() -> None:
 
 
 @pytest.mark.sweep
+@pytest.mark.parametrize(("method", "cache"), [("self_extend:group=4,window=12", "static"), ("dual_chunk", "dynamic")])
+def test_a_window_that_has_left_keys_behind_generates_the_same_in_a_graph(method: str, cache: str) -> None:
+    """Places count from the start of a sequence, which a graph must be told."""
+    model, ids = make("mistral window"), tokens(60, batch=2)
+    model.config.num_hidden_layers, model.model.layers = 1, model.model.layers[:1]
+    mask = torch.ones_like(ids)
+    mask[0, :9] = 0
+    options = {"max_new_tokens": 2, "do_sample": False, "output_logits": True, "return_dict_in_generate": True}
+    options |= {"attention_mask": mask, "disable_compile": True, "cache_implementation": cache}
+    with lw.extend(model, method):
+        expected = model.generate(ids, **options).logits
+        model.forward = torch.compile(model.forward, backend="eager")
+        torch.testing.assert_close(model.generate(ids, **options).logits, expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.sweep
 def test_a_padded_row_of_a_static_cache_is_known_in_a_graph() -> None:
     model, ids = make("llama"), tokens(LONG // 2, batch=2)
     mask = torch.ones_like(ids)

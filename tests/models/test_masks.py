@@ -95,7 +95,7 @@ def test_runs_show_what_transformers_shows(rule: str, shape: str) -> None:
     for pad, padding in PADDINGS.items():
         arguments = {"batch_size": BATCH, **sizes, "mask_function": RULES[rule], "attention_mask": padding}
         tensor = build_mask(**arguments, device=CPU)
-        assert tensor.shape == (BATCH, 1, sizes["q_length"], 3)
+        assert tensor.shape[:-1] == (BATCH, 1, sizes["q_length"])
         expected = dense(arguments)
         # As the object that travelled along, and as nothing but its numbers
         for carrier in (tensor, tensor.clone()):
@@ -104,6 +104,34 @@ def test_runs_show_what_transformers_shows(rule: str, shape: str) -> None:
             own = torch.arange(sizes["q_length"]) + sizes.get("q_offset", 0) - sizes.get("kv_offset", 0)
             assert torch.equal(mask.visible.position, own), pad
             assert torch.equal(mask.visible.count.expand(BATCH, -1), expected.sum(-1)), pad
+
+
+def placed(rule: str, shape: str, real: Tensor | None, carry: Callable[[Tensor], Tensor]) -> Tensor:
+    """Where real queries and the keys that they see stand in their own sequences, by the mask as it was or by its numbers."""
+    sizes = SHAPES[shape]
+    tensor = build_mask(batch_size=BATCH, **sizes, mask_function=RULES[rule], attention_mask=real, device=CPU)
+    visible = decode(carry(tensor), sizes["q_length"], sizes["kv_length"], False, CPU).visible
+    query, key = (place.expand(BATCH, -1) for place in visible.places)
+    seen = visible.mask().expand(BATCH, -1, -1)
+    return torch.where(seen, query[..., None] - 1000 * key[:, None], 0)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("rule", RULES)
+def test_a_copy_of_a_mask_tells_where_sequences_began(rule: str, shape: str) -> None:
+    for pad, real in PADDINGS.items():
+        expected = placed(rule, shape, real, lambda tensor: tensor)
+        assert torch.equal(placed(rule, shape, real, torch.clone), expected), pad
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("rule", [pytest.param(rule, marks=[] if rule == "window" else pytest.mark.sweep) for rule in RULES])
+def test_a_mask_in_a_graph_tells_where_sequences_began(rule: str, shape: str) -> None:
+    torch._dynamo.reset()
+    in_graph = torch.compile(placed, backend="eager", fullgraph=True)
+    for pad in ("none", "left"):
+        expected = placed(rule, shape, PADDINGS[pad], lambda tensor: tensor)
+        assert torch.equal(in_graph(rule, shape, PADDINGS[pad], torch.clone), expected), pad
 
 
 def test_a_causal_mask_is_written_out_by_hand() -> None:
@@ -280,7 +308,7 @@ def test_masks_of_other_shapes_are_refused(shape: tuple[int, ...]) -> None:
 
 def test_masks_of_whole_numbers_are_refused() -> None:
     with pytest.raises(BadInput, match=r"an attention mask of torch.int64 cannot be read; give truth values"):
-        decode(torch.ones(1, 1, 4, 4, dtype=torch.long), 4, 4, False, CPU)
+        decode(torch.ones(1, 1, 5, 5, dtype=torch.long), 5, 5, False, CPU)
 
 
 def test_a_row_with_separate_runs_is_refused() -> None:

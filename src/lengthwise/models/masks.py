@@ -1,9 +1,10 @@
 """transformers' masks as runs of keys.
 
 Registered beside the attention function, this builds, once a forward, what every layer then reads: start, stop and position of
-each row as one small integer tensor, [batch, 1, queries, 3]. Four axes, because transformers passes four-dimensional masks
-through untouched, and a tensor, because caches, hooks and batch-splitting know how to carry one. In a graph that is traced
-tensors are all that layers share: there it holds, in one line, what the kernels read.
+each row as one small integer tensor, [batch, 1, queries, 3]; 4 where it must say, too, where a sequence began, which a window's
+rows do not show. Four axes, because transformers passes four-dimensional masks through untouched, and a tensor, because caches,
+hooks and batch-splitting know how to carry one. In a graph that is traced tensors are all that layers share: there it holds, in
+one line, what the kernels read.
 """
 
 from __future__ import annotations
@@ -141,13 +142,14 @@ def _padding_before(attention_mask: Tensor) -> Tensor:  # [batch, tokens] -> [ba
     return attention_mask.bool().int().argmax(-1, keepdim=True)
 
 
-def encode(mask: ForwardMask, batch_size: int) -> Tensor:  # [batch, 1, queries, 3]
+def encode(mask: ForwardMask, batch_size: int) -> Tensor:  # [batch, 1, queries, 3 or 4]
     visible = mask.visible
     if torch.compiler.is_compiling():
         return _in_one_line(visible, batch_size)
     rows = visible.facts.get("rows")
     if rows is None:
-        rows = torch.stack([visible.start, visible.stop, visible.position.expand_as(visible.start)], -1)
+        more = visible.stop, visible.position, *_told_first(visible)
+        rows = torch.stack([visible.start, *(field.expand_as(visible.start) for field in more)], -1)
     tensor = rows[:, None].expand(batch_size, -1, -1, -1)
     if visible.hidden is not None:
         # Holes do not fit into runs: the plain mask of transformers says all
@@ -156,11 +158,17 @@ def encode(mask: ForwardMask, batch_size: int) -> Tensor:  # [batch, 1, queries,
     return tensor
 
 
-def _in_one_line(visible: Visible, batch_size: int) -> Tensor:  # [batch, 1, 1, 3 queries (+ keys + 1)]
-    """Starts, stops, positions and, where keys may be hidden within runs, `Visible.flagged`."""
+def _told_first(visible: Visible) -> list[Tensor]:
+    """`Visible.first` where the maker of the mask knew it; elsewhere the rows tell it."""
+    return [visible.first] if "first" in visible.facts else []
+
+
+def _in_one_line(visible: Visible, batch_size: int) -> Tensor:  # [batch, 1, 1, 3 queries (+ keys + 1) (+ 1)]
+    """Starts, stops, positions, `Visible.flagged` where keys may be hidden within runs, and `_told_first`."""
     line = visible.packed.flatten(1)
-    if visible.hidden is not None:
-        line = torch.cat([line, visible.flagged], -1)
+    flagged = [] if visible.hidden is None else [visible.flagged]
+    more = [*flagged, *(first.int().expand(len(line), -1) for first in _told_first(visible))]
+    line = torch.cat([line, *more], -1) if more else line
     return line[:, None, None].expand(batch_size, -1, -1, -1)
 
 
@@ -168,15 +176,17 @@ def _read_line(tensor: Tensor, queries: int, keys: int) -> Visible:
     line = tensor[:, 0, 0]
     packed = line[:, : 3 * queries].unflatten(-1, (3, queries))  # type: ignore[no-untyped-call]
     start, stop, position = packed.unbind(1)
-    flagged = line[:, 3 * queries :] if line.shape[-1] > 3 * queries else None
-    hidden = None if flagged is None else flagged[:, :keys] != 0
-    visible = Visible(start, stop, position[0], keys, hidden).knowing(packed=packed)
-    return visible if flagged is None else visible.knowing(flagged=flagged)
+    flagged, facts = line[:, 3 * queries :], {"packed": packed}
+    if flagged.shape[-1] in (1, keys + 2):
+        flagged, facts["first"] = flagged[:, :-1], flagged[:, -1:]
+    hidden = flagged[:, :keys] != 0 if flagged.shape[-1] > 0 else None
+    visible = Visible(start, stop, position[0], keys, hidden).knowing(**facts)
+    return visible if hidden is None else visible.knowing(flagged=flagged)
 
 
 def _in_runs(tensor: Tensor) -> bool:
-    """Whether this is what `encode` makes of runs: start, stop and position of each row."""
-    return tensor.dim() == 4 and tensor.dtype == torch.int64 and tensor.shape[-1] == 3
+    """Whether this is what `encode` makes of runs: start, stop and position of each row, and where its sequence began."""
+    return tensor.dim() == 4 and tensor.dtype == torch.int64 and tensor.shape[-1] in (3, 4)
 
 
 def real_tokens(mask: Any, queries: int) -> Tensor | None:  # [batch or 1, queries]
@@ -215,8 +225,9 @@ def decode(
     if tensor.dtype == torch.int32:
         return ForwardMask(_read_line(tensor, queries, keys))
     if _in_runs(tensor):
-        start, stop, position = tensor[:, 0].unbind(-1)
-        return ForwardMask(Visible(start, stop, position[0], keys))
+        start, stop, position, *first = tensor[:, 0].unbind(-1)
+        visible = Visible(start, stop, position[0], keys)
+        return ForwardMask(visible.knowing(first=first[0][:, :1]) if first else visible)
     # A graph that is traced must leave nothing behind
     read = {} if read is None or torch.compiler.is_compiling() else read
     key = (id(tensor), queries, keys, across)
