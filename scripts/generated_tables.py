@@ -10,6 +10,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from experiments._lib.markdown import marked, with_mark
+
 ROOT = Path(__file__).parents[1]
 EXPERIMENTS = ROOT / "experiments"
 NAMES = {
@@ -136,8 +138,10 @@ def scorecard() -> str:
 
 def against_truncation() -> str:
     """What hedging gains over truncation in each task of the tuned T5, all lengths together."""
-    rows = [[_task_words(task), v["difference"], v["said"]] for task, v in _whole_tasks("tuned_flan").items()]
-    return _table(["task", "hedged less truncation [95 % interval]", "verdict"], rows, left=3)
+    whole = _whole_tasks("tuned_flan")
+    rows = [[_task_words(task), with_mark(v["difference"], v), v["said"]] for task, v in whole.items()]
+    table = _table(["task", "hedged less truncation [95 % interval]", "verdict"], rows, left=3)
+    return "\n\n".join([table, *marked(whole.values())])
 
 
 def answers_over() -> str:
@@ -153,6 +157,7 @@ def answers_over() -> str:
 
     def shown(verdict: Mapping[str, Any]) -> str:
         told = str(verdict["difference"]).replace(" points", "").replace(" times its perplexity", " times")
+        told = with_mark(told, verdict)
         return told if verdict["said"] == "level" else f"**{told}**"
 
     rows = [
@@ -163,7 +168,8 @@ def answers_over() -> str:
         ]
         for task in columns[0]
     ]
-    return _table(["task, all lengths or places", "fitted?", *pairs], rows, left=2)
+    table = _table(["task, all lengths or places", "fitted?", *pairs], rows, left=2)
+    return "\n\n".join([table, *marked(verdict for column in columns for verdict in column.values())])
 
 
 def _whole_tasks(name: str) -> dict[str, dict[str, Any]]:

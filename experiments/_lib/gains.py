@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 from experiments._lib.measure import Answers
-from experiments._lib.paired import compared
+from experiments._lib.paired import paired
 
 PLAIN, PMAX = "none", "pmax-model"
 
@@ -30,9 +30,9 @@ def _differences(answers: Answers, pairs: Iterable[tuple[str, str]]) -> list[dic
         lengths = sorted({cell.length for cell in answers.cells if cell.task == task and not cell.data})
         beyond = [length for length in lengths if length > answers.train_length]
         scores = {length: [answers.scores(name, [task], [length]) for name in (method, over)] for length in lengths}
-        found = {length: compared(*both) for length, both in scores.items()}
+        found = {length: paired(*both) for length, both in scores.items()}
         if len(beyond) > 1:
-            found[None] = compared(*(answers.means(name, [task], beyond, len(beyond)) for name in (method, over)))
+            found[None] = paired(*(answers.means(name, [task], beyond, len(beyond)) for name in (method, over)))
         about = {"method": method, "over": over, "task": task}
         rows += [{**about, "length": length, **asdict(pair)} for length, pair in found.items() if pair is not None]
     return rows

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+MARKED = """† Student's interval: which samples differ was not kept, so that it could not be made again as the others were.
+Where few do it is too narrow: fewer than six decide nothing."""
 
 
 def table(head: Sequence[object], rows: Iterable[Sequence[object]], numbers: bool = True) -> str:
@@ -17,6 +20,15 @@ def table(head: Sequence[object], rows: Iterable[Sequence[object]], numbers: boo
 
 def _row(cells: Sequence[object]) -> str:
     return f"| {' | '.join(map(str, cells))} |"
+
+
+def marked(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """What the mark of an interval says, where some row has one."""
+    return [MARKED] if any("mark" in row for row in rows) else []
+
+
+def with_mark(told: str, row: Mapping[str, Any]) -> str:
+    return f"{told} {row['mark']}" if "mark" in row else told
 
 
 def words_beside(module: str) -> dict[str, Any]:

@@ -35,7 +35,8 @@ is the paper's P_max alignment and `entropy-model` its entropy alignment; `-laye
 and `hedge-` mixes that reading with what `truncate` reads. Alignments were solved once, on the package's prose; the paper
 calibrates on each task."""
 ANSWERS = "`answers-head` has one temperature a head, fitted to answers of the package's own tasks."
-PAIRED = "Points on the same samples, with 95 % intervals: Agresti and Min's of right and wrong, Student's of all else."
+PAIRED = """Points on the same samples, with 95 % intervals: Fay and Lumbard's, which leave out 0 just where McNemar's exact
+test does, of right and wrong and wherever at most half of the samples differ; Student's of all else."""
 FLOOR, CEILING = 0.05, 0.95
 UNTEMPERED = ("none", "truncate")
 

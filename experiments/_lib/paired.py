@@ -1,6 +1,7 @@
 """Two methods on the same samples: how much better is one, and could it be chance?
 
-Intervals are lengthwise.records.intervals'; of scores of 0 and 1 the p-value is McNemar's exact one, of others Student's.
+Intervals and p-values are lengthwise.records.intervals' and agree: 0 is left out just where p is below 0.05. Of scores of 0
+and 1 p is McNemar's exact one; of others the same in equal steps where at most half of the pairs differ, else Student's.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scipy.stats import binomtest, t
+from scipy.special import betainc
+from scipy.stats import t
 
-from lengthwise.records.intervals import paired_interval
+from lengthwise.records.intervals import in_steps, paired_interval
 
 
 @dataclass(frozen=True)
@@ -35,27 +37,27 @@ class Paired:
 
 
 def paired(one: Mapping[Any, float], other: Mapping[Any, float]) -> Paired | None:
-    """For scores of 0 and 1, by sample; None where they have no sample in common."""
-    return _paired(one, other, exact=True)
-
-
-def paired_means(one: Mapping[Any, float], other: Mapping[Any, float]) -> Paired | None:
-    """For any scores; None where they have no sample in common."""
-    return _paired(one, other, exact=False)
-
-
-def _paired(one: Mapping[Any, float], other: Mapping[Any, float], exact: bool) -> Paired | None:
+    """Scores by sample; None where they have no sample in common."""
     differences = [score - other[key] for key, score in one.items() if key in other]
     if not differences:
         return None
     n, better, worse = len(differences), sum(d > 0 for d in differences), sum(d < 0 for d in differences)
     error = statistics.stdev(differences) / math.sqrt(n) if n > 1 else 0.0
     mean, low, high = paired_interval(differences)
-    if exact or error == 0.0:
-        p = float(binomtest(better, better + worse).pvalue) if better + worse else 1.0
+    steps = in_steps(differences)
+    if steps is not None:
+        p = sign_test(*steps[:2])
+    elif error == 0.0:
+        p = sign_test(better, worse)
     else:
         p = float(2 * t.sf(abs(mean) / error, n - 1))
     return Paired(n, better, worse, mean, low, high, p)
+
+
+def sign_test(better: float, worse: float) -> float:
+    """The p-value of McNemar's exact test; counts need not be whole."""
+    fewer, more = sorted((better, worse))
+    return min(1.0, 2 * float(betainc(more, fewer + 1, 0.5))) if more else 1.0
 
 
 def p_of(value: float, low: float, high: float, freedom: int) -> float:
@@ -71,9 +73,3 @@ def holm(p_values: Sequence[float]) -> list[float]:
         largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[at]))
         adjusted[at] = largest
     return adjusted
-
-
-def compared(one: Mapping[Any, float], other: Mapping[Any, float]) -> Paired | None:
-    """By what the scores are."""
-    whole = {*one.values(), *other.values()} <= {0.0, 1.0}
-    return (paired if whole else paired_means)(one, other)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments._lib import draw, page
-from experiments._lib.markdown import table, words_beside
+from experiments._lib.markdown import marked, table, with_mark, words_beside
 from lengthwise.common.files import write_whole
 
 FORMAT = "lengthwise.experiments.attention_alignment/1"
@@ -20,7 +20,7 @@ def write_pages(results: Path, out: Path) -> None:
     for name, document in page.read_all(results, FORMAT):
         method, over = document["default"], document["over"]
         rows = [
-            [row["task"], _at(row["length"]), row["difference"], row["said"], f"{row['p']:.2g}", row["n"]]
+            [row["task"], _at(row["length"]), with_mark(row["difference"], row), row["said"], f"{row['p']:.2g}", row["n"]]
             for row in document["verdicts"]
         ]
         claims = [[row["claim"], row["measured"], HOLDS[row["holds"]]] for row in document["must_show"]]
@@ -31,6 +31,7 @@ def write_pages(results: Path, out: Path) -> None:
             table(["claim", "measured", "holds"], claims, numbers=False),
             WORDS["compared"],
             table(["task", "tokens", f"{method} - {over}", "it is", "p", "samples"], rows),
+            *marked(document["verdicts"]),
         ]
         write_whole(out / f"{name}.md", "\n\n".join(parts) + "\n")
 

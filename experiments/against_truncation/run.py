@@ -25,7 +25,7 @@ from experiments._lib.alignments import DEFAULT
 from experiments._lib.command import main, option
 from experiments._lib.likelihood_cells import FOLDER, Likelihoods
 from experiments._lib.measure import Answers, Runs, configs
-from experiments._lib.paired import Paired, compared, holm, paired_means
+from experiments._lib.paired import Paired, holm, paired
 from experiments._lib.results import SETTINGS
 from experiments._lib.retrieval_tasks import RUNS
 from experiments.against_truncation.page import FORMAT, told, write_pages
@@ -104,9 +104,9 @@ def by_scores(answers: Answers, method: str, over: str = TRUNCATE, prefix: str =
     verdicts = []
     for task in answers.tasks:
         name, lengths = f"{prefix}{task}", [length for length in answers.lengths if _beyond(answers, task, length)]
-        pairs = [(n, compared(*(answers.scores(m, [task], [n]) for m in (method, over)))) for n in lengths]
+        pairs = [(n, paired(*(answers.scores(m, [task], [n]) for m in (method, over)))) for n in lengths]
         verdicts += [_verdict(name, length, pair) for length, pair in pairs if pair is not None]
-        everywhere = compared(*(answers.means(m, [task], lengths, len(lengths)) for m in (method, over)))
+        everywhere = paired(*(answers.means(m, [task], lengths, len(lengths)) for m in (method, over)))
         if len(lengths) > 1 and everywhere is not None:
             verdicts.append(_verdict(name, None, everywhere))
     return verdicts
@@ -118,7 +118,7 @@ def by_documents(answers: Answers, method: str, over: str, prefix: str) -> list[
     for documents in sorted({int(task.split("-")[0]) for task in answers.tasks}):
         tasks = [task for task in answers.tasks if task.startswith(f"{documents}-")]
         if any(_beyond(answers, task, length) for task in tasks for length in answers.lengths):
-            pair = compared(*(answers.means(m, tasks, answers.lengths, len(tasks)) for m in (method, over)))
+            pair = paired(*(answers.means(m, tasks, answers.lengths, len(tasks)) for m in (method, over)))
             verdicts += [] if pair is None else [_verdict(f"{prefix}{documents} documents", None, pair)]
     return verdicts
 
@@ -141,7 +141,7 @@ def _of_likelihood(length: int | None, ours: Tensor, theirs: Tensor) -> Verdict:
     ratio = compared_nll(ours, theirs)
     difference = f"{ratio.ratio:.4g} [{ratio.low:.4g}, {ratio.high:.4g}] times its perplexity"
     # Student's over cases: a bootstrap of 2,000 has no p-value as small as Holm may ask for
-    pair = paired_means(*(dict(enumerate((-table.double().mean(1)).tolist())) for table in (ours, theirs)))
+    pair = paired(*(dict(enumerate((-table.double().mean(1)).tolist())) for table in (ours, theirs)))
     p = 1.0 if pair is None else pair.p_below
     return Verdict("language modelling", length, difference, _said(1 - ratio.high, 1 - ratio.low), len(ours), p)
 

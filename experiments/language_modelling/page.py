@@ -8,7 +8,7 @@ from typing import Any
 
 from experiments._lib import draw, page
 from experiments._lib.markdown import table, words_beside
-from experiments._lib.paired import compared
+from experiments._lib.paired import paired
 
 FORMAT = "lengthwise.experiments.language_modelling/1"
 WORDS = words_beside(__file__)
@@ -47,7 +47,7 @@ def table_3(cells: list[dict[str, Any]], train: int) -> str:
     if longest == train or train not in plain:
         return ""
     rise = plain[longest]["perplexity"] / plain[train]["perplexity"]
-    pair = compared(*(dict(enumerate(by_length[longest]["nll"])) for by_length in (aligned, plain)))
+    pair = paired(*(dict(enumerate(by_length[longest]["nll"])) for by_length in (aligned, plain)))
     assert pair is not None
     moved = "lowers" if pair.high < 0 else "raises" if pair.low > 0 else "does not change"
     said = "is seen" if rise >= EXPLODES and pair.high < 0 else "is **not reproduced**"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments._lib import draw, page, results
-from experiments._lib.markdown import table, words_beside
+from experiments._lib.markdown import marked, table, with_mark, words_beside
 
 FORMAT = "lengthwise.experiments.questions/1"
 WORDS = words_beside(__file__)
@@ -34,6 +34,7 @@ def write_pages(folder: Path, out: Path) -> None:
         parts += ["## What alignment gains over the plain model, in points (Table 5)", page.by_chance(len(document["gains"]))]
         parts += [_gains(document, paper, n) for n in documents]
         parts += [WORDS["middle"], table(["method, documents", "middle less ends"], _middle(over_places))]
+        parts += marked(over_places["middle"])
         parts += ["## Temperatures (Table 10)", page.temperatures(document)]
         head = [f"paper: {n} documents, about {size:,} tokens" for n, size in paper["table_10_tokens"].items()]
         parts += [table(["tau", *head], [[key, *row] for key, row in paper["table_10"].items()])]
@@ -77,7 +78,7 @@ def _gains(document: page.Document, paper: dict[str, Any], documents: int) -> st
 
 def _middle(over_places: page.Document) -> list[list[str]]:
     return [
-        [f"{row['method']}, {row['documents']}", "{difference:+.1f} [{low:+.1f}, {high:+.1f}]".format(**row)]
+        [f"{row['method']}, {row['documents']}", with_mark("{difference:+.1f} [{low:+.1f}, {high:+.1f}]".format(**row), row)]
         for row in over_places["middle"]
     ]
 

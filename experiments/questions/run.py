@@ -24,7 +24,7 @@ from experiments._lib.command import main, option
 from experiments._lib.gains import PLAIN, PMAX
 from experiments._lib.measure import Answers, Asked, Place, Runs, Subject
 from experiments._lib.natural_questions import held_out_questions
-from experiments._lib.paired import Paired, compared, paired_means
+from experiments._lib.paired import Paired, paired
 from experiments.questions.page import FORMAT, OVER_PLACES, POSITIONS, write_pages
 from lengthwise.errors import require
 from lengthwise.records import mean_interval
@@ -100,14 +100,14 @@ def numbers(answers: Answers) -> list[int]:
 
 def gain(answers: Answers, method: str, documents: int, positions: Sequence[int] | None = None) -> Paired | None:
     """`method` less the plain model on the same questions, at some places or at all."""
-    return compared(*(scores(answers, name, documents, positions) for name in (method, PLAIN)))
+    return paired(*(scores(answers, name, documents, positions) for name in (method, PLAIN)))
 
 
 def pmax_over(answers: Answers) -> list[dict[str, Any]]:
     """P_max alignment less every other method on the same questions, over all places."""
     rows = []
     for method, documents in product((name for name in answers.methods if name not in (PLAIN, PMAX)), numbers(answers)):
-        pair = compared(*(scores(answers, name, documents) for name in (PMAX, method)))
+        pair = paired(*(scores(answers, name, documents) for name in (PMAX, method)))
         if pair is not None:
             rows.append({"method": PMAX, "over": method, "documents": documents, **asdict(pair)})
     return rows
@@ -121,7 +121,7 @@ def middle_gain(answers: Answers, method: str, documents: int) -> Paired | None:
         ours, plain = (scores(answers, name, documents, positions) for name in (method, PLAIN))
         return {index: score - plain[index] for index, score in ours.items() if index in plain}
 
-    return paired_means(difference(inner), difference([first, last]))
+    return paired(difference(inner), difference([first, last]))
 
 
 def gains(answers: Answers) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 reproduced    the interval lies where the claim has it, in the paper's own setting
 reduced       it does so on a smaller or another model
 refuted       the interval lies wholly elsewhere
-undecided     the interval holds both, ends on the border, or rests on fewer than six samples that differ
+undecided     the interval holds both, or ends on the border
 """
 
 from __future__ import annotations
@@ -14,12 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from experiments._lib.paired import compared
+from experiments._lib.paired import paired
 from lengthwise.records.intervals import Z
 
 VALUES = ("value", "mean", "ratio", "difference")
-# Five samples that differ, all to one side, do so by chance in one of 16 cases: of fewer than six no exact test says anything
-FEWEST = 6
 
 
 @dataclass(frozen=True)
@@ -36,15 +34,12 @@ class Figure:
 
 
 def figure(entry: Any) -> Figure:
-    """Of a number, of an entry with `low` and `high`, or of a list, whose mean has Student's interval."""
+    """Of a number, of an entry with `low` and `high`, or of a list, whose mean has that of the differences to 0."""
     if isinstance(entry, list):
         return _paired(entry, [0.0] * len(entry))
     if isinstance(entry, dict):
         value = next(entry[name] for name in VALUES if isinstance(entry.get(name), int | float))
-        low, high = entry["low"], entry["high"]
-        if entry.get("better", FEWEST) + entry.get("worse", 0) < FEWEST:
-            low, high = min(low, 0.0), max(high, 0.0)
-        return Figure(value, low, high)
+        return Figure(value, entry["low"], entry["high"])
     return Figure(entry, entry, entry)
 
 
@@ -93,7 +88,7 @@ def noisy(measured: Figure, noise: float) -> Figure:
 
 
 def _paired(one: Sequence[Any], other: Sequence[Any]) -> Figure:
-    pair = compared(dict(enumerate(map(_number, one))), dict(enumerate(map(_number, other))))
+    pair = paired(dict(enumerate(map(_number, one))), dict(enumerate(map(_number, other))))
     if pair is None:
         raise ValueError("a list without samples tells nothing")
     return Figure(pair.difference, pair.low, pair.high)

@@ -19,7 +19,7 @@ from experiments._lib import command
 from experiments._lib.gains import gains, pmax_over
 from experiments._lib.likelihood_cells import FOLDER, Cells, Likelihoods, measured_as
 from experiments._lib.measure import Answers
-from experiments._lib.paired import holm, p_of, paired, paired_means
+from experiments._lib.paired import holm, p_of, paired
 from experiments._lib.results import kept_settings
 from experiments.against_truncation import run as against_truncation
 from experiments.code import run as code
@@ -62,25 +62,29 @@ def test_paired_differences_follow_the_samples_on_which_two_methods_differ() -> 
     assert (found.n, found.better, found.worse, found.difference) == (20, 8, 2, 0.3)
     # Two sides of a fair coin's 10 tosses: 2 (1 + 10 + 45) / 2^10
     assert found.p == pytest.approx(0.109375)
-    # Agresti and Min by hand: 6/22 -+ 1.96 sqrt(11 - 36/22) / 22
-    assert (found.low, found.high) == pytest.approx((0.0002, 0.5453), abs=1e-4)
+    # Fay and Lumbard's interval holds 0, as p says
+    assert (found.low, found.high) == pytest.approx((-0.0571, 0.5908), abs=1e-4)
     same = paired({0: 1.0, 1: 0.0}, {0: 1.0, 1: 0.0, 2: 0.0})
     assert (same.n, same.p) == (2, 1.0)
     assert same.low < 0 < same.high
     assert paired({0: 1.0}, {1: 1.0}) is None
 
 
-def test_paired_means_are_students() -> None:
+def test_paired_scores_of_which_most_differ_have_students_interval() -> None:
     one, other = [0.2, 0.9, 0.5, 0.4, 1.0], [0.1, 0.7, 0.6, 0.1, 0.5]
     expected = ttest_rel(one, other)
-    found = paired_means(dict(enumerate(one)), dict(enumerate(other)))
+    found = paired(dict(enumerate(one)), dict(enumerate(other)))
     assert (found.n, found.better, found.worse) == (5, 4, 1)
     assert found.difference == pytest.approx(np.mean(one) - np.mean(other))
     assert (found.low, found.high) == pytest.approx(tuple(expected.confidence_interval(0.95)))
     assert found.p == pytest.approx(expected.pvalue)
-    same = paired_means({0: 0.3, 1: 0.4}, {0: 0.3, 1: 0.4})
-    # Two that never differ, by hand: 1.96 / (2 + 2)
-    assert (same.low, same.high, same.p) == (pytest.approx(-0.49, abs=1e-3), pytest.approx(0.49, abs=1e-3), 1.0)
+    same = paired({0: 0.3, 1: 0.4}, {0: 0.3, 1: 0.4})
+    # Two that never differ, by hand: 1 - sqrt 0.025
+    assert (same.low, same.high, same.p) == (pytest.approx(-0.8419, abs=1e-4), pytest.approx(0.8419, abs=1e-4), 1.0)
+    # Four of a hundred at one of two lengths: the exact test's 2 / 2^4, which Student's t would call 0.045
+    few = paired({at: 0.5 * (at < 4) for at in range(100)}, dict.fromkeys(range(100), 0.0))
+    assert few.p == pytest.approx(0.125)
+    assert few.low < 0 < few.high
 
 
 RECORD = Record("m", "none", "10-0", "", 1700, 0, 0, 1700, 0.0, "a", "a", 1.0, 0.1)
@@ -349,6 +353,6 @@ def test_what_is_advised_is_held_against_truncation(finished: Path, tmp_path: Pa
 
 def test_a_p_value_can_be_read_off_an_interval() -> None:
     one, other = [0.2, 0.9, 0.5, 0.4, 1.0], [0.1, 0.7, 0.6, 0.1, 0.5]
-    found = paired_means(dict(enumerate(one)), dict(enumerate(other)))
+    found = paired(dict(enumerate(one)), dict(enumerate(other)))
     assert p_of(found.difference, found.low, found.high, 4) == pytest.approx(ttest_rel(one, other).pvalue)
     assert p_of(-found.difference, -found.high, -found.low, 4) == pytest.approx(found.p)
