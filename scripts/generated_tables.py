@@ -206,13 +206,19 @@ def decoders_going_on() -> str:
     from experiments.decoders.page import BASE, perplexity_ratio
 
     models = _decoders()
-    places = (("stories15M", 1024), ("smollm2_135m", 16384), ("qwen_coder_05b", 65536), ("gemma3_270m", 65536))
+    places = {
+        "stories15M, 4 x": ("stories15M", 1024),
+        "SmolLM2, 2 x": ("smollm2_135m", 16384),
+        "Qwen, 2 x": ("qwen_coder_05b", 65536),
+        "Qwen 1.5B, 2 x": ("qwen_coder_15b", 65536),
+        "Gemma, 2 x": ("gemma3_270m", 65536),
+    }
 
     def cells(method: str) -> list[str]:
-        ratios = [perplexity_ratio(models[name], method, BASE, length) for name, length in places]
+        ratios = [perplexity_ratio(models[name], method, BASE, length) for name, length in places.values()]
         return ["" if ratio is None else f"{ratio.ratio:.2f}" for ratio in ratios]
 
-    return _by_method(["stories15M, 4 x", "SmolLM2, 2 x", "Qwen, 2 x", "Gemma, 2 x"], cells)
+    return _by_method(list(places), cells)
 
 
 def decoders_finding() -> str:
