@@ -157,10 +157,11 @@ def gains(document: Document, key: str, tasks: Mapping[str, str]) -> list[str]:
     return [titles[key], f"{PAIRED} {by_chance(len(rows))}", *tables] if tables else []
 
 
-def by_chance(n: int, what: str = "differences") -> str:
-    """How many of the intervals that a page shows would leave out 0 by chance alone."""
-    about = f"about {n / 20:.0f}" if n >= 20 else "one or none"
-    return f"{n:,} {what} are shown, each with a 95 % interval of its own: between equals {about} would leave out 0 by chance."
+def by_chance(n: int, what: str = "differences", nothing: int = 0) -> str:
+    """How many of the intervals that a page shows would leave out no difference, a ratio's 1, by chance alone."""
+    about = f"at most about {n / 20:.0f}" if n >= 20 else "one or none"
+    shown = f"{n:,} {what} are shown, each with a 95 % interval of its own"
+    return f"{shown}: between equals {about} would leave out {nothing} by chance."
 
 
 def temperatures(document: Document) -> str:

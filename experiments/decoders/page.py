@@ -12,7 +12,7 @@ import numpy as np
 
 from experiments._lib import draw
 from experiments._lib.markdown import table
-from experiments._lib.page import read_all
+from experiments._lib.page import by_chance, read_all
 from experiments._lib.paired import holm, paired
 from experiments._lib.rotary_methods import filled, written
 from lengthwise.common.files import write_whole
@@ -121,7 +121,8 @@ def model_page(name: str, document: Document) -> str:
     if document["reads"]:
         parts += ["## Perplexity beyond the training length, over `streaming_llm`'s", _perplexity(document)]
     if any(line["method"].endswith(INFOSCALE) for line in document["reads"]):
-        parts += ["## What InfoScale adds: perplexity over that of the same method without it", _infoscale(document)]
+        parts += ["## What InfoScale adds: perplexity over that of the same method without it"]
+        parts += [by_chance(len(infoscale_ratios(document)), "ratios", 1), _infoscale(document)]
     if document["costs"]:
         parts += ["## What it costs", _costs(document)]
     if asked(document, "passkey"):

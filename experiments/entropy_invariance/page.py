@@ -10,7 +10,7 @@ from typing import Any
 
 from experiments._lib import draw
 from experiments._lib.markdown import table, words_beside
-from experiments._lib.page import read_all
+from experiments._lib.page import by_chance, read_all
 from experiments._lib.results import read
 from lengthwise.common.files import write_whole
 
@@ -112,9 +112,9 @@ def page(document: Numbers, models: Numbers, figure: str) -> str:
     sections = [
         ("Tables 1 and 10: perplexity", "", _table(cells, ORDERED, False)),
         ("Tables 1 and 10: accuracy", "", _table(cells, ORDERED, True)),
-        ("Does a scale help?", WORDS["ratios"], _ratios(document["scales"])),
+        ("Does a scale help?", f"{WORDS['ratios']} {_counted(document['scales'])}", _ratios(document["scales"])),
         ("Tables 2 and 3: InfoScale against softmax plus", "", _both(cells, laws)),
-        ("InfoScale's perplexity over softmax plus's", "", _ratios(document["laws"])),
+        ("InfoScale's perplexity over softmax plus's", _counted(document["laws"]), _ratios(document["laws"])),
         ("Table 9: which S", "", _both(cells, TABLES["9"])),
         ("The best S", WORDS["best"], _best(document["best_scales"])),
         ("As released", WORDS["faults"], _released(cells, document["explanations"], at)),
@@ -137,6 +137,10 @@ def _table(cells: Mapping[tuple[Row, int], Numbers], rows: Sequence[Row], accura
             lines.append([row.label, *(word for pair in pairs for word in pair)])
     head = ["ACC" if accuracy else "PPL", *(word for length in at for word in (f"{length:,}", "paper"))]
     return table(head, lines) if lines else ""
+
+
+def _counted(pairs: Sequence[Numbers]) -> str:
+    return by_chance(len(pairs), "ratios", 1)
 
 
 def _ratios(pairs: Sequence[Numbers]) -> str:

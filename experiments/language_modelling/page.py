@@ -21,6 +21,8 @@ def write_pages(results: Path, out: Path) -> None:
     for name, document in page.read_all(results, FORMAT):
         cells, train = document["cells"], document["train_length"]
         ratios = [{**cell, **cell["ratio"]} for cell in cells if cell["ratio"]]
+        # Truncation's, and all at the training length, are 1 by definition
+        told = sum(cell["method"] != "truncate" and cell["length"] > train for cell in ratios)
         draw.save(_figure(ratios, train), out / f"{name}.svg")
         parts = [
             f"![Perplexity by length, over that at the training length]({name}.svg)",
@@ -29,6 +31,7 @@ def write_pages(results: Path, out: Path) -> None:
             "## Perplexity (Table 3)",
             table_3(cells, train),
             page.by_length("perplexity", cells, lambda cell: _interval(cell, "perplexity")),
+            page.by_chance(told, "ratios", 1),
             page.by_length(
                 f"over that at {train:,} tokens, which truncation gives", ratios, lambda cell: _interval(cell, "ratio")
             ),

@@ -16,7 +16,7 @@ from typing import Any
 
 from experiments._lib import draw
 from experiments._lib.markdown import table, words_beside
-from experiments._lib.page import read_all
+from experiments._lib.page import by_chance, read_all
 from experiments._lib.results import read as read
 from experiments._lib.student import Mean
 from lengthwise.common.files import write_whole
@@ -34,7 +34,8 @@ Kind = tuple[int, float, str]  # length trained at, alpha, comparison
 def write_pages(results: Path, out: Path) -> None:
     documents = [document for _, document in read_all(results, FORMAT)]
     parts = ["# Does the misalignment loss help a decoder that is fine-tuned by LoRA? (Output Alignment, Tables 2 to 5)"]
-    parts += [WORDS["about"], f"![Change of perplexity by alpha]({FIGURE})"]
+    shown = sum(_comparisons(document) for document in documents)
+    parts += [f"{WORDS['about']} {by_chance(shown, 'changes')}", f"![Change of perplexity by alpha]({FIGURE})"]
     parts += [part for document in documents for part in section(document)]
     parts += ["## The paper", _paper()]
     write_whole(out / PAGE, "\n\n".join(parts) + "\n")
@@ -93,6 +94,13 @@ def _needles(one: Numbers, name: str, factor: str) -> float:
     return fmean(value for task in one[name][factor] for value in task)
 
 
+def _comparisons(document: Numbers) -> int:
+    """How many intervals of changes the table of a document shows."""
+    kinds = kinds_of(document)
+    found = [mean for kind in kinds if kind[0] and kind[1] for mean in [*changes(kinds, kind), *_apart(kinds, kind)]]
+    return sum(mean is not None and mean.low is not None for mean in found)
+
+
 def section(document: Numbers) -> list[str]:
     kinds, length = kinds_of(document), document["settings"]["train_length"]
     before = next(iter(kinds.get((0, 0.0, "sce"), {}).values()), None)
@@ -112,16 +120,21 @@ def section(document: Numbers) -> list[str]:
 
 def _line(kinds: Mapping[Kind, dict[int, Numbers]], kind: Kind) -> list[object]:
     factor, alpha, compare = kind
-    own, plain = kinds[kind], kinds.get((factor, 0.0, "sce"), {})
+    own = kinds[kind]
     losses = [[_nats(one, at) for one in own.values()] for at in range(len(LENGTHS))]
     known = [[x for x in column if x is not None] for column in losses]
     line: list[object] = [f"{factor} L", named(alpha, compare)]
     line += [len(own), *(f"{math.exp(fmean(column)):.3f}" if column else "not finite" for column in known)]
     line += [_percent(change) if alpha else "" for change in changes(kinds, kind)]
-    apart = [less(own, plain, lambda one, name=name: one[name]) for name in ("sce", "kl")]
-    apart += [less(own, plain, lambda one, n=n: _needles(one, "ruler", n)) for n in ("1", "2")]
-    line += [_told(mean, digits) if alpha else "" for mean, digits in zip(apart, (3, 4, 2, 2), strict=True)]
+    line += [_told(mean, digits) if alpha else "" for mean, digits in zip(_apart(kinds, kind), (3, 4, 2, 2), strict=True)]
     return [*line, *(f"{100 * fmean(_needles(one, 'right', n) for one in own.values()):.0f} %" for n in ("1", "2"))]
+
+
+def _apart(kinds: Mapping[Kind, dict[int, Numbers]], kind: Kind) -> list[Mean | None]:
+    """Differences from alpha 0 of both measures and of the needles' nats at both lengths."""
+    own, plain = kinds[kind], kinds.get((kind[0], 0.0, "sce"), {})
+    measures = [less(own, plain, lambda one, name=name: one[name]) for name in ("sce", "kl")]
+    return measures + [less(own, plain, lambda one, n=n: _needles(one, "ruler", n)) for n in ("1", "2")]
 
 
 def _percent(mean: Mean | None) -> str:
