@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from lengthwise.attention import DistanceBias, Equation, attention, scan
+from lengthwise.attention import DistanceBias, Equation, Rest, attention, scan
 from tests.helpers.kernels import Case, leaves_of
 
 pytest.importorskip("triton")
@@ -58,6 +58,25 @@ def test_a_graph_has_the_output_and_the_gradients_of_the_equation(name: str, way
     up = torch.randn(expected.shape, generator=torch.Generator().manual_seed(0))
     wanted = torch.autograd.grad(expected, leaves, up)
     output = in_graph(lambda *given: solved(whole, way, *given))(*leaves)
+    torch.testing.assert_close(output, expected, atol=1e-5, rtol=1e-5)
+    for got, want in zip(torch.autograd.grad(output, leaves, up), wanted, strict=True):
+        torch.testing.assert_close(got, want, atol=1e-4, rtol=1e-4)
+
+
+def test_a_graph_has_the_gradient_of_rows_in_parts() -> None:
+    """Their shares are made of statistics, which have a gradient, too; the first rows see nothing of the second part."""
+    whole, leaves = leaves_of(Case(20, mask="causal", radius=None).equation())
+    near, far = whole.visible.around(-5, None), whole.visible.around(None, -5)
+
+    def in_parts(query: Tensor, key: Tensor, value: Tensor, turned: Tensor) -> Tensor:
+        rest = Rest(query, turned, value, far)
+        return attention(replace(whole, query=query, key=key, value=value, visible=near, more=(rest,)))[0]
+
+    leaves = [*leaves, (leaves[1] * 0.5).detach().requires_grad_()]
+    expected = in_parts(*leaves)
+    up = torch.randn(expected.shape, generator=torch.Generator().manual_seed(0))
+    wanted = torch.autograd.grad(expected, leaves, up)
+    output = in_graph(in_parts)(*leaves)
     torch.testing.assert_close(output, expected, atol=1e-5, rtol=1e-5)
     for got, want in zip(torch.autograd.grad(output, leaves, up), wanted, strict=True):
         torch.testing.assert_close(got, want, atol=1e-4, rtol=1e-4)
@@ -113,7 +132,7 @@ def test_the_operators_keep_what_they_promise_to_graphs(name: str, way: str) -> 
     needs = [True, False, True, plain[3] is not None, plain[4] is not None]
     if way == "triton":
         # The others make gradients by autograd, below which this check runs
-        back = (*plain, torch.ones_like(output), output, rows, needs)
+        back = (*plain, torch.ones_like(output), output, rows, None, needs)
         torch.library.opcheck(ops.gradients.default, back, test_utils=utilities)
     query, key, _, table, _, runs, hidden = plain[:7]
     torch.library.opcheck(ops.query_bounds.default, (runs, 20, plain[10], 32, torch.float32), test_utils=utilities)

@@ -113,13 +113,16 @@ def _fake_scan(*given: Any) -> Tensor:
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     ctx.save_for_backward(*inputs[:9], *output)
+    # Only parts of rows are merged by their statistics, whose gradient costs more than that of the output alone
+    ctx.set_materialize_grads(False)
     ctx.numbers = inputs[9:-1]
 
 
-def _way_back(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+def _way_back(ctx: Any, grad: Tensor | None, grad_rows: Tensor | None) -> tuple[Tensor | None, ...]:
     *given, output, rows = ctx.saved_tensors
+    grad = torch.zeros_like(output) if grad is None else grad
     needs = list(ctx.needs_input_grad[:5])
-    found = torch.ops.lengthwise.gradients(*given, *ctx.numbers, grad, output, rows, needs)
+    found = torch.ops.lengthwise.gradients(*given, *ctx.numbers, grad, output, rows, grad_rows, needs)
     return *(d if needed else None for d, needed in zip(found, needs, strict=True)), *[None] * (len(ctx.numbers) + 5)
 
 
@@ -132,7 +135,8 @@ def _define(name: str, schema: str, run: Any, fake: Any) -> None:
 _define("solve", f"({_GIVEN}, int want) -> (Tensor, Tensor)", operators_run.solve, _fake_solve)
 _define(
     "gradients",
-    f"({_GIVEN}, Tensor grad, Tensor output, Tensor rows, bool[] needs) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+    f"({_GIVEN}, Tensor grad, Tensor output, Tensor rows, Tensor? grad_rows, bool[] needs) "
+    "-> (Tensor, Tensor, Tensor, Tensor, Tensor)",
     operators_run.gradients,
     _fake_gradients,
 )

@@ -16,6 +16,7 @@ from lengthwise.attention.triton import launch
 from lengthwise.attention.visible import Visible
 
 if TYPE_CHECKING:
+    from lengthwise.attention.statistics import RowStatistics
     from lengthwise.attention.triton.operands import Operands, Tile
 
 # What comes beside the output, as the forward kernel counts it, and how many numbers a row each takes
@@ -106,7 +107,7 @@ def solve(*given: Any) -> tuple[Tensor, Tensor]:
             equation = operands.equation(operands.visible)
             found, statistic = dispatch.attention(equation, statistics=statistics, implementation=operands.implementation)
         output = _by_rows(found)
-        rows = None if statistic is None else torch.stack([statistic.p_max, statistic.lse, statistic.entropy]).float()
+        rows = None if statistic is None else _stacked(statistic)
     # Only the kernels' own way back reads lse
     shape = (FIELDS[want], *operands.query.shape[:3])
     return output, operands.query.new_zeros(shape, dtype=torch.float32) if rows is None else rows
@@ -114,14 +115,15 @@ def solve(*given: Any) -> tuple[Tensor, Tensor]:
 
 def gradients(*given: Any) -> tuple[Tensor, ...]:
     """Gradients of queries, keys, values, table and g; an empty tensor where none is needed."""
-    operands, (grad, output, rows, needs) = Given(*given[:-4]), given[-4:]
-    table = operands.table
-    ready, known = operands.for_kernels(False, tuple(needs), grad, output, rows)
+    operands, (grad, output, rows, grad_rows, needs) = Given(*given[:-5]), given[-5:]
+    table, lse = operands.table, rows[1:2] if len(rows) == FIELDS[ALL_ROWS] else rows
+    # The kernels' way back takes no gradient of the statistics
+    ready, known = operands.for_kernels(False, tuple(needs), grad, output, lse) if grad_rows is None else (None, None)
     if ready is None:
-        found = _gradients_by_blocks(operands, grad, needs)
+        found = _gradients_by_blocks(operands, grad, grad_rows, needs)
     else:
         planned = launch.kernels()
-        found = planned.backward(ready, grad, output, rows, planned.Needs(*needs), known)
+        found = planned.backward(ready, grad, output, lse, planned.Needs(*needs), known)
         if table is not None and found[3] is not None:
             # What a widened table repeats beyond its ends has its gradient there
             more = (table.shape[-1] - found[3].shape[-1]) // 2
@@ -138,7 +140,9 @@ def _fitted(leaf: Tensor | None, d: Tensor | None, needed: bool, query: Tensor) 
     return _by_rows(d) if d.dim() == 4 else d.contiguous()
 
 
-def _gradients_by_blocks(operands: Given, grad: Tensor, needs: Sequence[bool]) -> tuple[Tensor | None, ...]:
+def _gradients_by_blocks(
+    operands: Given, grad: Tensor, grad_rows: Tensor | None, needs: Sequence[bool]
+) -> tuple[Tensor | None, ...]:
     """Solve once more, with a gradient."""
     from lengthwise.attention import dispatch
 
@@ -147,8 +151,11 @@ def _gradients_by_blocks(operands: Given, grad: Tensor, needs: Sequence[bool]) -
     with torch.enable_grad(), _random_numbers(operands.seed):
         learning = Given._make((*leaves, *operands[5:]))
         equation = learning.equation(learning.visible)
-        output, _ = dispatch.attention(equation, implementation=operands.implementation)
-    found = iter(torch.autograd.grad(output, wanted, grad, allow_unused=True))
+        output, rows = dispatch.attention(equation, statistics=grad_rows is not None, implementation=operands.implementation)
+        ends, slopes = [output], [grad]
+        if rows is not None and grad_rows is not None:
+            ends, slopes = [output, _stacked(rows)], [grad, grad_rows]
+    found = iter(torch.autograd.grad(ends, wanted, slopes, allow_unused=True))
     return tuple(next(found) if leaf is not None and needed else None for leaf, needed in zip(leaves, needs, strict=True))
 
 
@@ -183,6 +190,10 @@ def scan(
     if not query.is_cuda or launch.why_no_scan(equation) is not None:
         equation = given.equation(given.visible)
     rows = dispatch.scan(equation, temperatures)
+    return _stacked(rows)
+
+
+def _stacked(rows: RowStatistics) -> Tensor:
     return torch.stack([rows.p_max, rows.lse, rows.entropy]).float()
 
 
