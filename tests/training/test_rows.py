@@ -75,6 +75,8 @@ def test_a_dataset_is_a_file_or_a_directory(tmp_path: Path, tokenizer: ByT5Token
     (folder / "train.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     for name in (folder / "train.jsonl", folder):
         assert rows_of(settings(dataset=str(name)), tokenizer, WORDS, 5, 9).tolist() == [of("abcde"), of("f|gh|")]
+    (tmp_path / "lines.txt").write_text("abcdef\n\n \ngh\n")
+    assert rows_of(settings(dataset=str(tmp_path / "lines.txt")), tokenizer, WORDS, 5, 9).tolist() == [of("abcde"), of("f|gh|")]
     other = settings(dataset=str(folder), text_field="body")
     assert rows_of(other, tokenizer, WORDS, 4, 9).tolist() == [of("xyz|"), of("uvw|")]
     with pytest.raises(BadInput, match=r"has no text in 'words'; columns with text: text, body \(--text-field\)"):

@@ -80,7 +80,10 @@ def documents(settings: Settings) -> Iterator[str]:
     try:
         # Streaming: of a large dataset only what the steps need comes over the line
         for document in datasets.load_dataset(**source, split=settings.split, streaming=True):
-            yield _text(document, settings.text_field, name)
+            text = _text(document, settings.text_field, name)
+            # Empty lines of a file, of which ends of text alone would be left
+            if text.strip():
+                yield text
     except BadInput:
         raise
     except Exception as error:
