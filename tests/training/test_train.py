@@ -442,6 +442,14 @@ def test_a_run_that_breaks_ends_there_and_leaves_no_model(model: Path, text: Pat
     assert not (out / "model").exists()
 
 
+def test_a_run_whose_last_gradient_breaks_its_weights_leaves_no_model(model: Path, text: Path, tmp_path: Path) -> None:
+    """The loss of that step, which the weights before it have, is still a number."""
+    options = {**SMALL, "steps": 2, "warmup": 0, "learning_rate": 1e3}
+    with pytest.raises(lw.BadInput, match=r"^the gradient of step 2 is nan.*; give a smaller --learning-rate and a new --out$"):
+        lw.train(str(model), tmp_path / "run", data=[str(text)], **options)
+    assert [path.name for path in (tmp_path / "run").glob("model")] == []
+
+
 def test_two_processes_learn_what_one_does(
     whole: Callable[[str], lw.Trained], model: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,8 +36,11 @@ class LossesCallback(TrainerCallback):  # type: ignore[misc]
             return
         line = {"step": state.global_step, **{name: float(logs[name]) for name in WRITTEN if name in logs}}
         append_text(self.directory.losses, json.dumps(line) + "\n")
-        broken = f"the loss of step {state.global_step} is {line['loss']}, and no later one can be better"
-        require(math.isfinite(line["loss"]), f"{broken}; give a smaller --learning-rate and a new --out")
+        for name in ("loss", "grad_norm"):
+            # A gradient breaks the weights at once, also those of the last step, whose loss nobody sees
+            broken = f"the {name.replace('grad_norm', 'gradient')} of step {state.global_step} is {line.get(name)}"
+            advice = "and no later one can be better; give a smaller --learning-rate and a new --out"
+            require(math.isfinite(line.get(name, 0.0)), f"{broken}, {advice}")
         words = ", ".join(f"{name.replace('_', '-')} {line[name]:.4f}" for name in WRITTEN[:3] if name in line)
         said = state.global_step % max(1, state.max_steps // LINES) == 0 or state.global_step == state.max_steps
         self.tick(1, f"step {state.global_step} of {state.max_steps}: {words}" if said else None)
