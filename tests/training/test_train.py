@@ -450,6 +450,19 @@ def test_a_run_whose_last_gradient_breaks_its_weights_leaves_no_model(model: Pat
     assert [path.name for path in (tmp_path / "run").glob("model")] == []
 
 
+def test_a_run_that_a_callback_stops_is_finished_there(
+    whole: Callable[[str], lw.Trained], model: Path, text: Path, tmp_path: Path
+) -> None:
+    class Stopping(tf.TrainerCallback):  # type: ignore[misc]
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            control.should_training_stop = state.global_step == 3
+
+    options = {**SMALL, "data": [str(text)], "callbacks": [Stopping()]}
+    trained = lw.train(str(model), tmp_path / "run", **options)
+    assert trained.losses == whole("none").losses[:3]
+    assert lw.train(str(model), tmp_path / "run", **options) == trained
+
+
 def test_two_processes_learn_what_one_does(
     whole: Callable[[str], lw.Trained], model: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

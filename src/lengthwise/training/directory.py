@@ -93,18 +93,22 @@ class TrainingDirectory:
 
     def last_checkpoint(self, learns: str | None) -> Path | None:
         """The latest checkpoint that was written to its end; `learns` is the method that has weights of its own."""
-        checkpoints = sorted(self.checkpoints.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]))
+        checkpoints = sorted(self.checkpoints.glob("checkpoint-*"), key=_step)
         return next((path for path in reversed(checkpoints) if _complete(path, learns)), None)
 
     def read_losses(self) -> list[dict[str, Any]]:
         """The lines of losses.jsonl; a last line without an end, which a kill left, is none."""
         return read_lines(self.losses, cast(Any, LossLine), "take the line out", finite=False)
 
-    def losses_of_all(self, steps: int) -> list[dict[str, Any]]:
-        """The losses of a finished run: none where their file was taken away, refused where it ends before the last step."""
-        lines = self.read_losses()
+    def losses_of_all(self, learns: str | None) -> list[dict[str, Any]]:
+        """The losses of a finished run: none where their file was taken away, refused where it ends before the last checkpoint.
+
+        That is the last step's, unless a callback stopped the run before it.
+        """
+        lines, checkpoint = self.read_losses(), self.last_checkpoint(learns)
+        steps = 1 if checkpoint is None else _step(checkpoint)
         end = f"it ends at step {lines[-1]['step']} of {steps}" if lines else f"it holds none of {steps} steps"
-        whole = not self.losses.exists() or (bool(lines) and lines[-1]["step"] == steps)
+        whole = not self.losses.exists() or (bool(lines) and lines[-1]["step"] >= steps)
         require(whole, f"{self.losses} is damaged: {end}; restore it, or take it away: the model is whole without it")
         return lines
 
@@ -117,6 +121,10 @@ class TrainingDirectory:
 def learnt_file(method: str) -> str:
     """The name of the file with the weights that a method has learnt; of FILE.py:CLASS both names are in it."""
     return f"{PurePath(method).name.replace(':', '.')}.safetensors"
+
+
+def _step(checkpoint: Path) -> int:
+    return int(checkpoint.name.rpartition("-")[2])
 
 
 def _complete(checkpoint: Path, learns: str | None) -> bool:

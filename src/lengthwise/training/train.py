@@ -88,7 +88,7 @@ def train_with(settings: Settings, *, show_progress: bool = True, callbacks: Seq
         if not run.directory.method.exists():
             with writing(run.directory.path):
                 _trained(run, rows, show_progress and run.arguments.process_index == 0, callbacks)
-    losses = run.directory.losses_of_all(settings.steps)
+    losses = run.directory.losses_of_all(run.methods.learns)
     return Trained(str(run.directory.model), run.directory.method.read_text().strip(), losses)
 
 
