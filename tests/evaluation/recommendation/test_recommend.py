@@ -19,10 +19,12 @@ import lengthwise as lw
 from lengthwise.calibration.answer_cases import FAR_SEEDS, answer_cases
 from lengthwise.errors import BadInput
 from lengthwise.evaluation.recommendation.asked import FRESH_SEED, AskedQuestions
+from lengthwise.evaluation.recommendation.candidates import Calibration
 from lengthwise.evaluation.recommendation.steps import Recommendation
 from lengthwise.methods.recipe import Recipe
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.records import Record
+from lengthwise.records.locks import claim
 from lengthwise.tasks import TASKS
 from lengthwise.tasks.material.documents import Question, made_up, write_questions
 from tests.conftest import TRAIN_LENGTH, logits, make, tokens
@@ -241,6 +243,36 @@ def test_an_alignment_for_another_seed_is_made_anew(tokenizer: Any, answering: A
         recommend(tokenizer, tasks=["answer"], minutes=10, out=tmp_path, seed=seed)
         seeds.append(lw.Alignment.load(tmp_path / "pmax-layer.json").provenance["seed"])
     assert seeds == [0, 0, 1]
+
+
+@pytest.fixture
+def one_calibration(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lengthwise.evaluation.recommendation.steps.calibrations", lambda *_: [Calibration("pmax", "model")])
+    monkeypatch.setattr("lengthwise.evaluation.recommendation.steps.specs", lambda *_: [])
+    monkeypatch.setattr("lengthwise.evaluation.recommendation.steps.ROUNDS", (4,))
+
+
+def test_a_folder_begun_for_another_length_is_refused_and_keeps_its_alignment(
+    tokenizer: Any, tmp_path: Path, one_calibration: None
+) -> None:
+    file = tmp_path / "mine.jsonl"
+    file.write_text("".join(json.dumps({"prompt": f"Case {i} " * 12, "target": "yes"}) + "\n" for i in range(8)))
+    options: dict[str, Any] = {"data": file, "minutes": 10, "out": tmp_path / "out"}
+    recipe = recommend(tokenizer, **options)
+    assert "pmax-model" in [line["method"] for line in recipe.evidence["race"]]
+    kept = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.json*")}
+    with pytest.raises(BadInput, match="out was begun for another length or other questions; give another --out"):
+        recommend(tokenizer, **options, length=2 * LENGTH)
+    assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.json*")} == kept
+    assert recommend(tokenizer, **options).evidence["race"] == recipe.evidence["race"]
+
+
+def test_one_process_recommends_in_a_folder(tokenizer: Any, answering: Any, tmp_path: Path, one_calibration: None) -> None:
+    answering(helped_by("pmax-model"))
+    with claim(tmp_path / ".claim-recommend"), pytest.raises(BadInput, match="another process is recommending in"):
+        recommend(tokenizer, tasks=["answer"], minutes=10, out=tmp_path)
+    assert not [*tmp_path.iterdir()]
+    assert recommend(tokenizer, tasks=["answer"], minutes=10, out=tmp_path).method == "pmax-model"
 
 
 def test_tasks_that_the_model_cannot_do_are_not_asked(tokenizer: Any, answering: Any) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 from lengthwise.calibration.answers import SAMPLES
 from lengthwise.calibration.calibrate import calibrate
 from lengthwise.common.progress import stage
-from lengthwise.errors import BadInput, is_out_of_memory
+from lengthwise.errors import BadInput, is_out_of_memory, require
 from lengthwise.evaluation.recommendation.asked import CONFIRM, FRESH, RACE, ROUNDS, Asked
 from lengthwise.evaluation.recommendation.beyond import at_longer, peak_memory
 from lengthwise.evaluation.recommendation.candidates import HEDGES, LAWS, Calibration, calibrations, specs
@@ -29,8 +29,12 @@ from lengthwise.methods.recipe import Part, Recipe
 from lengthwise.methods.spec import NONE, TRUNCATE
 from lengthwise.methods.temperature.aligned import Alignment
 from lengthwise.models.fingerprint import model_fingerprint, versions
+from lengthwise.records.config import ANOTHER
+from lengthwise.records.directory import CONFIG, read_config
+from lengthwise.records.locks import claim
 
 MADE_FOR = "recommended_for"  # in the provenance of an alignment: a digest of what it was made for
+CLAIM = ".claim-recommend"
 CALIBRATING, RACING, CONFIRMING = 0.5, 0.75, 0.9  # shares of the time after which each is at its end
 # Long forwards that calibrations take at least, for each task and one more; fits to answers take what time they are given
 FORWARDS = {("answers", "model"): 24, ("answers", "head"): 50}
@@ -57,6 +61,13 @@ class Recommendation:
         asked = self.asked
         stage("first answers of the model as it is", asked.show_progress)
         forward = self._first_look()
+        # Two would fit two alignments of one name, and answer under one of them with the other
+        with claim(asked.folder / CLAIM) as ours:
+            require(ours, f"another process is recommending in {asked.folder}; wait for it, or {ANOTHER}")
+            return self._chosen(forward)
+
+    def _chosen(self, forward: float) -> Recipe:
+        asked = self.asked
         self.candidates |= {spec: (spec,) for spec in specs(asked.anatomy, asked.length)}
         for calibration in self._in_order():
             self._calibrate(calibration, forward)
@@ -112,6 +123,9 @@ class Recommendation:
         if path.exists() and (kept := Alignment.load(path)).provenance.get(MADE_FOR) == made_for:
             self._add(calibration, kept)
             return
+        raced = asked.folder / RACE / CONFIG
+        taken = raced.exists() and calibration.name in read_config(raced)["methods"]
+        require(not taken, f"{asked.folder} was begun for another length or other questions; {ANOTHER}")
         answers = calibration.statistic == "answers"
         takes = FORWARDS.get((calibration.statistic, calibration.scope), 2) * (len(asked.known) + 1) * forward
         if takes > self.clock.left(CALIBRATING):
