@@ -48,6 +48,16 @@ def test_a_writer_heals_what_another_one_left_torn_while_it_was_open(tmp_path: P
     assert [line.index for line in read_lines(file.path, Record)] == [0, 1]
 
 
+def test_a_damaged_file_is_refused_with_all_its_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    AppendOnly(path, Record).append(records(1))
+    damaged = b"not JSON\n" + path.read_bytes()[:-1]
+    path.write_bytes(damaged)
+    with pytest.raises(BadInput, match=r"line 1 of .* is damaged"):
+        AppendOnly(path, Record)
+    assert path.read_bytes() == damaged
+
+
 def test_a_reader_leaves_a_torn_line_alone(tmp_path: Path) -> None:
     path = tmp_path / "records.jsonl"
     AppendOnly(path, Record).append(records(2))

@@ -100,11 +100,11 @@ class AppendOnly(Generic[Line]):
             file.seek(self._read)
             text = file.read()
         whole = text[: text.rfind(b"\n") + 1]
-        if len(whole) < len(text):
-            # Nobody writes now, so the writer of a last line without an end is dead
-            os.ftruncate(descriptor, self._read + len(whole))
         for line in _parsed(whole, self.path, self.kind, self._count, DONE_AGAIN):
             self.lines.setdefault(line.key, line)
+        if len(whole) < len(text):
+            # Nobody writes now, so the writer of a last line without an end is dead; a file that is refused stays as it is
+            os.ftruncate(descriptor, self._read + len(whole))
         self._read += len(whole)
         self._count += whole.count(b"\n")
 
