@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from lengthwise.cli.standard_output import printing
 from tests.cli.conftest import SCRIPT
 from tests.helpers.sweep import crossed
 
@@ -31,3 +34,15 @@ def test_a_reader_that_has_read_enough_is_told_nothing(buffered: bool) -> None:
     done = subprocess.run([SCRIPT, "methods"], stdout=writing, stderr=subprocess.PIPE, text=True, env=surroundings)
     os.close(writing)
     assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_standard_error_that_is_closed_changes_no_exit_status() -> None:
+    done = subprocess.run(["sh", "-c", 'exec "$0" methods --nothing 2>&-', SCRIPT], stdout=subprocess.PIPE)
+    assert (done.returncode, done.stdout) == (2, b"")
+
+
+def test_letters_that_standard_output_does_not_have_are_shown_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, "ascii"))
+    assert printing(lambda: sys.stdout.write("@é.json\n")) == 8
+    assert written.getvalue() == b"@\\xe9.json\n"

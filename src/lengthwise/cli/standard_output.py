@@ -1,8 +1,9 @@
-"""Standard output that cannot be written, on a full disk say: one line and exit status 1 in place of a traceback."""
+"""Standard output and standard error that cannot be written, on a full disk say: one line and an exit status, no traceback."""
 
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -44,9 +45,14 @@ def _marked() -> Iterator[None]:
 
 def printing(run: Callable[[], int]) -> int:
     """The exit status of `run`, or 1 where standard output did not take all that was printed."""
-    # Closed by the shell, it is None and takes everything
+    # Closed by the shell, either is None; print() takes that for nowhere, others do not
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     if sys.stdout is None:
         return run()
+    # A name in letters that it does not have is no reason to lose the table of hours, and standard error does the same
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     sys.stdout = Output(sys.stdout)
     try:
         status = run()
