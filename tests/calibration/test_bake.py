@@ -467,6 +467,16 @@ def test_a_second_bake_notes_what_both_did() -> None:
     assert twice.config.lengthwise["baked_length"] == 2 * LONG
 
 
+@pytest.mark.parametrize("note", [5, *({"tau": tau} for tau in ("x", None, [[1], [2, 3]], [10**39], [1.0, 1.0]))])
+def test_a_note_that_bake_did_not_write_is_refused(note: Any) -> None:
+    model = make("llama")
+    model.config.lengthwise = note
+    before = model.model.layers[0].self_attn.q_proj.weight.clone()
+    with pytest.raises(lw.BadInput, match=r"has a 'lengthwise' of .*, which bake did not write; take it out of config\.json"):
+        lw.bake(model, "constant:tau=0.8", length=LONG, inplace=True)
+    assert torch.equal(model.model.layers[0].self_attn.q_proj.weight, before)
+
+
 def test_the_note_tells_the_temperature_of_the_keys_a_window_lets_through() -> None:
     """Two entries: 48 tokens and 128; a row of the windowed model never sees more than 48."""
     model = make("mistral window")

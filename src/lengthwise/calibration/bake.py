@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from lengthwise.calibration.fold import fold, keys_seen
 from lengthwise.calibration.measure import run_stack
 from lengthwise.common.arguments import typed
+from lengthwise.common.formats import shown
 from lengthwise.common.text import parse_lengths
 from lengthwise.errors import BadInput, require
 from lengthwise.methods.slots import Slots
@@ -76,7 +77,7 @@ def sharpness_at(anatomy: Anatomy, slots: Slots, length: int) -> Tensor:  # -> [
 
 def fold_proven(model: Any, g: Tensor, length: int, train_length: int | None) -> None:  # [layers, heads]
     """Fold g into the weights; it is taken back where the model then does not do on a few tokens what it does extended."""
-    anatomy = anatomy_of(model, train_length)
+    anatomy, earlier = anatomy_of(model, train_length), _baked_before(model, g)
     probe = PROBE % model.get_input_embeddings().weight.shape[0]
     # A short forward also refuses what cannot be extended, and so has nothing to agree with
     with extend(model, FixedSharpness(g), train_length=train_length, implementation="reference"):
@@ -86,11 +87,22 @@ def fold_proven(model: Any, g: Tensor, length: int, train_length: int | None) ->
         undo()
         raise BadInput(f"with scaled queries this {anatomy.family} model does not compute what it computes extended: not baked")
     # A note for people who find the checkpoint; transformers keeps unknown entries of a config as they are
-    earlier: dict[str, Any] = getattr(model.config, "lengthwise", None) or {}
-    tau = _rounded(1 / g.double()) * _rounded(torch.tensor(earlier.get("tau", 1.0)))  # [layers, heads or 1]
+    tau = _rounded(1 / g.double()) * earlier  # [layers, heads or 1]
     per_head = tau.shape[1] > 1
     values = (tau if per_head else tau[:, 0]).tolist()
     model.config.lengthwise = {"baked_length": length, "tau": values, "per_head": per_head}
+
+
+def _baked_before(model: Any, g: Tensor) -> Tensor:  # [layers, heads] -> [layers or 1, heads or 1]
+    """The tau that the note of an earlier `bake` tells, and 1 without one."""
+    note = getattr(model.config, "lengthwise", None) or {}
+    try:
+        tau = _rounded(torch.tensor(note.get("tau", 1.0)))
+        tau.expand_as(g)
+    except (AttributeError, TypeError, ValueError, RuntimeError):
+        told = f"the model's config has a 'lengthwise' of {shown(note)}, which bake did not write"
+        raise BadInput(f"{told}; take it out of config.json") from None
+    return tau
 
 
 def _rounded(tau: Tensor) -> Tensor:  # [layers or 1, heads or 1]
