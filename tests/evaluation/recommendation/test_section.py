@@ -56,7 +56,15 @@ def test_texts_are_told_in_perplexity(tmp_path: Path) -> None:
     assert "1.284 (1.649 to 2.718)" in out.with_suffix(".md").read_text()
 
 
-@pytest.mark.parametrize("damage", [{"evidence": {}}, {"evidence": {"measure": "x", "race": [3]}}, {"provenance": 4}])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"evidence": {}},
+        {"evidence": {"measure": "x", "race": [3]}},
+        {"provenance": 4},
+        {"format": "lengthwise.recipe/2"},
+    ],
+)
 def test_a_damaged_recipe_is_one_line(tmp_path: Path, damage: dict[str, Any]) -> None:
     path = written(tmp_path / "one", "share right") / "recipe.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | damage))

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from lengthwise.common.formats import checked, read_json
-from lengthwise.errors import BadInput
+from lengthwise.errors import BadInput, require
 from lengthwise.evaluation.recommendation.evidence import Confirmed, Raced
 from lengthwise.evaluation.recommendation.measure import ShareRight
 from lengthwise.report import Section
 from lengthwise.report.article import Article, Block, Table
 
 RECIPE = "recipe.json"
+FORMAT = "lengthwise.recipe/1"  # that of methods/recipe.py, which needs torch
 
 
 def recommendation_section(folder: Path) -> Section:
@@ -22,6 +23,7 @@ def recommendation_section(folder: Path) -> Section:
     path = folder / RECIPE
     try:
         document = read_json(path)
+        require(document["format"] == FORMAT, f"its format is {document['format']!r}, not {FORMAT!r}")
         return _article(document).section("what to use at length")
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror}") from None
