@@ -156,6 +156,7 @@ def test_callbacks_go_along_and_change_nothing(
         OSError(28, "No space left on device"),
         SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)"),
         RuntimeError("[enforce fail at inline_container.cc:672] . PytorchStreamWriter failed writing file data.pkl"),
+        RuntimeError("Parent directory run/checkpoints/checkpoint-12 does not exist."),
     ],
     ids=lambda error: type(error).__name__,
 )

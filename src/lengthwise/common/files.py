@@ -26,7 +26,13 @@ LARGEST = 4 << 30  # bytes of a file that is read
 # What may be no file, in the words of a refusal
 KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a disk"}
 # How the libraries in Rust and C++ tell what an OSError is in Python, and Python that a path is none
-SYSTEM_ERRORS = ("(os error ", "PytorchStreamWriter failed", "embedded null byte", "surrogates not allowed")
+SYSTEM_ERRORS = (
+    "(os error ",
+    "PytorchStreamWriter failed",
+    "Parent directory ",
+    "embedded null byte",
+    "surrogates not allowed",
+)
 
 
 def read_file(path: str | Path) -> bytes:
