@@ -53,6 +53,11 @@ def test_a_cache_keeps_no_positions_that_leap() -> None:
     model, inputs = shared("llama"), leaping(PoSECollator, TRAIN_LENGTH + 9, LONG)
     with lw.extend(model, "ntk:factor=2,dynamic=true"), pytest.raises(BadInput, match="a cache keeps no positions"):
         model(**inputs, past_key_values=tf.DynamicCache())
+    with lw.extend(model, "ntk:factor=2,dynamic=true"), torch.inference_mode():
+        # Nobody asked for this one: only who goes on with it is told
+        cache = model(**inputs).past_key_values
+        with pytest.raises(BadInput, match="at position_ids that leap, so its keys stand elsewhere"):
+            model(inputs["input_ids"][:, :1], past_key_values=cache)
     with lw.extend(model, "ntk:factor=2"), torch.inference_mode():
         expected = model(**inputs, use_cache=False).logits
         # A model that rotates itself may keep them

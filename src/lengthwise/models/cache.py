@@ -61,10 +61,10 @@ def own_keys(cache: Any) -> Any:
     return getattr(cache, "self_attention_cache", cache)
 
 
-def mark_filled(cache: Any, slots: Slots, patches: ActivePatches) -> None:
-    """Note which method placed the keys of a cache that the model made itself, and so was not admitted."""
+def mark_filled(cache: Any, slots: Slots, patches: ActivePatches, where: str = "") -> None:
+    """Note which method placed the keys of a cache that the model made itself, and so was not admitted, and where."""
     if slots.placing and FILLED.on(own_keys(cache)) is None:
-        _refuse_keys_without_method(own_keys(cache), FilledWith(slots.placing, patches))
+        _refuse_keys_without_method(own_keys(cache), FilledWith(slots.placing + where, patches))
 
 
 def _check(cache: Any, filled: str, method: str, rolling: Any, layers: Sequence[nn.Module], mask: Any) -> None:
@@ -72,7 +72,7 @@ def _check(cache: Any, filled: str, method: str, rolling: Any, layers: Sequence[
     padded = rolling is not None and _is_padded(mask)
     if cache.get_seq_length() > 0:
         if filled != method:
-            how = f"without {method}" if method else f"with {filled}"
+            how = f"with {filled}" if filled else f"without {method}"
             raise BadInput(f"this cache was filled {how}, so its keys stand elsewhere; begin one inside `extend`")
         pushed = "this cache drops its oldest keys, and padding would push out real ones"
         require(not (_rolls(cache) and padded), f"{pushed}; begin a new one, or pad before its first token")

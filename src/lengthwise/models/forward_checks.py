@@ -125,30 +125,38 @@ def check_caches(patches: Patches, anatomy: Anatomy, rotating: bool) -> None:
     """
     by_name = _by_name(anatomy.stack)
 
+    def leap(given: dict[str, Any]) -> bool:
+        places = given.get("position_ids")
+        if not rotating or not isinstance(places, Tensor) or places.shape[-1] < 2:
+            return False
+        return leaps(places, real_tokens(given.get("attention_mask"), places.shape[-1]))
+
     def check(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         given = by_name(args, kwargs)
-        cache, places, mask = (given.get(name) for name in ("past_key_values", "position_ids", "attention_mask"))
+        cache, mask = given.get("past_key_values"), given.get("attention_mask")
         if not patches.active or cache is None:
             return
         # Read at every forward: an outer or an inner `extend` fills slots too
         slots = active_slots(anatomy)
         assert slots is not None
         admit(cache, slots, anatomy.layers, mask, patches.status)
-        if rotating and isinstance(places, Tensor) and places.shape[-1] > 1:
-            require(not leaps(places, real_tokens(mask, places.shape[-1])), IN_A_CACHE)
+        require(not leap(given), IN_A_CACHE)
 
-    def mark(_: nn.Module, __: Any, output: Any) -> None:
+    def mark(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         if torch.compiler.is_compiling() or not patches.active:
             return
         values = output.values() if isinstance(output, dict) else output if isinstance(output, tuple) else ()
         slots = active_slots(anatomy)
         assert slots is not None
+        given = by_name(args, kwargs)
+        # One that nobody asked for is refused only when it is gone on with
+        leapt = given.get("past_key_values") is None and leap(given)
         for cache in values:
             if isinstance(cache, Cache):
-                mark_filled(cache, slots, patches.status)
+                mark_filled(cache, slots, patches.status, " at position_ids that leap" if leapt else "")
 
     patches.add_hook(anatomy.stack.register_forward_pre_hook, check, with_kwargs=True)
-    patches.add_hook(anatomy.stack.register_forward_hook, mark)
+    patches.add_hook(anatomy.stack.register_forward_hook, mark, with_kwargs=True)
 
 
 def check_lengths(patches: Patches, anatomy: Anatomy, slots: Slots) -> None:
