@@ -146,14 +146,13 @@ def check_caches(patches: Patches, anatomy: Anatomy, rotating: bool) -> None:
         if torch.compiler.is_compiling() or not patches.active:
             return
         values = output.values() if isinstance(output, dict) else output if isinstance(output, tuple) else ()
-        slots = active_slots(anatomy)
+        caches = [value for value in values if isinstance(value, Cache)]
+        slots, given = active_slots(anatomy), by_name(args, kwargs)
         assert slots is not None
-        given = by_name(args, kwargs)
         # One that nobody asked for is refused only when it is gone on with
-        leapt = given.get("past_key_values") is None and leap(given)
-        for cache in values:
-            if isinstance(cache, Cache):
-                mark_filled(cache, slots, patches.status, " at position_ids that leap" if leapt else "")
+        leapt = bool(caches) and given.get("past_key_values") is None and leap(given)
+        for cache in caches:
+            mark_filled(cache, slots, patches.status, " at position_ids that leap" if leapt else "")
 
     patches.add_hook(anatomy.stack.register_forward_pre_hook, check, with_kwargs=True)
     patches.add_hook(anatomy.stack.register_forward_hook, mark, with_kwargs=True)
