@@ -14,6 +14,7 @@ from experiments._lib import held_out, novels
 from experiments._lib.measure import Asked, digest
 from lengthwise.common.text import shipped_prose
 from lengthwise.errors import require
+from lengthwise.tasks import TASKS as CATALOGUE
 from lengthwise.tasks import line, passkey, topic
 
 NOVELS = "passkey-novels"
@@ -24,8 +25,9 @@ TOLD_WORDING = (
     "Document: The number of {name} is {number}.",
     "Question: What is the number of {name}? Answer:",
 )
+KEYS = "ruler_niah_multikey_1"  # one number wanted, among others that are told alike
 # The most important first
-TASKS = (NOVELS, "passkey", "line", "topic", TOLD)
+TASKS = (NOVELS, "passkey", "line", "topic", TOLD, KEYS)
 # A run directory holds one material a task; what its tasks are called in our tables, where that differs
 RUNS: dict[str, dict[str, str]] = {"run": {}, "run-novels": {"passkey": NOVELS}, "run-told": {"line": TOLD}}
 
@@ -50,6 +52,7 @@ def _all(data: Path | None) -> list[Asked]:
         Asked(TOLD, "line", "run-told", told, f"{words}, told as documents"),
         Asked("topic", "topic", "run", partial(topic.samples, labels=labels), topics),
         Asked("passkey", "passkey", "run", passkey.samples, prose),
+        Asked(KEYS, KEYS, "run", CATALOGUE[KEYS].samples, prose),
     ]
     if data is not None:
         paths = novels.evaluation(data)

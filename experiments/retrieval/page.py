@@ -12,7 +12,7 @@ from lengthwise.common.files import write_whole
 
 FORMAT = "lengthwise.experiments.retrieval/1"
 WORDS = words_beside(__file__)
-TASKS = ("passkey-novels", "passkey", "line", "line-told", "topic")
+TASKS = ("passkey-novels", "passkey", "line", "line-told", "topic", "ruler_niah_multikey_1")
 OVERVIEW = (512, 4096, 15000)  # tokens
 CASES = 50  # in a file of LongEval
 PAIRS = ("layer - model", "head - model", "head - layer")
