@@ -26,6 +26,7 @@ from experiments._lib.measure import Answers, Asked, Place, Runs, Subject
 from experiments._lib.natural_questions import held_out_questions
 from experiments._lib.paired import Paired, paired
 from experiments.questions.page import FORMAT, OVER_PLACES, POSITIONS, write_pages
+from experiments.questions.wording import THEIRS, reworded
 from lengthwise.errors import require
 from lengthwise.records import mean_interval
 from lengthwise.tasks import Sample
@@ -33,6 +34,7 @@ from lengthwise.tasks.material.documents import Question, read_questions
 from lengthwise.tasks.multi_document_qa import at_position
 
 TASK = "multi_document_qa"
+OURS = "ours"
 PROBES = 8  # samples that tell about how many tokens so many documents have
 ROUND = 100  # tokens
 
@@ -41,6 +43,7 @@ ROUND = 100  # tokens
 class Options(measure.Options):
     questions: Path | None = option(None, "file of questions; made-up ones if not given")
     held_out: bool = option(False, "only those of the file that no training here reads")
+    wording: str = option(OURS, "the package's, or that of Lost in the Middle", choices=(OURS, THEIRS))
     documents: tuple[int, ...] = option(tuple(POSITIONS), "numbers of them", choices=tuple(POSITIONS))
 
     def __post_init__(self) -> None:
@@ -49,7 +52,8 @@ class Options(measure.Options):
     @property
     def name(self) -> str:
         """The name of the experiment's files and run directories."""
-        return "questions" if self.questions is None else f"questions-{self.questions.name.split('.')[0]}"
+        words = [] if self.questions is None else [self.questions.name.split(".")[0]]
+        return "-".join(["questions", *words, *([] if self.wording == OURS else [self.wording])])
 
 
 def questions(options: Options) -> Answers:
@@ -152,9 +156,13 @@ def over_places(answers: Answers) -> dict[str, Any]:
 
 
 def _places(options: Options, tokenizer: Any, given: Sequence[Question] | None) -> list[Place]:
+    def worded(tokenizer: Any, *asked: Any) -> list[Sample]:
+        samples = at_position(tokenizer, *asked, given)
+        return samples if options.wording == OURS else [reworded(tokenizer, sample) for sample in samples]
+
     places = []
     for documents in options.documents:
-        probes = at_position(tokenizer, documents, 0, PROBES, options.seed, given)
+        probes = worded(tokenizer, documents, 0, PROBES, options.seed)
         length = ROUND * max(1, round(fmean(sample.tokens for sample in probes) / ROUND))
         for position in POSITIONS[documents]:
             task = f"{documents}-{position}"
@@ -162,7 +170,7 @@ def _places(options: Options, tokenizer: Any, given: Sequence[Question] | None) 
 
             def make(tokenizer: Any, _: int, n: int, seed: int, at: tuple[int, int] = (documents, position)) -> list[Sample]:
                 """The number of documents decides on the tokens; the length only names them."""
-                return at_position(tokenizer, *at, n, seed, given)
+                return worded(tokenizer, *at, n, seed)
 
             asked = Asked(task, TASK, f"{options.name}/{task}", make, material)
             places.append(Place(asked, length, options.methods or alignments.NAMES))
@@ -170,9 +178,10 @@ def _places(options: Options, tokenizer: Any, given: Sequence[Question] | None) 
 
 
 def _material(options: Options, given: Sequence[Question] | None) -> str:
+    words = "" if options.wording == OURS else f" in the wording of {options.wording}"
     if options.questions is None or given is None:
-        return "made-up questions"
-    return f"{len(given)} questions of {options.questions.name} ({hashlib.sha256(repr(given).encode()).hexdigest()[:8]})"
+        return f"made-up questions{words}"
+    return f"{len(given)} questions of {options.questions.name} ({hashlib.sha256(repr(given).encode()).hexdigest()[:8]}){words}"
 
 
 if __name__ == "__main__":

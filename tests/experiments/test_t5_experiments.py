@@ -25,9 +25,11 @@ from experiments.against_truncation import run as against_truncation
 from experiments.code import run as code
 from experiments.language_modelling import run as language_modelling
 from experiments.questions import run as questions
+from experiments.questions.wording import reworded
 from experiments.retrieval import run as retrieval
 from lengthwise.common.text import shipped_prose
 from lengthwise.records import Record
+from lengthwise.tasks.multi_document_qa import at_position
 from tests.helpers.answering import TRAIN_LENGTH, answering, saved
 
 # Whole runs, before a release
@@ -356,3 +358,20 @@ def test_a_p_value_can_be_read_off_an_interval() -> None:
     found = paired(dict(enumerate(one)), dict(enumerate(other)))
     assert p_of(found.difference, found.low, found.high, 4) == pytest.approx(ttest_rel(one, other).pvalue)
     assert p_of(-found.difference, -found.high, -found.low, 4) == pytest.approx(found.p)
+
+
+def test_the_wording_of_lost_in_the_middle_keeps_documents_and_question(tokenizer: Any) -> None:
+    (ours,) = at_position(tokenizer, 3, 1, 1, 0)
+    theirs = reworded(tokenizer, ours)
+    *documents, question = ours.prompt.split("\n")[1:]
+    said = theirs.prompt.split("\n")
+    assert said[0].startswith("Write a high-quality answer for the given question")
+    assert said[1] == said[5] == ""
+    told = [f"Document {number} ({line.split('(Title: ', 1)[1]}" for number, line in enumerate(said[2:5], 1)]
+    assert told == documents
+    assert said[2].startswith("Document [1](Title: ")
+    assert said[6:] == [question.removesuffix(" Answer:"), "Answer:"]
+    assert theirs.prompt.endswith(theirs.question)
+    assert theirs.target == ours.target
+    assert theirs.depth == ours.depth
+    assert theirs.tokens == len(tokenizer(theirs.prompt)["input_ids"])
