@@ -245,7 +245,8 @@ def _remove_hook(module: nn.Module, hook: Any) -> None:
     """By the hook itself: an interrupt in the midst of registering it leaves no handle."""
     tables = _hook_tables(vars(module))
     for key in [key for table in tables for key, value in table.items() if value is hook]:
-        for table in tables:
+        # Last out of the table that names the hook, by which it is found again after an interrupt in here
+        for table in sorted(tables, key=lambda table: table.get(key) is hook):
             table.pop(key, None)
 
 
