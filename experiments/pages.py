@@ -11,9 +11,9 @@ its own name, its module lists them in `MADE_OF`.
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -72,10 +72,15 @@ def made(name: str, stem: str, more: Mapping[str, Sequence[str]]) -> str:
     return f"{MADE} `python -m experiments.pages {name}` of {links}; to measure anew: {asked} ([README](../README.md))."
 
 
-def main(names: Sequence[str]) -> None:
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(EXPERIMENTS)}; all if none")
+    names = parser.parse_args().names
+    if unknown := [name for name in names if name not in EXPERIMENTS]:
+        parser.error(f"there is no experiment {unknown[0]!r}; there are {', '.join(EXPERIMENTS)}")
     for name in names or EXPERIMENTS:
         write(name)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -122,7 +122,11 @@ def train_length(axes: Any, length: float) -> None:
 def key(figure: Any, axes: Any, columns: int = 4) -> None:
     """One key for the whole figure, below it, of what `axes` shows; its lines are long enough to tell their dashes apart."""
     handles, names = axes.get_legend_handles_labels()
-    figure.legend(handles, names, loc="lower center", ncols=columns, frameon=False, fontsize=SMALL, handlelength=3.6)
+    for most in range(columns, 0, -1):
+        shown = figure.legend(handles, names, loc="lower center", ncols=most, frameon=False, fontsize=SMALL, handlelength=3.6)
+        if most == 1 or shown.get_window_extent().width <= figure.bbox.width:
+            return
+        shown.remove()
 
 
 def save(figure: Any, file: Path) -> None:
