@@ -366,7 +366,7 @@ EXPORT_REFUSALS = {
     "a folder that is not empty": ("{m}/t5 log --length 64 --to transformers --out {m}/letters", "exists already"),
     "a file": ("{m}/t5 log --length 64 --to transformers --out {t}/a.gguf", "give a directory, in which model.gguf"),
     "no such engine": ("{m}/t5 log --length 64 --to vllm --out {t}/b", "--to must be one of transformers"),
-    "no length": ("{m}/t5 log --to transformers --out {t}/b", "give it (--length)"),
+    "no length": ("{m}/t5 log --to transformers --out {t}/b --verify", "give it (--length)"),
     "nothing to do": ("{m}/t5 log --length 32 --to transformers --out {t}/b", "at length 32 this method changes nothing"),
     "no such method": ("{m}/t5 lag --length 64 --to transformers --out {t}/b", "no method 'lag'"),
 }
@@ -378,4 +378,5 @@ def test_export_refuses_in_one_line(case: str, models: Path, tmp_path: Path, len
     said = lengthwise("export", *line.format(m=models, t=tmp_path).split())
     assert (said.status, said.out) == (2, "")
     assert message in said.err[-1]
+    assert sum(line.startswith("lengthwise: ") for line in said.err) == 1
     assert not list(tmp_path.iterdir())

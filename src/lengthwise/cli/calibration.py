@@ -153,7 +153,6 @@ def export(
     """Write a model that carries a method and runs in stock engines, without lengthwise."""
     from lengthwise.calibration.export.export import check_place
     from lengthwise.calibration.export.export import export as verb
-    from lengthwise.calibration.export.verify import PROMPTS
     from lengthwise.methods.spec import check_spec
     from lengthwise.models.load import load
 
@@ -164,8 +163,6 @@ def export(
     say_train_length(loaded, train_length)
     chosen: dict[str, Any] = {"length": length, "train_length": train_length}
     chosen |= {"verify": verify, "overwrite": overwrite, "force": force}
-    if verify:
-        say(f"--verify reads {PROMPTS} prompts here and in the engine")
     command = shlex.join(["lengthwise", "export", model, spec, "--to", to, *_as_options(chosen), "--out", str(out)])
     written = verb(loaded, spec, to=to, out=out, tokenizer=tokenizer, inplace=True, command=command, **chosen)
     if as_json:

@@ -12,9 +12,10 @@ from torch import nn
 from lengthwise.calibration.export.card import Card
 from lengthwise.calibration.export.packages import check_packages
 from lengthwise.calibration.export.plan import Plan, carry_out, make_plan
-from lengthwise.calibration.export.verify import Expected, compare, expected
+from lengthwise.calibration.export.verify import PROMPTS, Expected, compare, expected
 from lengthwise.common.arguments import typed
 from lengthwise.common.files import check_writable, save_whole
+from lengthwise.common.progress import stage
 from lengthwise.errors import BadInput, require, require_one_of
 from lengthwise.methods.recipe import Recipe, recipe_at
 from lengthwise.methods.spec import Spec, short_name
@@ -73,6 +74,7 @@ def export(
     plan = make_plan(model, method, length, train_length, force)
     target = import_module(TARGETS[to])
     target.check(plan)
+    stage(f"reading {PROMPTS} prompts here and in the engine", verify)
     wanted = expected(model, tokenizer, method, plan, force) if verify else None
     card = Card(_name(model), _in_words(method, plan), to, plan, command, () if recipe is None else recipe.says)
     stock = carry_out(model, plan, inplace)
