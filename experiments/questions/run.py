@@ -25,8 +25,8 @@ from experiments._lib.gains import PLAIN, PMAX
 from experiments._lib.measure import Answers, Asked, Place, Runs, Subject
 from experiments._lib.natural_questions import held_out_questions
 from experiments._lib.paired import Paired, paired
+from experiments.questions.lost_in_the_middle import RETRIEVED, THEIRS, Passages, reworded, with_retrieved
 from experiments.questions.page import FORMAT, OVER_PLACES, POSITIONS, write_pages
-from experiments.questions.wording import THEIRS, reworded
 from lengthwise.errors import require
 from lengthwise.records import mean_interval
 from lengthwise.tasks import Sample
@@ -34,7 +34,7 @@ from lengthwise.tasks.material.documents import Question, read_questions
 from lengthwise.tasks.multi_document_qa import at_position
 
 TASK = "multi_document_qa"
-OURS = "ours"
+OURS, DRAWN = "ours", "drawn"
 PROBES = 8  # samples that tell about how many tokens so many documents have
 ROUND = 100  # tokens
 
@@ -43,17 +43,19 @@ ROUND = 100  # tokens
 class Options(measure.Options):
     questions: Path | None = option(None, "file of questions; made-up ones if not given")
     held_out: bool = option(False, "only those of the file that no training here reads")
+    around: str = option(DRAWN, "the other documents: any, or those most like the question", choices=(DRAWN, RETRIEVED))
     wording: str = option(OURS, "the package's, or that of Lost in the Middle", choices=(OURS, THEIRS))
     documents: tuple[int, ...] = option(tuple(POSITIONS), "numbers of them", choices=tuple(POSITIONS))
 
     def __post_init__(self) -> None:
-        require(self.questions is not None or not self.held_out, "--held-out chooses among those of a file; give --questions")
+        for name, chosen in (("--held-out", self.held_out), ("--around retrieved", self.around == RETRIEVED)):
+            require(self.questions is not None or not chosen, f"{name} chooses among those of a file; give --questions")
 
     @property
     def name(self) -> str:
         """The name of the experiment's files and run directories."""
         words = [] if self.questions is None else [self.questions.name.split(".")[0]]
-        return "-".join(["questions", *words, *([] if self.wording == OURS else [self.wording])])
+        return "-".join(["questions", *words, *(word for word in (self.around, self.wording) if word not in (DRAWN, OURS))])
 
 
 def questions(options: Options) -> Answers:
@@ -156,13 +158,19 @@ def over_places(answers: Answers) -> dict[str, Any]:
 
 
 def _places(options: Options, tokenizer: Any, given: Sequence[Question] | None) -> list[Place]:
-    def worded(tokenizer: Any, *asked: Any) -> list[Sample]:
-        samples = at_position(tokenizer, *asked, given)
+    passages = None
+    if options.questions is not None and options.around == RETRIEVED:
+        passages = Passages.of([question.gold for question in read_questions(options.questions)])
+
+    def made(tokenizer: Any, documents: int, position: int, n: int, seed: int) -> list[Sample]:
+        samples = at_position(tokenizer, documents, position, n, seed, given)
+        if passages is not None:
+            samples = [with_retrieved(tokenizer, sample, position, passages) for sample in samples]
         return samples if options.wording == OURS else [reworded(tokenizer, sample) for sample in samples]
 
     places = []
     for documents in options.documents:
-        probes = worded(tokenizer, documents, 0, PROBES, options.seed)
+        probes = made(tokenizer, documents, 0, PROBES, options.seed)
         length = ROUND * max(1, round(fmean(sample.tokens for sample in probes) / ROUND))
         for position in POSITIONS[documents]:
             task = f"{documents}-{position}"
@@ -170,7 +178,7 @@ def _places(options: Options, tokenizer: Any, given: Sequence[Question] | None) 
 
             def make(tokenizer: Any, _: int, n: int, seed: int, at: tuple[int, int] = (documents, position)) -> list[Sample]:
                 """The number of documents decides on the tokens; the length only names them."""
-                return worded(tokenizer, *at, n, seed)
+                return made(tokenizer, *at, n, seed)
 
             asked = Asked(task, TASK, f"{options.name}/{task}", make, material)
             places.append(Place(asked, length, options.methods or alignments.NAMES))
@@ -178,7 +186,8 @@ def _places(options: Options, tokenizer: Any, given: Sequence[Question] | None) 
 
 
 def _material(options: Options, given: Sequence[Question] | None) -> str:
-    words = "" if options.wording == OURS else f" in the wording of {options.wording}"
+    words = "" if options.around == DRAWN else ", among the passages most like each"
+    words += "" if options.wording == OURS else f" in the wording of {options.wording}"
     if options.questions is None or given is None:
         return f"made-up questions{words}"
     return f"{len(given)} questions of {options.questions.name} ({hashlib.sha256(repr(given).encode()).hexdigest()[:8]}){words}"

@@ -25,10 +25,12 @@ from experiments.against_truncation import run as against_truncation
 from experiments.code import run as code
 from experiments.language_modelling import run as language_modelling
 from experiments.questions import run as questions
-from experiments.questions.wording import reworded
+from experiments.questions.lost_in_the_middle import Passages, reworded, with_retrieved
 from experiments.retrieval import run as retrieval
 from lengthwise.common.text import shipped_prose
+from lengthwise.errors import BadInput
 from lengthwise.records import Record
+from lengthwise.tasks.material.documents import Document, Question
 from lengthwise.tasks.multi_document_qa import at_position
 from tests.helpers.answering import TRAIN_LENGTH, answering, saved
 
@@ -358,6 +360,29 @@ def test_a_p_value_can_be_read_off_an_interval() -> None:
     found = paired(dict(enumerate(one)), dict(enumerate(other)))
     assert p_of(found.difference, found.low, found.high, 4) == pytest.approx(ttest_rel(one, other).pvalue)
     assert p_of(-found.difference, -found.high, -found.low, 4) == pytest.approx(found.p)
+
+
+def test_retrieved_documents_are_those_most_like_the_question_without_an_answer(tokenizer: Any) -> None:
+    told = {
+        "Gold": "The lighthouse of Orm was built by Ada Lund.",
+        "Second": "The lighthouse of Tarn was painted by nobody.",
+        "First": "A lighthouse of Orm stands on a cliff, and who built it is disputed.",
+        "Answering": "The lighthouse of Orm: Ada Lund built the lighthouse of Orm.",
+        "Far": "Bread is made of flour and water.",
+    }
+    documents = {title: Document(title, text) for title, text in told.items()}
+    asked = Question("Who built the lighthouse of Orm?", ("Ada Lund",), documents["Gold"])
+    others = [Question("What is bread made of?", ("flour",), documents[title]) for title in ("Far", "Second")]
+    (drawn,) = (sample for sample in at_position(tokenizer, 3, 1, 3, 0, [asked, *others]) if sample.target == "Ada Lund")
+    passages = Passages.of(list(documents.values()))
+    sample = with_retrieved(tokenizer, drawn, 1, passages)
+    lines = sample.prompt.split("\n")[1:]
+    assert [line.split("(")[1].split(")")[0] for line in lines[:-1]] == ["First", "Gold", "Second"]
+    assert lines[-1] == "Question: Who built the lighthouse of Orm? Answer:"
+    assert (sample.target, sample.depth, sample.question) == (drawn.target, drawn.depth, drawn.question)
+    assert sample.tokens == len(tokenizer(sample.prompt)["input_ids"])
+    with pytest.raises(BadInput, match="3 passages do not answer"):
+        passages.nearest(asked.text, 4, documents["Gold"].told, asked.answers)
 
 
 def test_the_wording_of_lost_in_the_middle_keeps_documents_and_question(tokenizer: Any) -> None:
