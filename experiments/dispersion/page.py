@@ -7,6 +7,7 @@ from typing import Any
 
 from experiments._lib import draw, page
 from experiments._lib.markdown import table
+from lengthwise.records.intervals import paired_interval
 
 FORMAT = "lengthwise.experiments.dispersion/1"
 WORDS = {"pmax": "P_max, the mean largest probability of a row", "entropy": "Entropy of a row, mean, in nats"}
@@ -25,6 +26,7 @@ def write_pages(folder: Path, out: Path) -> None:
             for task, cells in tasks.items():
                 parts.append(page.by_length(f"ours, {task}", cells, lambda cell, key=statistic: f"{cell[key]:.3f}"))  # type: ignore[misc]
         parts += _logits(document, paper)
+        parts += _temperatures(document)
         page.write(out / f"{name}.md", f"How sharp attention is: {page.model_name(document)}", document, parts)
 
 
@@ -42,6 +44,26 @@ def _logits(document: page.Document, paper: dict[str, Any]) -> list[str]:
 def _paper_logits(paper: dict[str, Any]) -> str:
     rows = [[task, *values] for task, values in paper["table_7"].items()]
     return table([f"paper, Table 7: {paper['model']}", "short", "long"], rows)
+
+
+def _temperatures(document: page.Document) -> list[str]:
+    """Means over texts, each solved alone, with Student's intervals; results from before have none."""
+    rows = document.get("temperatures", [])
+    if not rows:
+        return []
+    lengths, known = sorted({row["length"] for row in rows}), {(row["task"], row["length"]): row for row in rows}
+    solved = [
+        [f"{task}, {statistic}", *(_mean(known[task, n][statistic]) for n in lengths)]
+        for task in dict.fromkeys(row["task"] for row in rows)
+        for statistic in WORDS
+    ]
+    words = "Means of the temperatures that keep a statistic in one text, and their 95 % intervals over texts by Student."
+    return ["## Temperatures (Tables 8 to 11)", words, table(["task, statistic", *(f"{n:,}" for n in lengths)], solved)]
+
+
+def _mean(values: list[float]) -> str:
+    mean, low, high = paired_interval(values)
+    return f"{mean:.3f} [{low:.3f}, {high:.3f}]"
 
 
 def _figure(tasks: dict[str, list[page.Cell]]) -> Any:

@@ -3,9 +3,10 @@
     python -m experiments.dispersion.run embedded --out runs/embedded
     python -m experiments.dispersion.run embedded --analyse --out runs/embedded
 
-Means of P_max and entropy over all layers, heads and rows of the samples of a task, and of the plain model's first layer the
-sorted, averaged logits of the first sample. --analyse runs `lengthwise analyse` on
-prose and on one long prompt of every task instead, into OUT/analysis and OUT/analysis-TASK; new lengths are added.
+Means of P_max and entropy over all layers, heads and rows of the samples of a task; of the plain model's first layer the
+sorted, averaged logits; and the temperatures that keep P_max and entropy, solved on each sample alone. --analyse runs
+`lengthwise analyse` on prose and on one long prompt of every task instead, into OUT/analysis and OUT/analysis-TASK; new
+lengths are added.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -34,6 +36,7 @@ from lengthwise.tasks import TASKS
 
 METHODS = ("none", "log", *alignments.ALIGNED)
 PROSE = "prose"
+STATISTICS = {"pmax": "p_max", "entropy": "entropy"}
 # The most important first
 TEXTS = (PROSE, "topic", "line", "passkey", "multi_document_qa", "code_completion")
 
@@ -66,7 +69,7 @@ def dispersion(options: Options) -> list[dict[str, Any]]:
         return []
     names, tasks = options.methods or METHODS, asked(options.tasks, options.data)
     methods = subject.contenders(names)
-    cells, logits = [], []
+    cells, logits, temperatures = [], [], []
     for task in tasks:
         for length in options.lengths:
             say(f"{task.name} at {length:,} tokens")
@@ -74,20 +77,52 @@ def dispersion(options: Options) -> list[dict[str, Any]]:
             ids = [torch.tensor([subject.tokenizer(sample.prompt, verbose=False).input_ids]) for sample in samples]
             for name, method in methods.items():
                 cells.append({"task": task.name, "length": length, "method": name, **_means(subject, ids, method)})
-            first = at_length(subject.model, anatomy_of(subject.model, subject.train_length), ids[0])
-            logits.append({"task": task.name, "length": length, "top": first.top, "sigma": first.sigma, "qq_r": first.qq_r})
+            logits.append({"task": task.name, "length": length, **_logits(subject, ids)})
+            if length > subject.train_length:
+                temperatures.append({"task": task.name, "length": length, **_temperatures(subject, ids)})
     facts = subject.facts("dispersion", {task.name: task.material for task in tasks})
-    results.write(options.out / "dispersion.json", FORMAT, facts["command"], {**facts, "cells": cells, "logits": logits})
+    found = {**facts, "cells": cells, "logits": logits, "temperatures": temperatures}
+    results.write(options.out / "dispersion.json", FORMAT, facts["command"], found)
     write_pages(options.out, options.out)
     return cells
 
 
 def _means(subject: Subject, ids: Sequence[Tensor], method: Any) -> dict[str, Any]:
-    """P_max and entropy, of all layers and of each."""
+    """P_max and entropy: of everything, of each text, of each layer."""
     stats = [lw.row_statistics(subject.model, one, method=method, train_length=subject.train_length) for one in ids]
-    p_max, entropy = (torch.stack([getattr(one, name) for one in stats]).double().mean((0, 2)) for name in ("p_max", "entropy"))
-    means = {"pmax": float(p_max.mean()), "entropy": float(entropy.mean())}
-    return {**means, "pmax_by_layer": p_max.tolist(), "entropy_by_layer": entropy.tolist()}
+    means: dict[str, Any] = {}
+    for key, name in STATISTICS.items():
+        values = torch.stack([getattr(one, name) for one in stats]).double()  # [texts, layers, heads]
+        means |= {key: float(values.mean()), f"{key}_by_text": values.mean((1, 2)).tolist()}
+        means |= {f"{key}_by_layer": values.mean((0, 2)).tolist()}
+    return means
+
+
+def _logits(subject: Subject, ids: Sequence[Tensor]) -> dict[str, Any]:
+    """The largest of the plain model's first layer, their deviation and how straight their QQ plot is; means over texts."""
+    anatomy = anatomy_of(subject.model, subject.train_length)
+    found = [at_length(subject.model, anatomy, one) for one in ids]
+    values = {name: [getattr(one, name) for one in found] for name in ("top", "sigma", "qq_r")}
+    means = {name: fmean(known) for name, known in values.items()}
+    return {**means, "top_by_text": values["top"], "qq_r_by_text": values["qq_r"]}
+
+
+def _temperatures(subject: Subject, ids: Sequence[Tensor]) -> dict[str, list[float]]:
+    """By statistic: the temperature that keeps it, for each text."""
+
+    def solved(one: Tensor, statistic: str) -> float:
+        alignment = lw.calibrate(
+            subject.model,
+            None,
+            one.shape[1],
+            statistic=statistic,
+            input_ids=one,
+            train_length=subject.train_length,
+            show_progress=False,
+        )
+        return float(alignment.tau(one.shape[1]))
+
+    return {statistic: [solved(one, statistic) for one in ids] for statistic in STATISTICS}
 
 
 def _analyse(subject: Subject, options: Options, name: str) -> None:

@@ -60,9 +60,12 @@ def less(one: Any, other: Any) -> Figure:
     )
 
 
-def over(one: float, other: float) -> Figure:
-    """The ratio of two numbers, without an interval."""
-    return figure(one / other)
+def over(one: Any, other: Any) -> Figure:
+    """The ratio: of two numbers, without an interval, or of two lists on the same samples, the geometric mean."""
+    if not isinstance(one, list):
+        return figure(one / other)
+    ratio = less([math.log(value) for value in one], [math.log(value) for value in other])
+    return Figure(*(math.exp(end) for end in (ratio.value, ratio.low, ratio.high)))
 
 
 def verdict(measured: Figure, above: float | None = None, below: float | None = None, own: bool = False) -> str:

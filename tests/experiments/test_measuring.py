@@ -179,14 +179,22 @@ def test_dispersion_is_the_mean_over_layers_heads_rows_and_samples(finished: Pat
         cell = cells["line", LONG, name]
         assert cell["pmax"] == pytest.approx(float(torch.stack([s.p_max for s in stats]).mean()), rel=1e-5)
         assert cell["entropy"] == pytest.approx(float(torch.stack([s.entropy for s in stats]).mean()), rel=1e-5)
+        assert cell["entropy_by_text"] == pytest.approx([float(s.entropy.mean()) for s in stats], rel=1e-5)
         assert cell["pmax_by_layer"] == pytest.approx(torch.stack([s.p_max for s in stats]).mean((0, 2)).tolist(), rel=1e-5)
     assert cells["line", LONG, "pmax-model"]["pmax"] > cells["line", LONG, "none"]["pmax"]
     assert cells["line", TRAIN, "pmax-model"]["pmax"] == cells["line", TRAIN, "none"]["pmax"]
     assert (tmp_path / "pmax-model.json").read_bytes() == made[0].read_bytes()
     logits = {(row["task"], row["length"]): row for row in json.loads((tmp_path / "dispersion.json").read_text())["logits"]}
     assert logits.keys() == {(task, length) for task in ("line", "topic") for length in (TRAIN, LONG)}
-    first = at_length(weights, anatomy_of(weights), TOKENIZER(samples[0].prompt, return_tensors="pt").input_ids)
-    assert logits["line", LONG]["top"] == pytest.approx(first.top)
+    texts = [TOKENIZER(sample.prompt, return_tensors="pt").input_ids for sample in samples]
+    tops = [at_length(weights, anatomy_of(weights), text).top for text in texts]
+    assert logits["line", LONG]["top_by_text"] == pytest.approx(tops)
+    assert logits["line", LONG]["top"] == pytest.approx(sum(tops) / 2)
+    (solved, _) = json.loads((tmp_path / "dispersion.json").read_text())["temperatures"]
+    assert (solved["task"], solved["length"]) == ("line", LONG)
+    for text, tau in zip(texts, solved["pmax"], strict=True):
+        alone = lw.calibrate(weights, None, text.shape[1], input_ids=text, show_progress=False)
+        assert tau == pytest.approx(float(alone.tau(text.shape[1])))
     assert f"| line | {logits['line', TRAIN]['top']:.2f} (" in (tmp_path / "dispersion.md").read_text()
 
 

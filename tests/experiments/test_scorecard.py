@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,14 @@ def test_five_samples_that_differ_decide_nothing(tmp_path: Path, step: float, be
     """Right or wrong, or the mean of two lengths."""
     (row,) = judge(tmp_path, {"gain": [step] * better + [0.0] * (100 - better)}, above=0)
     assert row.verdict == said
+
+
+def test_the_ratio_of_two_lists_is_that_of_their_logarithms() -> None:
+    found = over([2.0, 8.0, 4.0], [1.0, 1.0, 1.0])
+    half = 4.302653 * math.log(2) / math.sqrt(3)  # Student's, two degrees of freedom; the logarithms' deviation is log 2
+    assert (found.value, found.low, found.high) == pytest.approx((4, 4 * math.exp(-half), 4 * math.exp(half)), rel=1e-6)
+    with pytest.raises(ValueError, match="the same samples"):
+        over([1.0], [1.0, 2.0])
 
 
 def test_a_claim_between_two_bounds_is_refuted_on_either_side() -> None:
