@@ -64,6 +64,19 @@ def test_padding_between_turns_is_refused_where_keys_are_placed_by_their_index(m
         second_turn(model, first, second, shown)
 
 
+@pytest.mark.parametrize("method", ["streaming_llm:sinks=3,window=10", "lm_infinite:sinks=3"])
+def test_a_cache_whose_masks_add_to_the_logits_keeps_the_keys_that_they_count(method: str) -> None:
+    model, text, padding = make("llama"), tokens(LONG), 12
+    ids = torch.nn.functional.pad(text, (padding, 0))
+    hidden = (torch.arange(LONG + padding) < padding) | torch.ones(LONG + padding, LONG + padding).triu(1).bool()
+    mask = torch.zeros(hidden.shape).masked_fill(hidden, torch.finfo(torch.float32).min)[None, None]
+    with lw.extend(model, method), torch.no_grad():
+        cache = DynamicCache(config=model.config)
+        pieces = [(0, padding), (padding, LONG), *((at, at + 1) for at in range(LONG, LONG + padding))]
+        said = [model(ids[:, a:b], attention_mask=mask[..., a:b, :b], past_key_values=cache).logits for a, b in pieces]
+        torch.testing.assert_close(torch.cat(said[1:], 1), model(text, use_cache=False).logits, atol=1e-4, rtol=1e-4)
+
+
 def test_padding_between_tokens_is_fine_where_positions_count_it() -> None:
     model, first, second = make("llama"), tokens(LONG), tokens(8, seed=1)
     mask = torch.ones(1, LONG + 8, dtype=torch.long)

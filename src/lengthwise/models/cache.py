@@ -94,7 +94,8 @@ def _is_padded(mask: Any) -> bool:
     if known is not None:
         visible = known.visible
         return visible.hidden is not None or not bool(((visible.start == 0) & (visible.count > 0)).all())
-    return not isinstance(mask, Tensor) or not bool(mask.all())
+    # One of four axes, shown or added to the logits, counts all keys, and none must go
+    return not isinstance(mask, Tensor) or mask.dim() > 2 or not bool(mask.all())
 
 
 def _let_roll(cache: DynamicCache, rolling: SinksAndWindow, method: str, modules: Sequence[nn.Module]) -> None:
