@@ -35,19 +35,23 @@ def test_frequencies_that_follow_the_length_refuse_packed_sequences(method: str)
 def test_frequencies_that_follow_the_length_turn_by_the_positions_given(name: str, length: int, collator: Any) -> None:
     """Against the same frequencies put into the model for good, which then rotates itself, by its own position_ids."""
     model, inputs = shared(name), leaping(collator, length, 3 * TRAIN_LENGTH)
-    far = reach(inputs["position_ids"])
-    assert far > TRAIN_LENGTH
-    pairs = {
-        "ntk:factor=2,dynamic=true": f"ntk:factor={2 * far / TRAIN_LENGTH - 1}",
-        "yarn:dynamic=true,temperature=false": f"yarn:factor={far / TRAIN_LENGTH},temperature=false",
-        "clex:log_scale=false": f"ntk:factor={2 * math.ceil(far / TRAIN_LENGTH) - 1}",
-    }
-    for moving, fixed in pairs.items():
-        found, expected = [], []
-        for spec, rows in ((moving, found), (fixed, expected)):
-            with lw.extend(model, spec), torch.inference_mode():
-                rows.append(model(**inputs, use_cache=False).logits)
-        torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-3)
+    rows = [{key: value[row : row + 1] for key, value in inputs.items()} for row in range(2)]
+    reaches = [reach(row["position_ids"]) for row in rows]
+    assert max(reaches) > TRAIN_LENGTH
+    assert reaches[0] != reaches[1]
+    for moving, fixed in {
+        "ntk:factor=2,dynamic=true": lambda far: f"ntk:factor={2 * max(far, TRAIN_LENGTH) / TRAIN_LENGTH - 1}",
+        "yarn:dynamic=true,temperature=false": lambda far: f"yarn:factor={max(far / TRAIN_LENGTH, 1)},temperature=false",
+        "clex:log_scale=false": lambda far: f"ntk:factor={2 * math.ceil(far / TRAIN_LENGTH) - 1}",
+    }.items():
+        expected = []
+        with torch.inference_mode():
+            for row, far in zip(rows, reaches, strict=True):
+                with lw.extend(model, fixed(far)):
+                    expected.append(model(**row, use_cache=False).logits)
+            with lw.extend(model, moving):
+                found = model(**inputs, use_cache=False).logits
+        torch.testing.assert_close(found, torch.cat(expected), atol=1e-4, rtol=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,12 @@ turned on; elsewhere they arrive rotated and stay so.
 
 A rotation sees differences alone: positions that count one by one through all that a row sees are as good as the keys' indices,
 wherever they begin. So padding and packed sequences ask for nothing. Positions that leap, as PoSE's and RandomPos' do, must be
-kept: `GivenPositions` holds them, and how far the widest row reaches.
+kept: `GivenPositions` holds them, and how far the widest row of each sequence reaches.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -38,7 +37,11 @@ class GivenPositions:
     """Positions of a whole sequence, some of them left out."""
 
     at: Tensor  # [batch or 1, tokens]
-    reach: int  # positions from the first to the last key of the widest row
+    lengths: list[int]  # of each sequence: positions from the first to the last key of its widest row
+
+    @property
+    def reach(self) -> int:
+        return max(self.lengths)
 
 
 def leaping_positions(layer: Layer, mask: ForwardMask, position_ids: Tensor | None) -> GivenPositions | None:
@@ -73,8 +76,8 @@ def _given_positions(visible: Visible, given: Tensor) -> GivenPositions | None: 
     real = visible.count > 0
     if not bool((real & (breaks.gather(-1, last) > breaks.gather(-1, first))).any()):
         return None
-    widest = torch.where(real, given.gather(-1, last) - given.gather(-1, first) + 1, 0).amax()
-    return GivenPositions(given, max(math.ceil(widest), int(visible.count.amax())))
+    widest = torch.where(real, given.gather(-1, last) - given.gather(-1, first) + 1, 0).amax(-1)
+    return GivenPositions(given, torch.maximum(widest.ceil(), visible.count.amax(-1).clamp_min(1)).long().tolist())
 
 
 def _counts_past_holes(visible: Visible, given: Tensor) -> bool:
@@ -174,7 +177,7 @@ def _part_turns(
         return [Turns(part.visible, *_turned_on_from(rotary, part, like)) for part in parts]
     if given is not None:
         parts = [Part(seen, given.at, given.at)]
-    lengths = [] if frequencies is None else _lengths(whole) if given is None else [given.reach]
+    lengths = [] if frequencies is None else _lengths(whole) if given is None else given.lengths
     tables = partial(_tables, rotary, frequencies, like, lengths=lengths)
     # A single query stands at 0, which turns nothing but where a family scales its tables
     stays = whole.queries == 1 and given is None and rotary.only_turns
