@@ -29,6 +29,15 @@ def test_frequencies_that_follow_the_length_refuse_packed_sequences(method: str)
         model(ids, position_ids=torch.arange(4 * TRAIN_LENGTH)[None], use_cache=False)
 
 
+def test_a_temperature_that_follows_the_length_refuses_packed_sequences_of_one_frequency() -> None:
+    """CLEX's frequencies change once a training length, its temperature with every token."""
+    model, packed = shared("llama"), torch.cat([torch.arange(20), torch.arange(TRAIN_LENGTH)])[None]
+    with lw.extend(model, "clex"), pytest.raises(BadInput, match="packed, several to a row"):
+        model(tokens(20 + TRAIN_LENGTH), position_ids=packed, use_cache=False)
+    with lw.extend(model, "clex:log_scale=false"):
+        model(tokens(20 + TRAIN_LENGTH), position_ids=packed, use_cache=False)
+
+
 @pytest.mark.parametrize(
     ("name", "length", "collator"), crossed(ROTARY, [TRAIN_LENGTH // 2, TRAIN_LENGTH + 9], COLLATORS, every=2, whole={"llama"})
 )

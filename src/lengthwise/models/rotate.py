@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from lengthwise.attention import Part, Visible, as_one, as_they_stand
 from lengthwise.errors import BadInput, require
-from lengthwise.methods.base import FrequencyRotation, follows_length, method_name
+from lengthwise.methods.base import FrequencyRotation, Temperature, follows_length, method_name
 from lengthwise.models.layer import Layer
 from lengthwise.models.masks import ForwardMask
 from lengthwise.models.rolling_layer import Turn
@@ -206,18 +206,27 @@ def _turned_on_from(rotary: Rotary, part: Part, like: Tensor) -> tuple[Tables | 
 
 
 def _refuse_packed(rotation: FrequencyRotation, trained: Tensor, visible: Visible) -> None:
-    """Raise where sequences packed into one row need different frequencies; a token that sees none before it begins one."""
+    """Raise where sequences packed into one row are read differently; a token that sees none before it begins one."""
     first_tokens = (visible.start == visible.position) & (visible.count > 0)
     for starts, count in zip(first_tokens, visible.count, strict=True):
         if int(starts.sum()) > 1:
             ends = itertools.pairwise([*starts.nonzero()[:, 0].tolist(), len(count)])
             lengths = {int(count[start:end].max()) for start, end in ends}
-            first, *others = (rotation.frequencies(trained, length) for length in lengths)
+            first, *others = (_at_length(rotation, trained, length) for length in lengths)
             if not all(torch.equal(first, other) for other in others):
                 raise BadInput(
-                    f"{method_name(rotation)} gives each sequence the frequencies of its length, and these are packed, several "
-                    "to a row; give each a row of its own"
+                    f"{method_name(rotation)} goes by the length of each sequence, and these are packed, several to a row; "
+                    "give each a row of its own"
                 )
+
+
+def _at_length(rotation: FrequencyRotation, trained: Tensor, length: int) -> Tensor:
+    """The frequencies of a sequence, and the temperature of its widest row where the method has one besides."""
+    frequencies = rotation.frequencies(trained, length)
+    if not isinstance(rotation, Temperature):
+        return frequencies
+    g = rotation.inverse_temperature(torch.full((1, 1, 1), length, device=trained.device), 0)
+    return torch.cat([frequencies, g.flatten().to(frequencies)])
 
 
 def _tables(rotary: Rotary, rotation: FrequencyRotation | None, like: Tensor, at: Tensor, lengths: list[int]) -> Tables:
