@@ -37,6 +37,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments._lib.command import main, option
+
 Floats = NDArray[np.float64]
 
 
@@ -150,11 +152,20 @@ def theorem_2(length: int = 12, train_length: int = 10) -> dict[str, dict[str, f
     }
 
 
-def write_theorems(file: Path) -> None:
+@dataclass(frozen=True)
+class Options:
+    """One call."""
+
+    file: Path = option(help="JSON file to write", positional=True)
+
+
+def write_theorems(options: Options) -> None:
     from experiments._lib import results
 
     content: dict[str, Any] = {"theorem_1": counterexample(), "theorem_2": theorem_2()}
-    results.write(file, "lengthwise.experiments.theorems/1", "python -m experiments.bits.linear_attention FILE", content)
+    results.write(
+        options.file, "lengthwise.experiments.theorems/1", "python -m experiments.bits.linear_attention FILE", content
+    )
 
 
 def _squared(x: Floats) -> float:
@@ -166,4 +177,4 @@ def _norm(x: Floats) -> float:
 
 
 if __name__ == "__main__":
-    write_theorems(Path(sys.argv[1]))
+    sys.exit(main(Options, write_theorems, __doc__))

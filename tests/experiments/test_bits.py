@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from dataclasses import fields, replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
+from experiments._lib.command import main
 from experiments.bits import linear_attention, page, run
 from experiments.bits.run import Configuration, Curve, Options, Settings, train
 from lengthwise.errors import BadInput
@@ -84,6 +86,19 @@ def test_the_printed_bound_fails_where_two_large_matrices_cancel() -> None:
     # Answers vanish at the training lengths, so that misalignment is 0 and the loss that of answering nothing
     assert sides["train"] == pytest.approx(1)
     assert sides["printed"] < sides["error"] <= sides["mended"]
+
+
+def test_the_theorems_are_written_where_the_command_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match="0"):
+        main(linear_attention.Options, linear_attention.write_theorems, linear_attention.__doc__, ["--help"])
+    assert "usage:" in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
+    assert main(linear_attention.Options, linear_attention.write_theorems, "", ["out.json"]) == 0
+    written = json.loads((tmp_path / "out.json").read_text())
+    assert written["theorem_2"] == linear_attention.theorem_2()
 
 
 def test_a_model_is_the_same_whoever_is_trained_beside_it() -> None:
