@@ -26,7 +26,7 @@ from tests.helpers.answering import answering, saved
 def test_calibrate_writes_the_alignment_file_of_the_contract(
     models: Path, tmp_path: Path, lengthwise: Callable[..., Said]
 ) -> None:
-    out = tmp_path / "new" / "alignment.json"
+    out = tmp_path / "a new" / "alignment.json"
     said = lengthwise("calibrate", models / "t5", "--length", 96, "--length", 64, "--sequences", 2, "--seed", 4, "--out", out)
     assert said.status == 0
     document = json.loads(out.read_text())
@@ -40,10 +40,10 @@ def test_calibrate_writes_the_alignment_file_of_the_contract(
         assert 0 < entry["tau"] < 1
         assert entry["forwards"] in (2, 3, 4)
     assert (document["provenance"]["sequences"], document["provenance"]["seed"]) == (2, 4)
-    assert listing(tmp_path) == ["new", "new/alignment.json"]
+    assert listing(tmp_path) == ["a new", "a new/alignment.json"]
     # What people read: a line a length, and where the file is
     assert [line.split()[0] for line in said.out.splitlines()[2:]] == ["64", "96"]
-    assert said.err[-1] == f"lengthwise: written: {out}; use it as --method @{out}"
+    assert said.err[-1] == f"lengthwise: written: {out}; use it as --method '@{out}'"
 
 
 def test_calibrate_prints_one_json_document_and_nothing_else(
@@ -332,12 +332,12 @@ def test_calibrate_searches_the_numbers_of_a_position_method(
     tmp_path: Path, lengthwise: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lengthwise.calibration.position_search.MOST_CANDIDATES", 4)
-    folder, out = saved(answering("llama"), tmp_path / "model"), tmp_path / "scales.json"
+    folder, out = saved(answering("llama"), tmp_path / "model"), tmp_path / "of it" / "scales.json"
     common = ("--length", 320, "--task", "passkey", "--sequences", 2)
     said = lengthwise("calibrate", folder, *common, "--search", "dpe", "--out", out)
     assert said.status == 0
     assert said.out.splitlines()[0].startswith("dpe: ")
-    assert said.out.splitlines()[-1] == f"use it as --method dpe:scales={out}"
+    assert said.out.splitlines()[-1] == f"use it as --method 'dpe:scales={out}'"
     assert json.loads(out.read_text())["format"] == "lengthwise.positions/1"
     said = lengthwise("calibrate", folder, *common, "--search", "dpe", "--scope", "head", "--out", out)
     assert (said.status, said.err[-1].split("; ")[-1]) == (2, "give one --length, and neither --statistic nor --scope")

@@ -51,12 +51,12 @@ def test_one_sample_is_told_as_one(counts: list[int], words: str) -> None:
 def test_evaluate_prints_one_table_and_says_where_the_records_are(
     models: Path, tmp_path: Path, lengthwise: Callable[..., Said]
 ) -> None:
-    out, spec = tmp_path / "run", f"@{models / 'a.json'}"
+    out, spec = tmp_path / "a run", f"@{models / 'a.json'}"
     command = ["evaluate", models / "t5", "--method", "none", "--method", "truncate", "--method", spec, "--task", "passkey"]
     command += ["--task", "line", "--length", 240, "--length", LONG, "--samples", 3, "--out", out]
     said = lengthwise(*command)
     assert said.status == 0
-    assert said.err[-1] == f"lengthwise: records: {out}; `lengthwise report {out} --out report.html` makes a page"
+    assert said.err[-1] == f"lengthwise: records: {out}; `lengthwise report '{out}' --out report.html` makes a page"
     lines = said.out.splitlines()
     assert lines[0].split() == ["task", "tokens", "none", "truncate", spec]
     assert [line.split()[:2] for line in lines[1:5]] == [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -70,7 +71,7 @@ def analyse(
         print(columns([list(table.head), *map(list, table.rows)]), end="\n\n")
     for line in (*findings(analysis), *tables.notes(analysis)):
         print(line)
-    say(f"tables, figures and analysis.md: {out}; `lengthwise report {out} --out report.html` makes a page")
+    say(f"tables, figures and analysis.md: {out}; `lengthwise report {quote(str(out))} --out report.html` makes a page")
 
 
 def misalignment(

@@ -85,7 +85,7 @@ def calibrate(
         say(f"written: {out}")
     else:
         _print_alignment(found)
-        say(f"written: {out}; use it as --method @{out}")
+        say(f"written: {out}; use it as --method {shlex.quote(f'@{out}')}")
 
 
 def bake(
@@ -197,7 +197,7 @@ def _print_positions(found: Any, out: Path) -> None:
     rows += [(name, f"{nats:.4g}", f"{found.expects['found'][name]:.4g}") for name, nats in found.expects["plain"].items()]
     print(columns([[f"{name:>20}", *rest] for name, *rest in rows]))
     option = {"dpe": "scales", "longrope": "factors"}[found.method]
-    print(f"use it as --method {found.method}:{option}={out}")
+    print(f"use it as --method {shlex.quote(f'{found.method}:{option}={out}')}")
 
 
 def _print_alignment(alignment: Any) -> None:

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -104,7 +105,7 @@ def evaluate(
         for name, reached in effective.items():
             far = "below the shortest length" if reached is None else f"{reached:,} tokens"
             print(f"RULER's effective length, {name}: {far} (mean of {100 * threshold:g} or more)")
-        say(f"records: {out}; `lengthwise report {out} --out report.html` makes a page")
+        say(f"records: {out}; `lengthwise report {quote(str(out))} --out report.html` makes a page")
 
 
 def reach(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -58,4 +59,5 @@ def recommend(
     else:
         print("\n".join(recipe.says))
         written = out / "recipe.json"
-        say(f"written: {written}; use it as --method @{written}; `lengthwise report {out} --out page.html` makes a page")
+        page = f"`lengthwise report {quote(str(out))} --out page.html` makes a page"
+        say(f"written: {written}; use it as --method {quote(f'@{written}')}; {page}")
