@@ -14,7 +14,7 @@ from transformers import ByT5Tokenizer
 
 import lengthwise as lw
 from lengthwise.evaluation.sweep import cells
-from lengthwise.evaluation.sweep.questions import Questions, by_length
+from lengthwise.evaluation.sweep.questions import Questions, by_length, has_room
 from lengthwise.records import Record, read_lines, summarise
 from lengthwise.report.runs.depth_map import depth_maps
 from lengthwise.report.runs.group import RunGroup, read_run
@@ -61,6 +61,14 @@ def test_a_file_of_code_cases_is_asked_bucket_by_bucket(tmp_path: Path) -> None:
     # One sample of each bucket, then the rest
     few = lw.evaluate(answering_briefly("t5"), TOKENIZER, out=tmp_path / "few", **{**asked, "samples": 1})
     assert [record.tokens for record in few if (record.method, record.task) == ("none", both[0])] == [61, 1201]
+
+
+def test_a_length_that_only_some_questions_fit_into_is_refused_before_any_is_asked() -> None:
+    # Names of lines are of different lengths
+    length = next(n for n in range(200, 400) if has_room(TASKS["line"], TOKENIZER, n, 0))
+    assert Questions(TOKENIZER, ["passkey", "line"], [length], samples=1, seed=0).lengths == [length]
+    with pytest.raises(lw.BadInput, match=f"a prompt of {length} tokens has no room for the question"):
+        Questions(TOKENIZER, ["passkey", "line"], [length], samples=5, seed=0)
 
 
 def test_every_answer_has_both_scores_in_the_file_and_in_what_is_returned(

@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import Any
 
 from lengthwise.common.files import read_file
-from lengthwise.errors import require
+from lengthwise.errors import is_out_of_memory, require
 from lengthwise.evaluation.sweep.jobs import Job
 from lengthwise.evaluation.sweep.named_methods import NamedMethod
 from lengthwise.tasks import TASKS, Sample, Task, find_task, without_groups
@@ -21,6 +21,7 @@ from lengthwise.tasks.material.hub import is_hub
 from lengthwise.tasks.material.token_counts import token_count
 
 NEAR = 0.1  # share of the length asked for, by which the longest prompt may differ
+SPARE = 4  # where a prompt of a task fits into the length by so much, all do
 
 
 class Questions:
@@ -49,6 +50,7 @@ class Questions:
             return made
 
         self._generated = generated
+        self._first: dict[tuple[str, int], list[Sample]] = {}
         if self.data is not None and self.lengths:
             self.tasks = {name: task.of(self.data) for name, task in self.tasks.items()}
             self.data = None
@@ -59,9 +61,12 @@ class Questions:
             self.cases = by_length(read, task.bucket)
             self.lengths = list(self.cases)
         else:
-            # Refused now, not after hours at other lengths: the shortest one may have no room for its question
-            for name in self.tasks:
-                generated(name, self.lengths[0], 1)
+            # Refused now, not after hours at other lengths: the shortest one may have no room for some question
+            shortest = self.lengths[0]
+            for name, task in self.tasks.items():
+                generated(name, shortest, 1)
+                if not has_room(task, tokenizer, shortest // SPARE, seed):
+                    self._first[name, shortest] = generated(name, shortest)
 
     @property
     def materials(self) -> dict[str, str | None]:
@@ -102,7 +107,9 @@ class Questions:
         ]
 
     def samples_of(self, job: Job) -> Sequence[Sample]:
-        return self._generated(job.task, job.length) if self.data is None else self.cases[job.length]
+        if self.data is not None:
+            return self.cases[job.length]
+        return self._first.get((job.task, job.length)) or self._generated(job.task, job.length)
 
     def example(self, job: Job) -> Sample:
         """One sample of the job, without making the others; of a file's cases the one with the longest question."""
@@ -119,6 +126,16 @@ class Questions:
         else:
             several = f"--data holds cases of one task; give one --task, not {', '.join(self.tasks)}"
             require(len(self.tasks) == 1, several)
+
+
+def has_room(task: Task, tokenizer: Any, length: int, seed: int) -> bool:
+    """Whether the first prompt of a task can be made at a length; a task of the user's own may fail as it likes."""
+    try:
+        return bool(task.samples(tokenizer, length, 1, seed))
+    except Exception as error:
+        if is_out_of_memory(error):
+            raise
+        return False
 
 
 def tell_length(name: str, tokenizer: Any, made: Sequence[Sample], length: int) -> None:
