@@ -63,6 +63,30 @@ def test_the_page_and_its_tables_stand_side_by_side(full_run: Path, tmp_path: Pa
     assert sorted(path.name for path in out.parent.iterdir()) == ["report.csv", "report.html", "report.md"]
 
 
+@pytest.mark.parametrize("page", [None, "<html>mine</html>"])
+def test_tables_do_not_replace_a_file_that_is_no_page_s(page: str | None, full_run: Path, tmp_path: Path) -> None:
+    out, notes = tmp_path / "README.html", tmp_path / "README.md"
+    if page is not None:
+        out.write_text(page)
+    notes.write_text("mine")
+    with pytest.raises(BadInput, match=r"README\.md is there and belongs to no page .*README\.html.*; give --out another name"):
+        write_report([full_run], out)
+    assert notes.read_text() == "mine"
+    assert out.exists() == (page is not None)
+    # What is made again is replaced
+    notes.unlink()
+    write_report([full_run], out)
+    notes.write_text("old")
+    assert "old" not in write_report([full_run], out).with_suffix(".md").read_text()
+
+
+def test_no_page_is_written_whose_tables_cannot_be(full_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "page.csv").mkdir()
+    with pytest.raises(BadInput, match=r"cannot write .*page\.csv: it is a directory"):
+        write_report([full_run], tmp_path / "page.html")
+    assert not (tmp_path / "page.html").exists()
+
+
 def test_what_an_evaluation_writes_is_read(tmp_path: Path):
     run = RunDirectory(tmp_path / "run", config(["none", "log"]))
     run.records.append([Record(**line) for line in records(["none", "log"], ["line"], [512, 1024], samples=2)])

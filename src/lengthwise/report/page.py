@@ -16,11 +16,13 @@ from typing import Any
 from markupsafe import Markup
 
 from lengthwise.common.csv_text import csv_text
-from lengthwise.common.files import write_whole
+from lengthwise.common.files import check_writable, read_file, write_whole
 from lengthwise.errors import require
 from lengthwise.report.charts import TEMPLATE, templates
 from lengthwise.report.formatting import listed, percent, shortened, tokens_at
 from lengthwise.report.styles import Style
+
+MADE_HERE = b'<meta name="generator" content="lengthwise">'
 
 
 @dataclass(frozen=True)
@@ -48,9 +50,18 @@ def write_page(sections: Sequence[Section], out: Path) -> Path:
     texts = {out: html(sections), out.with_suffix(".md"): "\n".join(section.markdown for section in sections)}
     if any(section.rows for section in sections):
         texts[out.with_suffix(".csv")] = rows_csv(sections)
+    for path in texts:
+        check_writable(path)
+        whose = f"{path} is there and belongs to no page {out}, and the page's tables would replace it"
+        require(path == out or not path.exists() or _made_here(out), f"{whose}; give --out another name")
     for path, text in texts.items():
         write_whole(path, text)
     return out
+
+
+def _made_here(page: Path) -> bool:
+    """Whether a file is a page of ours, so that the tables beside it are ours, too."""
+    return page.is_file() and MADE_HERE in read_file(page)
 
 
 def html(sections: Sequence[Section]) -> str:
