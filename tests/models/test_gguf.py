@@ -51,8 +51,8 @@ def file(llama: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return written(llama, tmp_path_factory.mktemp("gguf") / "tiny.gguf")
 
 
-def written(llama: Any, path: Path, begins: bool | None = None) -> Path:
-    """`begins` says whether texts begin with a token."""
+def written(llama: Any, path: Path, begins: bool | None = None, rope: dict[str, float] | None = None) -> Path:
+    """`begins` says whether texts begin with a token; `rope` are keys of YaRN from 32 to 128 tokens."""
     config, writer = llama.config, gguf.GGUFWriter(path, "llama")
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
@@ -68,6 +68,12 @@ def written(llama: Any, path: Path, begins: bool | None = None) -> Path:
     writer.add_token_merges(["a b", "ab c"])
     writer.add_token_types([3, 3, 3, 1, 1, 1, 1, 1])
     writer.add_bos_token_id(1)
+    if rope is not None:
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(4.0)
+        writer.add_rope_scaling_orig_ctx_len(32)
+        for key, value in rope.items():
+            writer.add_float32(f"llama.rope.scaling.{key}", value)
     if begins is not None:
         writer.add_add_bos_token(begins)
     writer.add_eos_token_id(2)
@@ -155,3 +161,14 @@ def test_texts_begin_as_the_file_says(begins: bool | None, llama: Any, tmp_path:
     assert tokenizer("abc", add_special_tokens=False).input_ids == [7]
     tokenizer.save_pretrained(tmp_path / "saved")
     assert tf.AutoTokenizer.from_pretrained(tmp_path / "saved")("abc").input_ids == tokenizer("abc").input_ids
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "wanted"),
+    [("attn_factor", 1.1, 1.1 * 1.138629), ("yarn_attn_factor", 1.3, 1.3), ("yarn_log_multiplier", 1.0, 1.0)],
+)
+def test_yarn_has_the_attention_factor_that_the_file_says(
+    key: str, value: float, wanted: float, llama: Any, tmp_path: Path
+) -> None:
+    model, _ = load(str(written(llama, tmp_path / "tiny.gguf", rope={key: value})), device="cpu")
+    assert model.model.rotary_emb.attention_scaling == pytest.approx(wanted, rel=1e-6)

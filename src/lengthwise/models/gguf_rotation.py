@@ -1,6 +1,7 @@
 """What a GGUF file says of its rotation, which transformers does not read: linear, YaRN's, LongRoPE's, Llama 3's.
 
-Keys are those that llama.cpp reads (calibration/export/gguf_keys.py has them by rope type). What stays unread is told.
+Keys are those that llama.cpp reads (calibration/export/gguf_keys.py has them by rope type), and two that its converter writes
+of a config's `attention_factor` and `mscale_all_dim`. What stays unread is told.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from lengthwise.models.gguf_header import read_header
 FACTORS = "rope_freqs.weight"
 LONG_FACTORS = {f"rope_factors_{name}.weight": f"{name}_factor" for name in ("long", "short")}
 TYPE, FACTOR, SHARPER, BEFORE = (f"rope.scaling.{key}" for key in ("type", "factor", "attn_factor", "original_context_length"))
+WHOLE, OF_ALL = "rope.scaling.yarn_attn_factor", "rope.scaling.yarn_log_multiplier"
 BETAS = {f"rope.scaling.yarn_{name}": name for name in ("beta_fast", "beta_slow")}
 LOW, HIGH = 1.0, 4.0  # Llama 3's factors of low and high frequencies; a file has what they make of its other two numbers
 ORIGINAL = [2**power for power in range(4, 21)]
@@ -58,7 +60,8 @@ def _parameters(
         return {"rope_type": kind, "factor": factor}
     if kind == "yarn" and BEFORE in told:
         betas = {name: float(told[key]) for key, name in BETAS.items() if key in told}
-        sharper *= 1 + 0.1 * math.log(factor)
+        log = 0.1 * math.log(factor)
+        sharper *= float(told.get(WHOLE, (1 + log) / (1 + told.get(OF_ALL, 0.0) * log)))
         own = {"factor": factor, "attention_factor": sharper, "original_max_position_embeddings": int(told[BEFORE])}
         return {"rope_type": kind, **own, **betas}
     if kind == "longrope" and len(several) == len(LONG_FACTORS) and BEFORE in told:

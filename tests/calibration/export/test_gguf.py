@@ -88,6 +88,30 @@ def test_keys_of_yarn_hold_what_is_not_its_own_attention_factor() -> None:
     assert sharper["rope.scaling.attn_factor"] == pytest.approx(1.1)
 
 
+@pytest.mark.parametrize(
+    ("kind", "own"),
+    [
+        ("yarn", {"factor": 4.0, "mscale": 0.7, "mscale_all_dim": 1.5}),
+        ("yarn", {"factor": None, "mscale": 1.0, "mscale_all_dim": 1.0}),
+        ("longrope", {"short_factor": [1.0] * 4, "long_factor": [1.0, 1.0, 2.0, 4.0]}),
+    ],
+)
+def test_a_file_has_the_attention_factor_that_transformers_makes(kind: str, own: dict[str, Any], tmp_path: Path) -> None:
+    rope = {"rope_type": kind, "rope_theta": 1e4, "original_max_position_embeddings": TRAIN_LENGTH, **own}
+    model = tf.LlamaForCausalLM(tf.LlamaConfig(**{**DECODER_SIZES, "max_position_embeddings": LONG}, rope_parameters=rope))
+    lw.export(model, "none", to="gguf", out=tmp_path, overwrite=True, tokenizer=bpe_tokenizer())
+    read, _ = load(str(tmp_path / "model.gguf"), "float32")
+    assert read.model.rotary_emb.attention_scaling == pytest.approx(model.model.rotary_emb.attention_scaling)
+    assert torch.allclose(read.model.rotary_emb.inv_freq, model.model.rotary_emb.inv_freq)
+
+
+def test_a_ramp_of_yarn_that_llama_cpp_rounds_is_refused(tmp_path: Path) -> None:
+    rope = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 32, "truncate": False}
+    model = tf.LlamaForCausalLM(tf.LlamaConfig(**DECODER_SIZES, rope_parameters=rope))
+    with pytest.raises(lw.BadInput, match=r"does not know YaRN's ramp between pairs \(truncate: false\)"):
+        lw.export(model, "none", to="gguf", out=tmp_path / "out", tokenizer=bpe_tokenizer())
+
+
 def test_weights_of_16_bits_stay_so_and_folded_ones_do_not(tmp_path: Path, tokenizer: ByT5Tokenizer) -> None:
     model = make("t5").bfloat16().float()
     done = lw.export(model, "constant:tau=0.6", to="gguf", out=tmp_path, overwrite=True, tokenizer=tokenizer, length=LONG)

@@ -44,7 +44,8 @@ class RopeKeys:
 
 def rope_keys(rope: dict[str, Any], trained: int, longest: int, sharper: float = 1.0) -> RopeKeys:
     """What a file says for the rope parameters of a config; logits are to be multiplied by `sharper` besides."""
-    kind, factor = rope["rope_type"], float(rope.get("factor") or 1.0)
+    kind = rope["rope_type"]
+    factor = float(rope.get("factor") or longest / rope.get("original_max_position_embeddings", longest))
     keys: dict[str, Any] = {"context_length": longest, "rope.freq_base": float(rope["rope_theta"])}
     attention, own = math.sqrt(sharper), 1.0
     if kind in ("linear", "yarn"):
@@ -64,10 +65,21 @@ def rope_keys(rope: dict[str, Any], trained: int, longest: int, sharper: float =
         keys |= {"rope.scaling.type": "longrope"}
         named = {"rope_factors_long.weight": "long_factor", "rope_factors_short.weight": "short_factor"}
         tensors = {name: numpy.array(rope[key], dtype=numpy.float32) for name, key in named.items()}
-    wanted = attention * float(rope.get("attention_factor") or own)
+    wanted = attention * float(rope.get("attention_factor") or _attention_factor(rope, factor))
     if not math.isclose(wanted, own, rel_tol=1e-7):
         keys |= {"rope.scaling.attn_factor": wanted / own}
     return RopeKeys(keys, tensors)
+
+
+def _attention_factor(rope: dict[str, Any], factor: float) -> float:
+    """What transformers multiplies cos and sin by where a config does not tell."""
+    kind, log = rope["rope_type"], math.log(max(1.0, factor))
+    if kind == "longrope":
+        return math.sqrt(1 + log / math.log(rope["original_max_position_embeddings"]))
+    mscale, of_all = rope.get("mscale"), rope.get("mscale_all_dim")
+    if not (mscale and of_all):
+        mscale, of_all = 1.0, 0.0
+    return float((1 + 0.1 * mscale * log) / (1 + 0.1 * of_all * log)) if kind == "yarn" else 1.0
 
 
 def refuse_rope(architecture: str, rope: dict[str, Any], names: str, stretch: int) -> None:
@@ -78,7 +90,9 @@ def refuse_rope(architecture: str, rope: dict[str, Any], names: str, stretch: in
         raise BadInput(told.format("frequencies that follow the input") + f" or ntk:factor={stretch}")
     if kind in ("longrope", "llama3") and architecture not in TAKES_FACTORS:
         raise BadInput(told.format(f"a factor for each pair of {architecture} models"))
-    if architecture == "gemma3" and rope.get("attention_factor") is not None:
+    if kind == "yarn" and not rope.get("truncate", True):
+        raise BadInput(told.format("YaRN's ramp between pairs (truncate: false)"))
+    if architecture == "gemma3" and any(rope.get(key) is not None for key in ("attention_factor", "mscale_all_dim")):
         raise BadInput(told.format("an attention factor for some layers of gemma3 models"))
     if kind not in ("default", "linear", "yarn", "longrope", "llama3"):
         raise BadInput(told.format(f"rotations of type {kind}"))
