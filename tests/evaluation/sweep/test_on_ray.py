@@ -60,6 +60,18 @@ def test_ray_on_one_machine_listens_on_loopback_only_and_leaves_signals_alone() 
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
+def test_a_cluster_that_cannot_be_joined_leaves_signals_alone() -> None:
+    class Unreachable:
+        def init(self, **_: Any) -> None:
+            signal.signal(signal.SIGTERM, lambda *_: None)
+            raise ConnectionError("nobody there")
+
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(lw.BadInput, match="cannot join Ray at local: nobody there"):
+        on_ray.start(on_ray.LOCAL, Unreachable())
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
 @pytest.mark.usefixtures("local")
 def test_ray_records_what_one_process_does_though_a_worker_is_killed(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

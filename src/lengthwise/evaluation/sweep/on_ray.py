@@ -203,9 +203,11 @@ def start(address: str, ray: Any, **options: Any) -> None:
 def _signals_kept() -> Iterator[None]:
     """Keep what SIGTERM does; Ray would have it end the process with a status of Ray's own."""
     before = signal.getsignal(signal.SIGTERM)
-    yield
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
 
 
 @contextmanager
