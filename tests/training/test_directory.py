@@ -81,6 +81,8 @@ def test_the_last_whole_checkpoint_is_the_one_to_go_on_from(tmp_path: Path) -> N
         folder.mkdir(parents=True)
         if state is not None:
             (folder / "trainer_state.json").write_text(state)
+    # Somebody's copy
+    (directory.checkpoints / "checkpoint-50-before").mkdir()
     assert directory.last_checkpoint(None) == directory.checkpoints / "checkpoint-50"
     # Killed before what CLEX learnt was beside it
     assert directory.last_checkpoint("clex") is None

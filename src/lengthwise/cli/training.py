@@ -73,7 +73,7 @@ train.__annotations__ = {parameter.name: parameter.annotation for parameter in p
 
 def _say_where_it_goes_on(settings: Any) -> None:
     from lengthwise.training.adjustment import learnt_in
-    from lengthwise.training.directory import TrainingDirectory
+    from lengthwise.training.directory import TrainingDirectory, step_of
 
     directory = TrainingDirectory(Path(settings.out))
     if not (directory.path / "config.json").exists():
@@ -82,7 +82,7 @@ def _say_where_it_goes_on(settings: Any) -> None:
     if checkpoint is None:
         say(f"no checkpoint is in {settings.out} yet; the same command begins again at step 1 of {settings.steps}")
     else:
-        done = f"step {checkpoint.name.rpartition('-')[2]} of {settings.steps}"
+        done = f"step {step_of(checkpoint)} of {settings.steps}"
         say(f"what was finished is in {settings.out}; the same command goes on after {done}")
 
 

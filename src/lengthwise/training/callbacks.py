@@ -14,7 +14,7 @@ from lengthwise.common.progress import ProgressCallback
 from lengthwise.errors import require
 from lengthwise.methods import weights
 from lengthwise.training.adjustment import TrainingMethods
-from lengthwise.training.directory import TrainingDirectory, learnt_file
+from lengthwise.training.directory import CHECKPOINT, TrainingDirectory, learnt_file
 
 WRITTEN = ("loss", "cross_entropy", "misalignment", "grad_norm", "learning_rate")
 # Lines where there is no terminal to draw a bar in
@@ -60,4 +60,4 @@ class MethodCallback(TrainerCallback):  # type: ignore[misc]
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         learnt, learns = self.methods.learnt, self.methods.learns
         if learnt is not None and learns is not None and state.is_world_process_zero:
-            weights.save(learnt, Path(args.output_dir) / f"checkpoint-{state.global_step}" / learnt_file(learns))
+            weights.save(learnt, Path(args.output_dir) / f"{CHECKPOINT}{state.global_step}" / learnt_file(learns))

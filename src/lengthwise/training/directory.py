@@ -29,6 +29,7 @@ from lengthwise.records.config import ANOTHER, check_same
 
 FORMAT = "lengthwise.training/1"
 CLAIM = ".claim-training"
+CHECKPOINT = "checkpoint-"  # begins the name of a folder of transformers', the number of a step ends it
 # Settings that runs begun earlier do not name, and what they were
 SINCE = {"compare": "sce"}
 # NaN and infinity among them, which a run that breaks has
@@ -93,7 +94,8 @@ class TrainingDirectory:
 
     def last_checkpoint(self, learns: str | None) -> Path | None:
         """The latest checkpoint that was written to its end; `learns` is the method that has weights of its own."""
-        checkpoints = sorted(self.checkpoints.glob("checkpoint-*"), key=_step)
+        named = (path for path in self.checkpoints.glob(f"{CHECKPOINT}*") if path.name.removeprefix(CHECKPOINT).isdecimal())
+        checkpoints = sorted(named, key=step_of)
         return next((path for path in reversed(checkpoints) if _complete(path, learns)), None)
 
     def read_losses(self) -> list[dict[str, Any]]:
@@ -106,7 +108,7 @@ class TrainingDirectory:
         That is the last step's, unless a callback stopped the run before it.
         """
         lines, checkpoint = self.read_losses(), self.last_checkpoint(learns)
-        steps = 1 if checkpoint is None else _step(checkpoint)
+        steps = 1 if checkpoint is None else step_of(checkpoint)
         end = f"it ends at step {lines[-1]['step']} of {steps}" if lines else f"it holds none of {steps} steps"
         whole = not self.losses.exists() or (bool(lines) and lines[-1]["step"] >= steps)
         require(whole, f"{self.losses} is damaged: {end}; restore it, or take it away: the model is whole without it")
@@ -123,8 +125,9 @@ def learnt_file(method: str) -> str:
     return f"{PurePath(method).name.replace(':', '.')}.safetensors"
 
 
-def _step(checkpoint: Path) -> int:
-    return int(checkpoint.name.rpartition("-")[2])
+def step_of(checkpoint: Path) -> int:
+    """The step after which a checkpoint was written."""
+    return int(checkpoint.name.removeprefix(CHECKPOINT))
 
 
 def _complete(checkpoint: Path, learns: str | None) -> bool:

@@ -35,7 +35,7 @@ from lengthwise.models.load import load
 from lengthwise.records.locks import claim
 from lengthwise.training.adjustment import LEARNT, Adjustment, TrainingMethods, adjustment_of, methods_for, prepared, spec_with
 from lengthwise.training.checkpoint import readable
-from lengthwise.training.directory import CLAIM, FORMAT, TrainingDirectory, learnt_file
+from lengthwise.training.directory import CLAIM, FORMAT, TrainingDirectory, learnt_file, step_of
 from lengthwise.training.lora import merged, quantised
 from lengthwise.training.rows import check_files, digest, rows_of
 from lengthwise.training.settings import Settings, settings_of
@@ -210,7 +210,7 @@ def _watched(trainer: Any, run: TrainingRun, checkpoint: Path | None, shown: boo
             if importlib.util.find_spec("tensorboard") is not None:
                 from torch.utils.tensorboard import SummaryWriter
 
-                done = 0 if checkpoint is None else int(checkpoint.name.rpartition("-")[2])
+                done = 0 if checkpoint is None else step_of(checkpoint)
                 # Steps after the checkpoint are taken, and shown, again
                 writer = SummaryWriter(str(run.directory.tensorboard), purge_step=done + 1)
                 trainer.add_callback(TensorBoardCallback(writer))
