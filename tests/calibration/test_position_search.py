@@ -130,3 +130,12 @@ def test_what_cannot_be_searched_is_refused(family: str, search: str, how: dict[
     length = how.pop("length", LENGTH)
     with pytest.raises(BadInput, match=words):
         search_positions(make(family), tf.ByT5Tokenizer(), length, search, show_progress=False, **how)
+
+
+def test_a_group_stands_for_its_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def sources(_: str, text: None, files: tuple[()], tasks: list[str], *__: Any) -> None:
+        raise BadInput(f"{len(tasks)} tasks, the first {tasks[0]}")
+
+    monkeypatch.setattr(position_search, "text_source", sources)
+    with pytest.raises(BadInput, match="13 tasks, the first ruler_niah_single_1"):
+        search_positions(make("llama"), tf.ByT5Tokenizer(), LENGTH, "dpe", task="ruler", show_progress=False)

@@ -50,7 +50,15 @@ def test_a_misspelt_name_is_refused_before_a_model_is_loaded(
     assert [path.name for path in tmp_path.iterdir()] == ["x.txt"]
 
 
-@pytest.mark.parametrize("command", ["analyse {m} --length 64 --out {t}/run", "misalignment {m}"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "analyse {m} --length 64 --out {t}/run",
+        "misalignment {m}",
+        CALIBRATE + "--statistic answers --task ruler",
+        CALIBRATE + "--search dpe --task ruler",
+    ],
+)
 @pytest.mark.parametrize("option", ["--device toaster", "--dtype float12"])
 def test_a_misspelt_device_or_data_type_is_refused_before_weights_are_read(
     command: str, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lengthwise: Callable[..., Said]

@@ -39,6 +39,7 @@ from lengthwise.models.fingerprint import model_fingerprint, versions
 from lengthwise.models.patches import evaluating
 from lengthwise.models.rotary import rotary_of
 from lengthwise.models.suitability import refuse_past_the_table
+from lengthwise.tasks import without_groups
 
 SEARCHED = ("dpe", "longrope")
 FORMAT = "lengthwise.positions/1"
@@ -103,7 +104,7 @@ def search_positions(
     """
     require_one_of("search", search, SEARCHED)
     require(0 < minutes < math.inf, f"minutes must be above 0 and finite, not {minutes}")
-    tasks = (task,) if isinstance(task, str) else tuple(task or ())
+    tasks = without_groups([task] if isinstance(task, str) else task or ())
     anatomy = anatomy_of(model, train_length)
     least = f"length {length} is not above the training length {anatomy.train_length}: there the model needs no {search}"
     require(length > anatomy.train_length, f"{least}; give a larger --length, or the right --train-length")

@@ -56,10 +56,11 @@ def calibrate(
     from lengthwise.calibration.position_search import SEARCHED, search_positions
     from lengthwise.methods.spec import check_spec
     from lengthwise.models.load import load
+    from lengthwise.tasks import without_groups
 
     positions = search in SEARCHED
     statistic = statistic or ("answers" if positions else "pmax")
-    check_choices(statistic, scope, "solve" if positions else search, task or (), data)
+    check_choices(statistic, scope, "solve" if positions else search, without_groups(task or ()), data)
     if positions:
         alone = len(length) == 1 and statistic == "answers" and scope == "model"
         told = f"--search {search} finds the numbers of one length by answers"
