@@ -15,7 +15,7 @@ from transformers import ByT5Tokenizer
 
 import lengthwise as lw
 from lengthwise.calibration.export import checkpoint
-from lengthwise.calibration.export.verify import Expected, compare
+from lengthwise.calibration.export.verify import Expected, compare, greedy_settings
 from lengthwise.methods.recipe import Recipe
 from lengthwise.methods.temperature.aligned import Calibrated
 from lengthwise.models.anatomy import anatomy_of
@@ -167,6 +167,14 @@ def test_an_engine_that_differs_is_said_to() -> None:
     assert "4.5e-01 from the method under `extend`" in lines[2]
     # What stands behind the end does not count
     assert compare((None, [[3, 4, 9, 1]]), wanted)[0].startswith("1 of 1 prompts")
+
+
+def test_an_answer_may_end_with_token_0() -> None:
+    model = make("llama")
+    model.config.eos_token_id, model.generation_config.eos_token_id = None, 0
+    assert greedy_settings(model)["eos_token_id"] == 0
+    model.config.eos_token_id, model.generation_config.eos_token_id = 0, None
+    assert greedy_settings(model)["eos_token_id"] == 0
 
 
 def test_what_transformers_cannot_run_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
