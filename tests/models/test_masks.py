@@ -306,9 +306,11 @@ def test_masks_of_other_shapes_are_refused(shape: tuple[int, ...]) -> None:
         decode(torch.ones(shape, dtype=torch.bool), 4, 4, False, CPU)
 
 
-def test_masks_of_whole_numbers_are_refused() -> None:
-    with pytest.raises(BadInput, match=r"an attention mask of torch.int64 cannot be read; give truth values"):
-        decode(torch.ones(1, 1, 5, 5, dtype=torch.long), 5, 5, False, CPU)
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
+@pytest.mark.parametrize("queries", [5, 1])
+def test_masks_of_whole_numbers_are_refused(dtype: torch.dtype, queries: int) -> None:
+    with pytest.raises(BadInput, match=rf"an attention mask of {dtype} cannot be read; give truth values"):
+        decode(torch.ones(1, 1, queries, 5, dtype=dtype), queries, 5, False, CPU)
 
 
 def test_a_row_with_separate_runs_is_refused() -> None:

@@ -189,6 +189,11 @@ def _in_runs(tensor: Tensor) -> bool:
     return tensor.dim() == 4 and tensor.dtype == torch.int64 and tensor.shape[-1] in (3, 4)
 
 
+def _is_line(tensor: Tensor, queries: int, keys: int) -> bool:
+    """Whether this has as many numbers as one line of `encode`, and is no caller's mask."""
+    return tensor.shape[-1] - 3 * queries in (0, 1, keys + 1, keys + 2)
+
+
 def real_tokens(mask: Any, queries: int) -> Tensor | None:  # [batch or 1, queries]
     """Which of the last tokens are no padding, by a caller's mask or by ours, made ahead; None where it cannot be known."""
     mask = next(iter(mask.values()), None) if isinstance(mask, dict) else mask
@@ -222,7 +227,7 @@ def decode(
     known = MASK.on(tensor)
     if known is not None and known.visible.keys == keys and known.visible.start.device == device:
         return known
-    if tensor.dtype == torch.int32:
+    if tensor.dtype == torch.int32 and (torch.compiler.is_compiling() or _is_line(tensor, queries, keys)):
         return ForwardMask(_read_line(tensor, queries, keys))
     if _in_runs(tensor):
         start, stop, position, *first = tensor[:, 0].unbind(-1)
