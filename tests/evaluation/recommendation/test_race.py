@@ -21,6 +21,7 @@ def test_the_first_of_equals_leads_and_those_behind_are_dropped() -> None:
     assert still_in(scores, tests=1) == ["log", "yarn"]
     assert still_in(scores, tests=10**9) == ["log", "yarn", "truncate", "none"]
     assert pairs(4) == 6
+    assert still_in({"none": [1.0, 0.0]}, pairs(1)) == ["none"]
 
 
 def test_the_best_is_seldom_dropped() -> None:

@@ -29,4 +29,5 @@ def is_behind(scores: Sequence[float], other: Sequence[float], level: float) -> 
 
 
 def pairs(names: int) -> int:
-    return names * (names - 1) // 2
+    """How many comparisons share the level; at least one, where a single method is left."""
+    return max(1, names * (names - 1) // 2)
