@@ -79,7 +79,8 @@ class Given(NamedTuple):
         planned = launch.kernels()
         bare = planned.Operands(
             *self[:3], self.key.shape[2], self.scale, self.runs, self.offset, self.hidden, self.table,
-            max(self.radius, 1) if self.table is not None else 0, self.g, {"bounds": self.bounds}, self.seed, self.dropout,
+            max(self.radius, 1) if self.table is not None else 0, launch.in_float32(self.g), {"bounds": self.bounds},
+            self.seed, self.dropout,
         )  # fmt: skip
         known = planned.known(bare, *more)
         if known[0] is not None:

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from lengthwise.attention.equation import Equation
+from lengthwise.attention.operators_run import Given
 from lengthwise.attention.triton import backward, forward, launch, planned
 from lengthwise.attention.triton.backward import Needs
 from tests.helpers.kernels import FP16, Case
@@ -75,3 +76,12 @@ def test_gradients_of_a_temperature_take_the_long_way() -> None:
         found = planned.backward(given, torch.ones_like(out), out, lse, ALL._replace(g=True))
         assert found[4] is not None
     assert len(planned._plans) == 1
+
+
+def test_a_graphs_temperature_of_16_bits_is_read_in_32() -> None:
+    query, g = torch.zeros(1, 2, 8, 16), torch.full((1, 2, 1), 1.5, dtype=torch.bfloat16)
+    given = Given(query, query, query, None, g, None, None, None, None, 0, 0, 1.0, 0.0, "triton")
+    for is_planned in (False, True):
+        ready, known = given.for_kernels(False, forward.NO_ROWS)
+        assert (ready.g.dtype, known[0] is not None) == (torch.float32, is_planned)
+        planned.by_heads(ready, forward.NO_ROWS, known)

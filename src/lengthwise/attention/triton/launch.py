@@ -266,7 +266,7 @@ def operands_of(equation: Equation, g: Tensor | None, seed: Tensor | None = None
     runs, hidden, offset = visible.for_kernels
     query, key, value = _in_rows(equation.query), _in_rows(equation.key), _in_rows(equation.value)
     table, radius = (None, 0) if bias is None else (bias.widened_once, max(bias.radius, 1))
-    rest = _in_float32(g), visible.facts, seed, equation.dropout
+    rest = in_float32(g), visible.facts, seed, equation.dropout
     operands: Operands = kernels().Operands(
         query, key, value, visible.keys, float(equation.scale), runs, offset, hidden, table, radius, *rest
     )
@@ -277,7 +277,8 @@ def _in_rows(tensor: Tensor) -> Tensor:
     return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
 
 
-def _in_float32(g: Tensor | None) -> Tensor | None:
+def in_float32(g: Tensor | None) -> Tensor | None:
+    """g as the kernels read it, whatever its type."""
     return g if g is None or (g.dtype == torch.float32 and not g.requires_grad) else g.detach().float()
 
 
@@ -311,7 +312,7 @@ class _Attention(torch.autograd.Function):
         planned = kernels()
         query, key, value, table, g, output, rows, seed = ctx.saved_tensors
         grad = torch.zeros_like(output) if grad is None else grad
-        given = (_in_rows(query), _in_rows(key), _in_rows(value), *ctx.rest, _in_float32(g), ctx.kept, seed, ctx.dropout)
+        given = (_in_rows(query), _in_rows(key), _in_rows(value), *ctx.rest, in_float32(g), ctx.kept, seed, ctx.dropout)
         needs = planned.Needs(*ctx.needs_input_grad[:5])
         by = planned.known_after(ctx.name, needs, grad)
         dq, dk, dv, d_table, dg = planned.backward(planned.Operands(*given), grad, output, rows, needs, by, d_lse)
