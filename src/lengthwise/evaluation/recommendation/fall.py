@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from itertools import takewhile
 
 from lengthwise.evaluation.recommendation.asked import RACE, ROUNDS, Asked
+from lengthwise.evaluation.recommendation.evidence import by_method
 from lengthwise.evaluation.recommendation.measure import Measure, Scores
 from lengthwise.evaluation.recommendation.race import LEVEL, is_behind
 from lengthwise.methods.spec import NONE
@@ -22,8 +23,7 @@ def scores_by_length(asked: Asked) -> dict[int, Scores]:
     """Scores of the plain model on the same tasks from the training length up to the length."""
     trained, length = asked.anatomy.train_length, asked.length
     lengths = [*takewhile(lambda n: n < length, (trained * 2**k for k in range(length.bit_length()))), length]
-    answers = {n: asked.answers(RACE, {NONE: NONE}, [n], SAMPLES) for n in lengths}
-    return {n: [a.score for a in sorted(told, key=lambda a: (a.task, a.index))] for n, told in answers.items()}
+    return {n: by_method(asked.answers(RACE, {NONE: NONE}, [n], SAMPLES))[NONE] for n in lengths}
 
 
 def forwards(asked: Asked) -> int:

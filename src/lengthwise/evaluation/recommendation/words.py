@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from lengthwise.evaluation.recommendation.beyond import still_works
+from lengthwise.evaluation.recommendation.evidence import by_method
 from lengthwise.evaluation.recommendation.measure import Measure, Scored, Scores
 from lengthwise.methods.spec import NONE, TRUNCATE
 
@@ -32,10 +33,8 @@ class Findings:
 
     def words(self) -> tuple[str, ...]:
         """What to use, what it gains, what it costs, what was not tried; a sentence each."""
-        methods = {answer.method for answer in self.at_length}
-        scores = {
-            name: _scores(self.at_length, name) for name in dict.fromkeys((NONE, TRUNCATE, self.winner)) if name in methods
-        }
+        told = by_method(self.at_length)
+        scores = {name: told[name] for name in dict.fromkeys((NONE, TRUNCATE, self.winner)) if name in told}
         said = [self._use(scores), *(self._gain(name, scores) for name in scores if name != self.best)]
         if self.inside and self.best not in (NONE, TRUNCATE):
             said.append(self._inside())
@@ -64,8 +63,9 @@ class Findings:
         return f"Against {NAMES.get(other, other)}, {self.measure.brief(scores[other])}: {gained}."
 
     def _inside(self) -> str:
-        plain = _scores(self.inside, NONE)
-        mine, without = (self.measure.brief(scores) for scores in (_scores(self.inside, self.best), plain))
+        inside = by_method(self.inside)
+        plain = inside[NONE]
+        mine, without = self.measure.brief(inside[self.best]), self.measure.brief(plain)
         told = f"At its training length, {self.trained:,} tokens: {mine}, and {without} without it"
         return (
             f"{told}." if any(plain) else f"{told}: it cannot do this there either, so the questions tell little of the length."
@@ -75,7 +75,7 @@ class Findings:
         works: list[tuple[str, str]] = []
         falls: list[tuple[str, str]] = []
         for answers in self.longer:
-            mine = _scores(answers, self.best)
+            mine = by_method(answers)[self.best]
             told = f"{answers[0].length:,} tokens", f"{self.measure.brief(mine)} ({len(mine)} {self.measure.asked})"
             (works if still_works(answers, fmean(scores)) else falls).append(told)
         said = [f"It still answers {' and '.join(f'{share} at {length}' for length, share in works)}."] if works else []
@@ -100,8 +100,3 @@ class Findings:
         if self.hurried:
             said.append(f"The time was short: give more --minutes for more methods and more {self.measure.asked}.")
         return said
-
-
-def _scores(answers: Sequence[Scored], method: str) -> list[float]:
-    chosen = [answer for answer in answers if answer.method == method]
-    return [answer.score for answer in sorted(chosen, key=lambda answer: (answer.task, answer.length, answer.index))]
