@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments._lib import draw, page
-from experiments._lib.markdown import marked, table, with_mark, words_beside
+from experiments._lib.markdown import MARKED, marked, table, with_mark, words_beside
 from lengthwise.common.files import write_whole
 
 FORMAT = "lengthwise.experiments.attention_alignment/1"
@@ -47,15 +47,21 @@ def _at(length: int | None) -> str:
 
 def _figure(document: page.Document) -> Any:
     """Tasks at all their lengths together, in points; perplexity is a ratio, and left to the table."""
-    rows = []
+    rows, hollow = [], []
     for row in document["verdicts"]:
         if row["length"] is None and "points" in row["difference"]:
             value, low, high = map(float, re.findall(r"[+-]\d+\.\d+", row["difference"]))
-            rows.append((row["task"], value, low, high))
+            if "mark" in row:
+                hollow.append((value, len(rows)))
+            rows.append((with_mark(row["task"], row), value, low, high))
     figure, (axes,) = draw.panels(
         1, width=7.5, height=0.9 + 0.28 * len(rows), left=max(2.2, 0.069 * max(len(row[0]) for row in rows))
     )
     draw.intervals(axes, rows)
+    if hollow:
+        style = {"color": draw.colour(0), "markerfacecolor": "white", "markersize": 4, "zorder": 3}
+        axes.plot(*zip(*hollow, strict=True), "o", **style, label=MARKED)
+        draw.key(figure, axes)
     axes.axvline(0, color=draw.GREY, linewidth=0.9)
     axes.set_xlabel(f"{document['default']} less {document['over']}, points")
     return figure

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,9 @@ from transformers import T5Config, T5ForConditionalGeneration
 
 from experiments import pages
 from experiments._lib import page
+from experiments._lib.markdown import MARKED
 from experiments._lib.measure import refuse_flattened
+from experiments.against_truncation import page as against_truncation
 from lengthwise.errors import BadInput
 
 # Every experiment; the trainings of T5s have no page of results
@@ -51,6 +54,23 @@ def test_floors_and_ceilings_are_told() -> None:
     assert "no method above 5%: line at 512\n" in told
     assert told.endswith("every temperature from 95%: line at 1,024")
     assert page.undecided(cells[2::3]) == ""
+
+
+def test_an_interval_that_was_not_made_again_is_hollow_in_its_figure() -> None:
+    pytest.importorskip("matplotlib")
+    verdict = {"length": None, "difference": "+1.0 [-1.0, +3.0] points"}
+    verdicts = [{**verdict, "task": "line"}, {**verdict, "task": "topic", "mark": "†"}]
+
+    def drawn(some: list[dict[str, object]]) -> Any:
+        return against_truncation._figure({"default": "log", "over": "none", "verdicts": some})
+
+    figure = drawn(verdicts)
+    (axes,) = figure.axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["line", "topic †"]
+    (hollow,) = [line for line in axes.lines if line.get_markerfacecolor() == "white"]
+    assert hollow.get_xydata().tolist() == [[1.0, 1.0]]
+    assert figure.legends[0].get_texts()[0].get_text() == MARKED
+    assert not drawn(verdicts[:1]).legends
 
 
 def test_a_t5_whose_config_flattens_its_likelihoods_is_refused() -> None:
