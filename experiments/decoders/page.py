@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from itertools import combinations
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -12,16 +13,18 @@ import numpy as np
 
 from experiments._lib import draw
 from experiments._lib.markdown import table
-from experiments._lib.page import by_chance, read_all
-from experiments._lib.paired import holm, paired
+from experiments._lib.page import PAIRED, by_chance, points, read_all
+from experiments._lib.paired import holm, paired, sign_test
+from experiments._lib.results import write_json
 from experiments._lib.rotary_methods import filled, written
 from lengthwise.common.files import write_whole
 from lengthwise.errors import require
-from lengthwise.records.intervals import mean_interval
+from lengthwise.records.intervals import mean_interval, wilson
 from lengthwise.tasks.perplexity import compared
 from lengthwise.tasks.ruler import NAMES as RULER_TASKS
 
 FORMAT = "lengthwise.experiments.decoders/1"
+COMPARED_FILE = "compared.json"  # made with the pages
 PLAIN, TRUNCATED, BASE, INFOSCALE = "none", "truncate", "streaming_llm", "infoscale"
 DRAWN = (
     PLAIN,
@@ -35,6 +38,8 @@ the training length, over `streaming_llm`'s on the same tokens. Seconds, gigabyt
 one prompt and of a token after it."""
 COMPARED = """Percent right with 95 % intervals (Wilson's). **Bold** is better than the model as it is by McNemar's exact test
 on the same prompts, corrected for the methods tried at that length (Holm); *italic* is worse."""
+COUNTED = """How many prompts are better and how many worse follows, and the p-value of these counts alone (sign test).
+`all` counts every prompt of the tasks that both were asked."""
 
 Document = Mapping[str, Any]
 Numbers = Mapping[str, Any]
@@ -47,6 +52,10 @@ def write_pages(results: Path, out: Path) -> None:
         if drawn(document):
             draw.save(chart(document), out / f"{name}.svg")
     write_whole(out / "decoders.md", overview(found))
+    compared_with = {"ruler": ruler_differences, "perplexity": over_base}
+    kept = {what: [{"model": n, **row} for n, doc in found for row in rows(doc)] for what, rows in compared_with.items()}
+    if any(kept.values()):
+        write_json(out / COMPARED_FILE, kept)
 
 
 def together(documents: Sequence[Document]) -> list[tuple[str, Document]]:
@@ -118,6 +127,7 @@ def model_page(name: str, document: Document) -> str:
         parts += ["## Pass keys found", _by_length(document, "passkey")]
     if tasks := [task for task in RULER_TASKS if asked(document, task)]:
         parts += ["## RULER", *_ruler_tables(document, tasks)]
+        parts += ["## RULER: differences on the same prompts", *told] if (told := _ruler_differences(document)) else []
     if document["reads"]:
         parts += ["## Perplexity beyond the training length, over `streaming_llm`'s", _perplexity(document)]
     if any(line["method"].endswith(INFOSCALE) for line in document["reads"]):
@@ -207,16 +217,65 @@ def _ruler_tables(document: Document, asked: Sequence[str]) -> list[str]:
     return parts
 
 
+def ruler_differences(document: Document) -> list[dict[str, Any]]:
+    """Every method less the plain model by task, and less each before it over all tasks that both were asked (task None).
+
+    Each task has as many prompts, so that the mean over prompts is that over tasks; what tasks differ by widens the interval.
+    """
+    rows = []
+    for length in lengths_of(document):
+        cells = [cell for cell in document["answers"] if cell["length"] == length and cell["task"] in RULER_TASKS]
+        for over, method in combinations(methods_of(cells), 2):
+            own, others = (
+                {cell["task"]: cell["scores"] for cell in cells if cell["method"] == name} for name in (method, over)
+            )
+            both = [task for task in RULER_TASKS if task in own and task in others]
+            for task, some in [*((task, [task]) for task in both if over == PLAIN), (None, both)]:
+                pair = paired(_by_prompt(own, some), _by_prompt(others, some))
+                if pair is not None:
+                    about = {"method": method, "over": over, "length": length, "task": task, "tasks": len(some)}
+                    rows.append({**about, **asdict(pair), "sign_p": sign_test(pair.better, pair.worse)})
+    return rows
+
+
+def _by_prompt(scores: Mapping[str, Sequence[float]], tasks: Sequence[str]) -> dict[tuple[str, int], float]:
+    return {(task, at): score for task in tasks for at, score in enumerate(scores[task])}
+
+
+def _ruler_differences(document: Document) -> list[str]:
+    """A table a length: a column a method, a row a task, then all of them less each other method."""
+    rows = ruler_differences(document)
+    told = {(row["length"], row["over"], row["method"], row["task"]): _difference(row) for row in rows}
+    parts = [f"{PAIRED} {COUNTED} {by_chance(len(rows))}"]
+    for length in dict.fromkeys(row["length"] for row in rows):
+        here = [row for row in rows if row["length"] == length]
+        names = methods_of(here)
+        places = dict.fromkeys((row["task"] is None, row["over"], row["task"]) for row in here)
+        lines = [
+            [f"all, less `{written(over)}`" if last else task.removeprefix("ruler_")]
+            + [told.get((length, over, name, task), "") for name in names]
+            for last, over, task in sorted(places, key=lambda place: place[0])
+        ]
+        parts.append(table([f"{length:,} tokens, less `{PLAIN}`", *(f"`{written(name)}`" for name in names)], lines))
+    return parts if rows else []
+
+
+def _difference(row: Numbers) -> str:
+    tasks = f", {row['tasks']} tasks" if row["task"] is None else ""
+    return f"{points(row)}, {row['better']}:{row['worse']} p {row['sign_p']:.2g}{tasks}"
+
+
 def _mean_of_tasks(scores: Sequence[Sequence[float]]) -> str:
-    """With the interval of a mean over strata."""
+    """With the interval of a mean over strata; Wilson's where scores differ within no task."""
     mean = fmean(fmean(own) for own in scores)
     variance = sum(np.var(own, ddof=1) / len(own) for own in scores if len(own) > 1) / len(scores) ** 2
     half = 1.96 * float(np.sqrt(variance))
-    return f"{100 * mean:.0f} ({100 * (mean - half):.0f}-{100 * (mean + half):.0f})"
+    low, high = (mean - half, mean + half) if half else wilson(mean, sum(map(len, scores)))
+    return f"{100 * mean:.0f} ({100 * low:.0f}-{100 * high:.0f})"
 
 
 def _perplexity(document: Document) -> str:
-    return _ratios(document, [(name, BASE) for name in methods_of(document["reads"])])
+    return _ratios(document, _over_base(document))
 
 
 def _infoscale(document: Document) -> str:
@@ -231,9 +290,23 @@ def scaled(document: Document) -> list[tuple[str, str]]:
 
 def infoscale_ratios(document: Document) -> list[dict[str, Any]]:
     """What InfoScale does to perplexity beyond the training length: the table, as results keep it."""
+    return _kept_ratios(document, scaled(document))
+
+
+def over_base(document: Document) -> list[dict[str, Any]]:
+    """Every method's perplexity beyond the training length over `streaming_llm`'s."""
+    return _kept_ratios(document, _over_base(document))
+
+
+def _over_base(document: Document) -> list[tuple[str, str]]:
+    return [(name, BASE) for name in methods_of(document["reads"])]
+
+
+def _kept_ratios(document: Document, pairs: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
     lengths = sorted({line["length"] for line in document["reads"]})
-    found = [(name, over, n, perplexity_ratio(document, name, over, n)) for name, over in scaled(document) for n in lengths]
-    return [{"method": name, "other": over, "length": n, **asdict(r)} for name, over, n, r in found if r is not None]
+    found = [(name, over, n, perplexity_ratio(document, name, over, n)) for name, over in pairs for n in lengths]
+    known = [({"method": name, "other": over, "length": n}, r) for name, over, n, r in found if r is not None]
+    return [{**about, "ratio": r.ratio, "low": r.low, "high": r.high, "resampled": r.resampled} for about, r in known]
 
 
 def _ratios(document: Document, pairs: Sequence[tuple[str, str]]) -> str:

@@ -105,3 +105,30 @@ def test_only_what_stays_above_chance_after_the_correction_is_marked() -> None:
     cells = {"none": cell(4), "all": cell(20), "some": cell(9), "fewer": cell(0), **{f"same {n}": cell(4) for n in range(10)}}
     # 16 against 0 differ by chance in 2 of 65,536 tries, 5 against 0 in 2 of 32: 13 methods were compared
     assert page._marks(cells) == {"all": "**"}
+
+
+def test_ruler_differs_from_the_plain_model_by_task_and_from_every_method_over_tasks() -> None:
+    def cells(method: str, **scores: list[float]) -> list[dict[str, object]]:
+        return [{"method": method, "task": task, "length": LONG, "scores": own} for task, own in scores.items()]
+
+    none, some, all_right = [0.0] * 20, [1.0] * 7 + [0.0] * 13, [1.0] * 20
+    answers = cells("none", passkey=none, ruler_vt=none, ruler_cwe=none)
+    answers += cells("rerope", ruler_vt=some, ruler_cwe=none) + cells("yarn", ruler_vt=all_right)
+    rows = page.ruler_differences({"answers": answers})
+    told = {(row["method"], row["over"], row["task"]): row for row in rows}
+    assert list(told) == [
+        *(("rerope", "none", task) for task in ("ruler_vt", "ruler_cwe", None)),
+        *(("yarn", "none", task) for task in ("ruler_vt", None)),
+        ("yarn", "rerope", None),
+    ]
+    one, together = told["rerope", "none", "ruler_vt"], told["rerope", "none", None]
+    assert (one["difference"], one["better"], one["worse"], one["n"]) == (pytest.approx(7 / 20), 7, 0, 20)
+    assert (one["p"], one["sign_p"]) == (pytest.approx(2 / 2**7), pytest.approx(2 / 2**7))
+    assert (together["difference"], together["n"], together["tasks"]) == (pytest.approx(7 / 40), 40, 2)
+    assert told["yarn", "rerope", None]["difference"] == pytest.approx(13 / 20)
+    assert "+35.0 [+5.0, +59.2], 7:0 p 0.016 |" in "\n".join(page._ruler_differences({"answers": answers}))
+
+
+def test_a_mean_over_tasks_that_never_differ_has_an_interval() -> None:
+    assert page._mean_of_tasks([[0.0] * 20] * 13) == "0 (0-1)"
+    assert page._mean_of_tasks([[0.0, 1.0] * 10, [1.0] * 20]) == "75 (64-86)"
