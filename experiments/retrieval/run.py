@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from experiments._lib import alignments, measure, results
@@ -86,14 +87,20 @@ def _scopes(answers: Answers, statistic: str, tasks: Sequence[str], lengths: tup
     common = set.intersection(*map(set, scores.values())) if len(scores) > 1 else set()
     if not common:
         return None
-    scores = {scope: {key: row[key] for key in common} for scope, row in scores.items()}
-    pairs = [(a, b) for a, b in (("layer", "model"), ("head", "model"), ("head", "layer")) if a in scores and b in scores]
-    against = {f"{a} - {b}": paired(scores[a], scores[b]) for a, b in pairs}
+    # One number or line is asked for at every length and in both wordings, so that a sample's answers belong together
+    together: dict[int, list[tuple[str, int, int]]] = {}
+    for key in common:
+        together.setdefault(key[2], []).append(key)
+    places = max(map(len, together.values()))
+    whole = {index: keys for index, keys in together.items() if len(keys) == places}
+    means = {scope: {index: fmean(row[key] for key in keys) for index, keys in whole.items()} for scope, row in scores.items()}
+    pairs = [(a, b) for a, b in (("layer", "model"), ("head", "model"), ("head", "layer")) if a in means and b in means]
+    against = {f"{a} - {b}": paired(means[a], means[b]) for a, b in pairs}
     return {
         "statistic": statistic,
         "task": tasks[0] if len(tasks) == 1 else "all tasks",
         "lengths": [n for n in lengths if any(n == length for _, length, _ in common)],
-        "means": {scope: sum(row.values()) / len(row) for scope, row in scores.items()},
+        "means": {scope: fmean(row.values()) for scope, row in means.items()},
         "against": {key: asdict(pair) for key, pair in against.items() if pair is not None},
     }
 

@@ -26,6 +26,7 @@ from experiments.code import run as code
 from experiments.language_modelling import run as language_modelling
 from experiments.questions import run as questions
 from experiments.questions.lost_in_the_middle import Passages, reworded, with_retrieved
+from experiments.retrieval import page as retrieval_page
 from experiments.retrieval import run as retrieval
 from lengthwise.common.text import shipped_prose
 from lengthwise.errors import BadInput
@@ -109,7 +110,11 @@ def test_scopes_are_compared_on_the_same_samples() -> None:
     compared = retrieval.scopes(Answers(records, 512), (4096, 15000))
     assert [(row["task"], row["lengths"]) for row in compared] == [("line", [4096]), ("line", [15000]), ("line", [4096, 15000])]
     pair = compared[-1]["against"]["layer - model"]
-    assert (pair["n"], pair["better"], pair["worse"]) == (200, 50, 0)
+    # Samples count once, however many lengths they are asked at
+    assert (pair["n"], pair["better"], pair["worse"]) == (100, 25, 0)
+    document = {"scopes": compared, "samples": 100}
+    assert "independent" not in retrieval_page._scopes(document)[1]
+    assert "independent" in retrieval_page._scopes({**document, "samples": 50})[1]
     # While head is still answering, all are compared on what it has answered
     fewer = [record for record in records if record.method != "pmax-head" or record.index < 60]
     assert retrieval.scopes(Answers(fewer, 512), (4096, 15000))[0]["means"] == {"model": 1.0, "layer": 1.0, "head": 1.0}
