@@ -34,6 +34,8 @@ WITHOUT_MARKS = {"log.md", "equations.md", "adding_a_method.md", "evaluating.md"
 FILES = re.compile(r"<!--files (.*?)-->", re.DOTALL)
 MARK = re.compile(r"(?P<number>[-+]?[\d,]*\.?\d+)(?P<unit>[ ]?%)?[*_]*<!--=\s*(?P<source>.*?)\s*-->", re.DOTALL)
 ANY_MARK = re.compile(r"<!--=")
+# Between two keys, which may have spaces
+OPERATOR = re.compile(r" ([/-]) (?=[^ #]+#)")
 GENERATED = re.compile(r"(<!--generated (\S+) -->\n)(.*?)(<!--/generated -->)", re.DOTALL)
 CODE = re.compile(r"^```.*?^```|^(?: {4}|\t)[^\n]*$|`[^`\n]+`", re.DOTALL | re.MULTILINE)
 SOURCE = re.compile(r"(?<=<!--=).*?(?=-->)", re.DOTALL)
@@ -95,16 +97,14 @@ def _wrong(mark: re.Match[str], files: dict[str, str], root: Path) -> str:
 
 
 def _value(source: str, files: dict[str, str], root: Path) -> float:
-    words = source.split()
-    scale = 100 if words[-1] == "%" else 1
-    words = words[:-1] if words[-1] == "%" else words
-    value = _look_up(words[0], files, root)
-    if words[1:]:
-        if len(words) != 3 or words[1] not in "/-":
-            raise ValueError(f"{source!r} is not `FILE#KEY`, `FILE#KEY / FILE#KEY` or `FILE#KEY - FILE#KEY`")
-        other = _look_up(words[2], files, root)
-        value = value / other if words[1] == "/" else value - other
-    return scale * value
+    one, *rest = OPERATOR.split(source.removesuffix(" %"))
+    if any(named.count("#") != 1 for named in (one, *rest[1:])):
+        raise ValueError(f"{source!r} is not `FILE#KEY`, `FILE#KEY / FILE#KEY` or `FILE#KEY - FILE#KEY`")
+    value = _look_up(one, files, root)
+    if rest:
+        other = _look_up(rest[1], files, root)
+        value = value / other if rest[0] == "/" else value - other
+    return 100 * value if source.endswith(" %") else value
 
 
 def _look_up(source: str, files: dict[str, str], root: Path) -> float:

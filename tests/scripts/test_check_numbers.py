@@ -18,7 +18,14 @@ CELLS = [
 def errors(tmp_path: Path):
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "cells.json").write_text(
-        json.dumps({"cells": CELLS, "a/b": 1, "found": {"factor=0.5": 0.4}, "seconds": {"eager": 3738.0, "ours": 182}})
+        json.dumps(
+            {
+                "cells": CELLS,
+                "a/b": 1,
+                "found": {"factor=0.5": 0.4, "head - model, all": 0.3},
+                "seconds": {"eager": 3738.0, "ours": 182},
+            }
+        )
     )
 
     def check(text: str, name: str = "page.md") -> list[str]:
@@ -37,6 +44,7 @@ def errors(tmp_path: Path):
         "finds **90.4 %**<!--= results/cells.json#cells/0/mean % -->",
         "0.90<!--= cells#cells/0/mean -->",
         "finds 40<!--= cells#found/factor=0.5 % --> %",
+        "finds 30 %<!--= cells#found/head - model, all % -->",
         "takes 3,738<!--= cells#seconds/eager --> seconds",
         "is 20.5<!--= cells#seconds/eager / cells#seconds/ours --> times as fast",
         "gains 72<!--= cells#cells/0/mean - cells#cells/1/mean % --> points",
