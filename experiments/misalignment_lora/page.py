@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -24,6 +25,7 @@ from lengthwise.common.files import write_whole
 FORMAT = "lengthwise.experiments.misalignment_lora/1"
 PAGE, FIGURE, CHANGES = "misalignment_lora.md", "misalignment_lora.svg", "changes.json"  # the last is made with the page
 MADE_OF = {"misalignment_lora": ("changes", "smollm2_135m-code", "smollm2_135m-novels")}
+APART = ("l_misalign", "kl", "nats_1", "nats_2", "right_1", "right_2")  # of needles at L and 2 L, right in points
 LENGTHS = (1, 2, 4)  # at which perplexity is measured, in training lengths
 WORDS = words_beside(__file__)
 PAPER = read(Path(__file__).with_name("paper.json"))
@@ -40,9 +42,10 @@ def write_pages(results: Path, out: Path) -> None:
     parts += ["## The paper", _paper()]
     write_whole(out / PAGE, "\n\n".join(parts) + "\n")
     draw.save(chart(documents), out / FIGURE)
-    write_whole(
-        out / CHANGES, json.dumps({"changes": [one for document in documents for one in ratios(document)]}, indent=1) + "\n"
-    )
+    kept = {
+        what: [one for document in documents for one in of(document)] for what, of in (("changes", ratios), ("apart", apart))
+    }
+    write_whole(out / CHANGES, json.dumps(kept, indent=1) + "\n")
 
 
 def kinds_of(document: Numbers) -> dict[Kind, dict[int, Numbers]]:
@@ -81,6 +84,17 @@ def ratios(document: Numbers) -> list[dict[str, Any]]:
     return found
 
 
+def apart(document: Numbers) -> list[dict[str, Any]]:
+    """What else differs from alpha 0, as the table has it, by kind."""
+    kinds, found = kinds_of(document), []
+    for factor, alpha, compare in (kind for kind in kinds if kind[1]):
+        about = {"corpus": document["corpus"], "factor": factor, "alpha": alpha, "compare": compare.replace(" ", "-")}
+        for name, mean in zip(APART, _apart(kinds, (factor, alpha, compare)), strict=True):
+            if mean is not None:
+                found.append({**about, "measure": name, **asdict(mean)})
+    return found
+
+
 def named(alpha: float, compare: str) -> str:
     """A kind as pages write it."""
     return f"alpha {alpha:g}" + {"sce": "", "kl": ", KL"}.get(compare, f", {compare.removeprefix('sce ')}")
@@ -98,7 +112,7 @@ def _comparisons(document: Numbers) -> int:
     """How many intervals of changes the table of a document shows."""
     kinds = kinds_of(document)
     found = [mean for kind in kinds if kind[0] and kind[1] for mean in [*changes(kinds, kind), *_apart(kinds, kind)]]
-    return sum(mean is not None and mean.low is not None for mean in found)
+    return sum(mean is not None and mean.low != mean.high for mean in found)
 
 
 def section(document: Numbers) -> list[str]:
@@ -126,15 +140,17 @@ def _line(kinds: Mapping[Kind, dict[int, Numbers]], kind: Kind) -> list[object]:
     line: list[object] = [f"{factor} L", named(alpha, compare)]
     line += [len(own), *(f"{math.exp(fmean(column)):.3f}" if column else "not finite" for column in known)]
     line += [_percent(change) if alpha else "" for change in changes(kinds, kind)]
-    line += [_told(mean, digits) if alpha else "" for mean, digits in zip(_apart(kinds, kind), (3, 4, 2, 2), strict=True)]
-    return [*line, *(f"{100 * fmean(_needles(one, 'right', n) for one in own.values()):.0f} %" for n in ("1", "2"))]
+    told = [_told(mean, digits) if alpha else "" for mean, digits in zip(_apart(kinds, kind), (3, 4, 2, 2, 1, 1), strict=True)]
+    right = [f"{100 * fmean(_needles(one, 'right', n) for one in own.values()):.0f} %" for n in ("1", "2")]
+    return [*line, *told[:4], *(f"{share} {change}".strip() for share, change in zip(right, told[4:], strict=True))]
 
 
 def _apart(kinds: Mapping[Kind, dict[int, Numbers]], kind: Kind) -> list[Mean | None]:
-    """Differences from alpha 0 of both measures and of the needles' nats at both lengths."""
+    """Differences from alpha 0 of both measures, and of the needles' nats and percent right at both lengths."""
     own, plain = kinds[kind], kinds.get((kind[0], 0.0, "sce"), {})
     measures = [less(own, plain, lambda one, name=name: one[name]) for name in ("sce", "kl")]
-    return measures + [less(own, plain, lambda one, n=n: _needles(one, "ruler", n)) for n in ("1", "2")]
+    measures += [less(own, plain, lambda one, n=n: _needles(one, "ruler", n)) for n in ("1", "2")]
+    return measures + [less(own, plain, lambda one, n=n: 100 * _needles(one, "right", n)) for n in ("1", "2")]
 
 
 def _percent(mean: Mean | None) -> str:
@@ -147,7 +163,8 @@ def _percent(mean: Mean | None) -> str:
 def _told(mean: Mean | None, digits: int) -> str:
     if mean is None:
         return ""
-    ends = "" if mean.low is None else f" [{mean.low:+.{digits}f}, {mean.high:+.{digits}f}]"
+    # Seeds that agree to the last question tell nothing of their spread
+    ends = "" if mean.low is None or mean.low == mean.high else f" [{mean.low:+.{digits}f}, {mean.high:+.{digits}f}]"
     return f"{mean.value:+.{digits}f}{ends}"
 
 

@@ -129,3 +129,20 @@ def test_changes_are_paired_over_seeds() -> None:
     assert at_1.value == 0.0
     # A loss that is not finite has no change
     assert at_4 is None
+
+
+def test_needles_are_compared_with_alpha_0_in_points_and_agreeing_seeds_have_no_interval() -> None:
+    def asked(alpha: float, seed: int, right: float) -> dict[str, Any]:
+        ruler = {"1": [[8.0]], "2": [[7.0]]}
+        shares = {"1": [[0.5, right]], "2": [[0.5, 0.5]]}
+        return {**result(alpha, seed, 3.0), "sce": 4.0 - alpha, "kl": 0.04, "ruler": ruler, "right": shares}
+
+    results = [asked(0.0, seed, 1.0) for seed in range(3)] + [asked(0.1, seed, 0.2 * seed) for seed in range(3)]
+    found = {one["measure"]: one for one in page.apart({"corpus": "code", "results": results})}
+    assert tuple(found) == page.APART
+    assert found["l_misalign"]["value"] == pytest.approx(-0.1)
+    half = 100 * 4.302653 * 0.1 / math.sqrt(3)
+    right = found["right_1"]
+    assert (right["value"], right["low"], right["high"]) == pytest.approx((-40.0, -40 - half, -40 + half))
+    *_, at_1, at_2 = page._line(page.kinds_of({"results": results}), (1, 0.1, "sce"))
+    assert (at_1, at_2) == ("35 % -40.0 [-64.8, -15.2]", "50 % +0.0")
