@@ -18,6 +18,7 @@ from lengthwise.models import small_decoder
 from lengthwise.models.load import EMBEDDED, check_tokenizer, check_tokens, load, reason_of
 from lengthwise.tasks import TASKS
 from tests.conftest import TRAIN_LENGTH, logits, make, tokens
+from tests.helpers import answering
 
 
 @pytest.fixture(scope="module")
@@ -265,6 +266,15 @@ def test_distances_that_leave_no_bucket_are_refused(damaged: Path) -> None:
         (damaged / "config.json").write_text(json.dumps({**settings, "relative_attention_max_distance": reach}))
         with pytest.raises(BadInput, match=f"a relative_attention_max_distance of {reach} with "):
             load(str(damaged))
+
+
+@pytest.mark.parametrize("told", [True, "x", None])
+def test_a_decoder_that_says_it_has_an_encoder_is_refused(told: Any, tmp_path: Path) -> None:
+    folder = answering.saved(answering.answering("llama"), tmp_path / "llama")
+    settings = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**settings, "is_encoder_decoder": told}))
+    with pytest.raises(BadInput, match="is_encoder_decoder"):
+        load(str(folder))
 
 
 def test_architectures_that_are_no_list_tell_nothing(damaged: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 import transformers as tf
 
 from lengthwise.cli.options import say_train_length
+from lengthwise.errors import BadInput
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.train_length import CHECKPOINTS, CONFIG, train_length_of
 from tests.conftest import T5_SIZES
@@ -55,6 +56,14 @@ def test_without_a_word_it_is_what_the_family_was_pretrained_on(kind: str, sizes
     trained = anatomy_of(t5("mine", kind, **sizes)).trained
     assert (trained.tokens, trained.is_known) == (expected, False)
     assert all(part in trained.said for part in ("config does not tell", "arXiv"))
+
+
+@pytest.mark.parametrize("told", ["x", [512], float("inf"), float("nan")])
+def test_a_length_that_is_no_number_is_refused(told: Any) -> None:
+    with pytest.raises(BadInput, match="as its training length, which is no number; give it as train_length"):
+        train_length_of(SimpleNamespace(n_positions=told), "t5")
+    with pytest.raises(BadInput, match="as its training length, which is no number; give it as train_length"):
+        train_length_of(SimpleNamespace(max_position_embeddings=told), "llama")
 
 
 def test_the_table_is_for_t5s_alone() -> None:

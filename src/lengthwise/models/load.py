@@ -199,6 +199,9 @@ def _check_settings(name: str, model: Any, tokenizer: Any) -> None:
         holds = all(_is_setting(key, number) for number in (value if several else [value]))
         told = f"{value!r:.40}"
         require(holds, f"the checkpoint {name} has {told} as its {key}, which is no such number; put its settings right")
+    told, family = model.config.is_encoder_decoder, model.config.model_type
+    fits = isinstance(told, bool) and (not told or type(model.config).is_encoder_decoder)
+    require(fits, f"the checkpoint {name} has {told!r:.40} as its is_encoder_decoder, which no {family} is; put it right")
     # Half of T5's buckets, or a quarter, hold one distance each, and the others share those up to the reach
     reach, buckets = (getattr(model.config, f"relative_attention_{what}", None) for what in ("max_distance", "num_buckets"))
     if reach is not None and buckets is not None:

@@ -7,11 +7,12 @@ taken for what its config or its family says.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Any
 
-from lengthwise.errors import BadInput
+from lengthwise.errors import BadInput, require
 
 T5_FAMILIES = ("t5", "mt5", "umt5", "switch_transformers")
 T5, MT5, BYT5 = (512, "arXiv 1910.10683"), (1024, "arXiv 2010.11934"), (1024, "arXiv 2105.13626")
@@ -58,7 +59,7 @@ def train_length_of(config: Any, family: str) -> TrainLength:
             if re.fullmatch(pattern, name):
                 return TrainLength(tokens, f"{name} was trained on it ({source})")
         if told := getattr(config, "n_positions", None):
-            return TrainLength(int(told), CONFIG, is_known=False)
+            return TrainLength(_tokens(told), CONFIG, is_known=False)
         tokens, source = BYT5 if config.vocab_size == BYTES else MT5 if family == "mt5" else T5
         return TrainLength(tokens, f"its config does not tell; its family was pre-trained on it ({source})", is_known=False)
     # A rotation stretched by hand (yarn, ...) counts from the length before it was; one by type of layer, as Gemma 3's and
@@ -68,5 +69,11 @@ def train_length_of(config: Any, family: str) -> TrainLength:
     original = rope.get("original_max_position_embeddings") if stretched else None
     for length in (original, getattr(config, "max_position_embeddings", None), getattr(config, "n_positions", None)):
         if length:
-            return TrainLength(int(length), CONFIG)
+            return TrainLength(_tokens(length), CONFIG)
     raise BadInput(f"the config of this {family} model does not tell its training length; give it as train_length")
+
+
+def _tokens(told: Any) -> int:
+    is_length = isinstance(told, int | float) and told < math.inf
+    require(is_length, f"the config tells {told!r:.40} as its training length, which is no number; give it as train_length")
+    return int(told)
