@@ -6,10 +6,12 @@ import io
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
+from lengthwise.cli import run
 from lengthwise.cli.standard_output import printing
 from tests.cli.conftest import SCRIPT
 from tests.helpers.sweep import crossed
@@ -41,8 +43,33 @@ def test_standard_error_that_is_closed_changes_no_exit_status() -> None:
     assert (done.returncode, done.stdout) == (2, b"")
 
 
+def test_a_thread_of_a_library_that_fails_is_told_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise OSError("no space\nat all")
+
+    monkeypatch.setattr("threading.excepthook", threading.excepthook)
+    assert run(["--version"]) == 0
+    thread = threading.Thread(target=fail)
+    thread.start()
+    thread.join()
+    assert capsys.readouterr().err == "lengthwise: note: no space\n"
+
+
 def test_letters_that_standard_output_does_not_have_are_shown_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
     written = io.BytesIO()
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, "ascii"))
+    monkeypatch.setattr("sys.stderr", sys.stderr)
     assert printing(lambda: sys.stdout.write("@é.json\n")) == 8
     assert written.getvalue() == b"@\\xe9.json\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_standard_error_that_is_full_stops_no_work(tmp_path: Path) -> None:
+    options = ["--length", "128", "--samples", "1", "--out", str(tmp_path / "run")]
+    for words, status in (["evaluate", "embedded", "--task", "passkey", *options], 0), (["methods", "--nothing"], 2):
+        with Path("/dev/full").open("w") as full:
+            done = subprocess.run([SCRIPT, *words], stdout=subprocess.DEVNULL, stderr=full)
+        assert done.returncode == status
+    assert len((tmp_path / "run" / "records.jsonl").read_text().splitlines()) == 1

@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 import warnings
 from typing import Annotated, Any
 
@@ -149,5 +150,7 @@ def _quiet_libraries() -> None:
         disable_progress_bar()
         for name in ("transformers", "huggingface_hub"):
             logging.getLogger(name).setLevel(logging.ERROR)
+    # As TensorBoard's thread ends on a full disk
+    threading.excepthook = lambda told: say(f"note: {str(told.exc_value).partition(chr(10))[0]}")
     # The first line only: torch's warnings come with a stack of C++ frames
     warnings.showwarning = lambda message, *_, **__: say(f"note: {str(message).partition(chr(10))[0]}")

@@ -7,7 +7,7 @@ import io
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
 from lengthwise.cli.options import say
@@ -35,6 +35,19 @@ class Output:
             self._stream.flush()
 
 
+class Messages(Output):
+    """Standard error, where what cannot be written is left out: no work is lost for a log on a full disk."""
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._stream.flush()
+
+
 @contextmanager
 def _marked() -> Iterator[None]:
     try:
@@ -48,6 +61,7 @@ def printing(run: Callable[[], int]) -> int:
     # Closed by the shell, either is None; print() takes that for nowhere, others do not
     if sys.stderr is None:
         sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    sys.stderr = Messages(sys.stderr)
     if sys.stdout is None:
         return run()
     # A name in letters that it does not have is no reason to lose the table of hours, and standard error does the same
