@@ -18,10 +18,10 @@ from scipy.stats import t
 from torch import Tensor, nn
 
 from lengthwise.analysis.records import AnswerSlopes
-from lengthwise.calibration.answer_cases import FAR_SEEDS, Case, answer_cases, has_encoder
+from lengthwise.calibration.answer_cases import FAR_SEEDS, Case, answer_cases
 from lengthwise.calibration.answers import frozen
 from lengthwise.errors import NoRoom
-from lengthwise.models.anatomy import Anatomy
+from lengthwise.models.anatomy import Anatomy, has_encoder
 from lengthwise.models.extend import extend
 from lengthwise.models.patches import evaluating
 from lengthwise.tasks import find_task

@@ -20,7 +20,7 @@ from torch.nn.functional import cross_entropy, kl_div
 from lengthwise.common.progress import ProgressCallback
 from lengthwise.common.sequences import special_tokens
 from lengthwise.errors import NoRoom, require
-from lengthwise.models.anatomy import Anatomy, unwrapped
+from lengthwise.models.anatomy import Anatomy, has_encoder
 from lengthwise.models.patches import evaluating
 from lengthwise.tasks import Sample, Task
 from lengthwise.tasks.language_modelling import SENTINEL, frame_of, framed, passages
@@ -149,11 +149,6 @@ class Cases:
 
     def _places(self, length: int, n: int, seed: int, far: bool) -> list[Case]:
         return text_cases(self.model, self.tokenizer, self.text, length, self.anatomy.train_length, n, seed, far)
-
-
-def has_encoder(model: nn.Module) -> bool:
-    """Whether an encoder reads and a decoder tells."""
-    return bool(getattr(unwrapped(model).config, "is_encoder_decoder", False))
 
 
 def answer_cases(model: nn.Module, tokenizer: Any, samples: Sequence[Sample]) -> list[Case]:

@@ -28,7 +28,7 @@ from transformers import DynamicCache, LogitsProcessor
 from lengthwise.common.arguments import require_tokenizer, typed
 from lengthwise.common.sequences import last_tokens, pad_rows
 from lengthwise.errors import require
-from lengthwise.models.anatomy import anatomy_of, unwrapped
+from lengthwise.models.anatomy import anatomy_of, has_encoder, unwrapped
 from lengthwise.models.patches import suspended
 
 PRIOR = 0.5
@@ -59,7 +59,7 @@ def hedge(
     shapes = f"{tuple(input_ids.shape)} and {tuple(mask.shape)}"
     require(fits, f"input_ids and attention_mask must both be [rows, tokens], not {shapes}")
     rows = [ids[kept.bool()].tolist() for ids, kept in zip(input_ids, mask, strict=True)]
-    encodes = unwrapped(model).config.is_encoder_decoder
+    encodes = has_encoder(model)
     require(new_tokens >= 0, f"new_tokens must be 0 or more, not {new_tokens}")
     room = anatomy.train_length - (0 if encodes else new_tokens)
     special = set(tokenizer.all_special_ids)
@@ -102,7 +102,7 @@ class Hedge(LogitsProcessor):  # type: ignore[misc]
         if not any(self.long):
             return scores
         if self.step is None:
-            encodes = unwrapped(self.model).config.is_encoder_decoder
+            encodes = has_encoder(self.model)
             reading: _Reading = (_EncoderDecoderReading if encodes else _DecoderReading)(self, input_ids)
             odds = torch.full((len(input_ids),), self.prior, dtype=torch.float32, device=scores.device)
         else:
@@ -165,7 +165,7 @@ class _Reading(ABC):
             self.beams * len(hedge.ends) == len(input_ids),
             f"a hedge of {len(hedge.ends)} prompts met {len(input_ids)} rows; make one for the inputs of each `generate`",
         )
-        left = not unwrapped(self.model).config.is_encoder_decoder
+        left = not has_encoder(self.model)
         # Whatever stands at a masked place is not read
         ids, mask = pad_rows(hedge.ends, 0, left)
         self.ids, self.mask = ids.to(input_ids.device), mask.to(input_ids.device)

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from lengthwise.common.arguments import typed
 from lengthwise.errors import BadInput, require
-from lengthwise.models.anatomy import anatomy_of, unwrapped, vocabulary
+from lengthwise.models.anatomy import anatomy_of, has_encoder, unwrapped, vocabulary
 from lengthwise.models.extend import Method, extend
 from lengthwise.models.load import check_tokens
 from lengthwise.models.patches import evaluating
@@ -89,7 +89,7 @@ def language_modelling(
     `tasks.language_modelling.scores` makes perplexities of it, `tasks.perplexity.compared` ratios, both with intervals.
     """
     require(bool(lengths), "give at least one length in tokens")
-    frame = frame_of(tokenizer, _is_encoder_decoder(model), sentinel)
+    frame = frame_of(tokenizer, has_encoder(model), sentinel)
     longest = frame.prefix_tokens(max(lengths), continuation)
     texts = passages(tokenizer, text, longest, continuation, cases, seed)
     asked = {length: framed(frame, texts, length, continuation) for length in sorted(set(lengths))}
@@ -114,7 +114,7 @@ def continuation_nll(
     fits = all(len(shape) == 2 and min(shape) >= 1 for shape in shapes) and shapes[0][0] == shapes[1][0]
     require(fits, f"inputs and targets must be [cases, tokens] of the same cases, not of shapes {shapes[0]} and {shapes[1]}")
     require(0 <= skipped < shapes[1][1], f"skipped must leave at least one of {shapes[1][1]} targets, not be {skipped}")
-    scorer = None if _is_encoder_decoder(model) else TokenScorer.of(model, train_length)
+    scorer = None if has_encoder(model) else TokenScorer.of(model, train_length)
     logits = shapes[1][1] * unwrapped(model).config.vocab_size
     at_once = max(1, min(TOKENS_AT_ONCE // (shapes[0][1] + shapes[1][1]), LOGITS_AT_ONCE // logits))
     parts: list[Tensor] = []
@@ -125,10 +125,6 @@ def continuation_nll(
             else:
                 parts.append(scorer.nll(torch.cat([read, wanted], 1), read.shape[1] - 1 + skipped))
     return torch.cat(parts)
-
-
-def _is_encoder_decoder(model: nn.Module) -> bool:
-    return bool(getattr(unwrapped(model).config, "is_encoder_decoder", False))
 
 
 def _decoded_nll(model: nn.Module, inputs: Tensor, targets: Tensor, check: bool) -> Tensor:  # [cases, targets], on the CPU

@@ -104,6 +104,11 @@ def unwrapped(model: nn.Module) -> Any:
     return inner.get_base_model() if hasattr(inner, "get_base_model") else inner
 
 
+def has_encoder(model: nn.Module) -> bool:
+    """Whether an encoder reads and a decoder tells."""
+    return bool(getattr(unwrapped(model).config, "is_encoder_decoder", False))
+
+
 def vocabulary(model: nn.Module) -> int:
     """How many tokens the model knows."""
     return int(unwrapped(model).get_input_embeddings().weight.shape[0])

@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lengthwise.calibration.answer_cases import has_encoder
 from lengthwise.common.sequences import cut_rows
 from lengthwise.errors import require
 from lengthwise.evaluation.recommendation.asked import CONFIRM, FRESH, RACE, ROUNDS
 from lengthwise.evaluation.recommendation.measure import Measure, TextLikelihood
 from lengthwise.evaluation.recommendation.text import FEWEST, AskedText
+from lengthwise.models.anatomy import has_encoder
 from lengthwise.tasks.language_modelling import Frame, frame_of
 
 

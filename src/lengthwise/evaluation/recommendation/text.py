@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from lengthwise.calibration.answer_cases import FAR, has_encoder
+from lengthwise.calibration.answer_cases import FAR
 from lengthwise.common.formats import Declared
 from lengthwise.common.progress import progress
 from lengthwise.errors import BadInput, require
@@ -28,6 +28,7 @@ from lengthwise.evaluation.recommendation.measure import Measure, TextLikelihood
 from lengthwise.evaluation.sweep.run_config import dtype_of, parameters_digest
 from lengthwise.methods.recipe import Part
 from lengthwise.methods.spec import NONE, TRUNCATE
+from lengthwise.models.anatomy import has_encoder
 from lengthwise.records.append_only import AppendOnly
 from lengthwise.tasks.language_modelling import Frame, frame_of, framed, passages_of
 

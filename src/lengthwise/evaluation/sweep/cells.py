@@ -22,7 +22,7 @@ from lengthwise.evaluation.hedge import Hedge
 from lengthwise.evaluation.sweep.generate import check_can_answer, greedy_answers, truncated_prompt
 from lengthwise.evaluation.sweep.jobs import EvaluatedModel, Job
 from lengthwise.evaluation.sweep.named_methods import NamedMethod
-from lengthwise.models.anatomy import anatomy_of, unwrapped
+from lengthwise.models.anatomy import anatomy_of, has_encoder
 from lengthwise.models.extend import extend
 from lengthwise.records import Record, Sharpness
 from lengthwise.tasks import Sample
@@ -129,7 +129,7 @@ def _hedge(evaluated: EvaluatedModel, job: Job, prompts: list[list[int]], sample
 
 def _kept_tokens(model: Any, train_length: int, job: Job) -> int:
     """Tokens of a prompt that truncation keeps; a decoder's answer takes part of the training length."""
-    return train_length - (0 if unwrapped(model).config.is_encoder_decoder else job.definition.answer_tokens)
+    return train_length - (0 if has_encoder(model) else job.definition.answer_tokens)
 
 
 def _records(evaluated: EvaluatedModel, job: Job, sample: Sample, index: int, prediction: str, seconds: float) -> list[Record]:
