@@ -177,10 +177,10 @@ def top_probability(vector: Tensor) -> float:
     return float(torch.exp(vector.max() - vector.logsumexp(-1)))
 
 
-def shown_ranks(n: int, most: int = SHOWN) -> list[int]:
+def shown_ranks(n: int) -> list[int]:
     """Entries to keep for the plot: both ends, and between them evenly by quantile of the normal; all where there are few."""
-    if n <= most:
+    if n <= SHOWN:
         return list(range(n))
     end = float(normal_quantiles(n)[0])
-    shares: Tensor = torch.special.ndtr(torch.linspace(-end, end, most, dtype=torch.float64))
+    shares: Tensor = torch.special.ndtr(torch.linspace(-end, end, SHOWN, dtype=torch.float64))
     return sorted(set((shares * n).long().clamp(0, n - 1).tolist()))

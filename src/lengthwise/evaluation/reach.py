@@ -121,12 +121,12 @@ def reach(
         ]
 
 
-def search(works: Works, start: int, longest: int, shortest: int = STEP) -> tuple[int | None, int | None]:
+def search(works: Works, start: int, longest: int) -> tuple[int | None, int | None]:
     """The longest length that works and the shortest that fails, None where there is none.
 
     Takes for granted that what works at a length works below it.
     """
-    good, bad = _double(works, start, longest) if works(start) else _halve(works, start, shortest)
+    good, bad = _double(works, start, longest) if works(start) else _halve(works, start)
     return (good, bad) if good is None or bad is None else _bisect(works, good, bad)
 
 
@@ -140,9 +140,9 @@ def _double(works: Works, good: int, longest: int) -> tuple[int, int | None]:
     return good, None
 
 
-def _halve(works: Works, bad: int, shortest: int) -> tuple[int | None, int]:
+def _halve(works: Works, bad: int) -> tuple[int | None, int]:
     """Halves a length that fails until one works, or until no question has room."""
-    while shortest <= (step := _rounded(bad / 2)) < bad:
+    while (step := _rounded(bad / 2)) < bad:
         try:
             if works(step):
                 return step, bad

@@ -18,7 +18,7 @@ from lengthwise.report.formatting import tokens_at
 from lengthwise.report.styles import PAPER_COLOURS, PAPER_GREYS, Style
 
 TEMPLATE = Path(__file__).parent / "template"
-MARGIN, GAP, HEADING, CAPTION, KEYS = 18, 26, 34, 22, 26  # pixels of a figure
+MARGIN, GAP, HEADING, CAPTION, KEYS, LABEL = 18, 26, 34, 22, 26, 11  # pixels of a figure
 
 
 @dataclass(frozen=True)
@@ -209,13 +209,13 @@ def nice_ticks(low: float, high: float, most: int) -> list[float]:
     return [round(k * step, 10) for k in range(first, max(last, first + 1) + 1)]
 
 
-def end_labels(heights: list[float], room: float = 11) -> list[str]:
+def end_labels(heights: list[float]) -> list[str]:
     """The number of a layer at the end of its line, where there is room for it; first and last come first."""
     last = len(heights) - 1
     labels = [""] * len(heights)
     taken: list[float] = []
     for layer in sorted(range(len(heights)), key=lambda k: k not in (0, last)):
-        if last and all(abs(heights[layer] - other) >= room for other in taken):
+        if last and all(abs(heights[layer] - other) >= LABEL for other in taken):
             taken.append(heights[layer])
             labels[layer] = str(layer + 1)
     return labels

@@ -23,6 +23,8 @@ from lengthwise.tasks.material import hub
 from lengthwise.tasks.material.token_counts import token_count
 from lengthwise.tasks.sample import Sample
 
+SENTENCES = 4  # at the end of a prompt, among which its question is looked for
+
 
 @dataclass(frozen=True)
 class Case:
@@ -71,11 +73,11 @@ def asked_at(tokenizer: Any, case: Case, target: str, depth: float) -> Sample:
     return Sample(prompt, target, token_count(tokenizer, prompt), depth, last_question(prompt))
 
 
-def last_question(prompt: str, most: int = 4) -> str:
+def last_question(prompt: str) -> str:
     """The end of a prompt: its last line from the last question in it on, or that line's last sentence."""
     line = prompt.rstrip().rfind("\n") + 1
     breaks = [line + match.end() for match in re.finditer(r"(?<=[.!?])\s+(?=\S)", prompt[line:])]
-    starts = [line, *breaks][-most:]
+    starts = [line, *breaks][-SENTENCES:]
     asks = [start for start, end in itertools.pairwise([*starts, len(prompt)]) if prompt[start:end].rstrip().endswith("?")]
     return prompt[(asks or starts)[-1] :]
 
