@@ -227,7 +227,7 @@ class Climb:
 
 def dpe_space(anatomy: Anatomy, length: int) -> Space:
     """Powers of two, one for each share of the frequencies; at first the smallest that keeps distances to those trained on."""
-    size = int(str(anatomy.facts["rotary_size"]))
+    size = anatomy.facts["rotary_size"]
     window = DPE(anatomy.train_length, size).window
     shares = min(SHARES, size // 2)
     fitting = (length - window) / (anatomy.train_length - window)
@@ -265,7 +265,7 @@ def longrope_space(anatomy: Anatomy, length: int) -> Space:
             ratio = math.exp(randomness.uniform(-0.5, 0.5))
             yield growing([n * ratio if first <= i <= last else n for i, n in enumerate(numbers)])
 
-    yarn = Yarn(stretch, train_length=anatomy.train_length, base=_base(anatomy)).frequencies(trained, length)
+    yarn = Yarn(stretch, train_length=anatomy.train_length, base=anatomy.facts.get("base")).frequencies(trained, length)
     ntk = Ntk(stretch, train_length=anatomy.train_length).frequencies(trained, length)
     starts = [growing((trained / law).tolist()) for law in (yarn, ntk, trained / stretch)]
     read = {"factor": stretch, "original_max_position_embeddings": anatomy.train_length}
@@ -275,8 +275,3 @@ def longrope_space(anatomy: Anatomy, length: int) -> Space:
         lambda numbers: LongRoPE(anatomy.train_length, numbers, None, g),
         lambda numbers: {"long_factor": list(numbers), **read},
     )
-
-
-def _base(anatomy: Anatomy) -> float | None:
-    base = anatomy.facts.get("base")
-    return float(str(base)) if base is not None else None

@@ -43,11 +43,11 @@ class Anatomy:
         return self.trained.tokens
 
     @property
-    def facts(self) -> dict[str, object]:
+    def facts(self) -> dict[str, Any]:
         """What a method may take from the model when its spec leaves it out."""
         config, buffers = self.stack.config, getattr(getattr(self.stack, "rotary_emb", None), "_buffers", {})
         frequencies = buffers.get(FREQUENCIES, buffers.get(f"{FULL}_{FREQUENCIES}"))
-        facts: dict[str, object] = {
+        facts: dict[str, Any] = {
             "train_length": self.train_length,
             "layers": len(self.layers),
             "heads": self.heads,

@@ -125,7 +125,7 @@ def _add_decoder(writer: Any, stock: Any, plan: Plan, architecture: str) -> dict
     writer.add_embedding_length(config.hidden_size)
     writer.add_feed_forward_length(config.intermediate_size)
     writer.add_head_count(anatomy.heads)
-    writer.add_head_count_kv(int(str(anatomy.facts["key_heads"])))
+    writer.add_head_count_kv(anatomy.facts["key_heads"])
     writer.add_key_length(anatomy.key_size)
     writer.add_value_length(anatomy.key_size)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)

@@ -60,7 +60,7 @@ def find_rope(anatomy: Anatomy, method: FrequencyRotation, length: int) -> Rope:
 
 def _candidates(anatomy: Anatomy, rotary: Rotary, method: FrequencyRotation, length: int) -> Iterator[dict[str, Any]]:
     """Parameters that might do, the plainest first."""
-    base = float(str(anatomy.facts.get("base", 10_000.0)))
+    base = anatomy.facts.get("base", 10_000.0)
     told = stock_rotation(method)
     if told is not None:
         yield {"rope_theta": base, **told}
