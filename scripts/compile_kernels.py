@@ -25,7 +25,7 @@ from triton.compiler import ASTSource
 
 from lengthwise.attention import DistanceBias, Equation, Visible
 from lengthwise.attention.triton import backward, forward, scan
-from lengthwise.attention.triton.launch import USUAL_HEAD, operands_of
+from lengthwise.attention.triton.launch import ALL_ROWS, USUAL_HEAD, operands_of
 from lengthwise.attention.triton.operands import ANY_ADDRESS, ANY_NUMBER
 
 # Compute capability, and bytes of shared memory that a block may have
@@ -51,7 +51,7 @@ def launches(kernel: str, dtype: torch.dtype, size: int, bias: bool, shared: int
         for module in (forward, backward, scan):
             until.enter_context(patch.object(module, "launch", record))
         if kernel == "forward":
-            forward.forward(operands, forward.ALL_ROWS)
+            forward.forward(operands, ALL_ROWS)
         elif kernel == "scan":
             scan.scan(operands, torch.ones(scan.AT_ONCE, 1, 1, 1))
         else:

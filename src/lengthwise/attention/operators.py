@@ -15,8 +15,8 @@ from torch import Tensor
 from lengthwise.attention import operators_run
 from lengthwise.attention.equation import Equation
 from lengthwise.attention.fused import one_query
-from lengthwise.attention.operators_run import ALL_ROWS, FIELDS, NO_ROWS, ONLY_LSE
 from lengthwise.attention.statistics import RowStatistics
+from lengthwise.attention.triton.launch import ALL_ROWS, FIELDS, NO_ROWS, ONLY_LSE
 
 # `Given` of operators_run
 _GIVEN = (

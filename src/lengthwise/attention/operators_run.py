@@ -13,15 +13,12 @@ from torch.nn.functional import pad
 from lengthwise.attention.bias import DistanceBias
 from lengthwise.attention.equation import Equation
 from lengthwise.attention.triton import launch
+from lengthwise.attention.triton.launch import ALL_ROWS, FIELDS
 from lengthwise.attention.visible import Visible
 
 if TYPE_CHECKING:
     from lengthwise.attention.statistics import RowStatistics
     from lengthwise.attention.triton.operands import Operands, Tile
-
-# What comes beside the output, as the forward kernel counts it, and how many numbers a row each takes
-NO_ROWS, ONLY_LSE, ALL_ROWS = range(3)
-FIELDS = (0, 1, 3)
 
 
 class Given(NamedTuple):

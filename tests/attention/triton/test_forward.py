@@ -151,5 +151,5 @@ def test_few_blocks_are_smaller_and_give_the_same(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(planned, "_plans", {})
     monkeypatch.setattr(forward, "multiprocessors", lambda device: 132)
     equation = Case(130, batch=2, mask="padding", dtype=FP16).equation()
-    assert forward.prepared(launch.operands_of(equation, None), forward.NO_ROWS).tile.queries == 64
+    assert forward.prepared(launch.operands_of(equation, None), launch.NO_ROWS).tile.queries == 64
     assert_right(triton, equation)

@@ -49,8 +49,8 @@ def test_it_gives_what_the_long_way_gives(name: str) -> None:
     needs = ALL._replace(table=CASES[name].radius is not None)
     for seed in range(2):
         given = operands(CASES[name].equation(seed=seed))
-        out, lse = solved(given, forward.ONLY_LSE)
-        expected = forward.forward(given, forward.ONLY_LSE)
+        out, lse = solved(given, launch.ONLY_LSE)
+        expected = forward.forward(given, launch.ONLY_LSE)
         torch.testing.assert_close((out, lse), expected, atol=0, rtol=0)
         grad = torch.randn_like(out)
         found = planned.backward(given, grad, out, lse, needs)
@@ -63,15 +63,15 @@ def test_it_gives_what_the_long_way_gives(name: str) -> None:
 
 def test_other_shapes_strides_and_gradients_have_plans_of_their_own() -> None:
     for case in (Case(20), Case(21), Case(20, batch=2), Case(20, batch=2, mask="padding"), Case(20, radius=7)):
-        solved(operands(case.equation()), forward.NO_ROWS)
+        solved(operands(case.equation()), launch.NO_ROWS)
     assert len(planned._plans) == 5
-    solved(operands(Case(20).equation()), forward.ONLY_LSE)
+    solved(operands(Case(20).equation()), launch.ONLY_LSE)
     assert len(planned._plans) == 6
 
 
 def test_gradients_of_a_temperature_take_the_long_way() -> None:
     given = operands(Case(20, temperature="row").equation())
-    out, lse = solved(given, forward.ONLY_LSE)
+    out, lse = solved(given, launch.ONLY_LSE)
     for _ in range(2):
         found = planned.backward(given, torch.ones_like(out), out, lse, ALL._replace(g=True))
         assert found[4] is not None
@@ -82,6 +82,6 @@ def test_a_graphs_temperature_of_16_bits_is_read_in_32() -> None:
     query, g = torch.zeros(1, 2, 8, 16), torch.full((1, 2, 1), 1.5, dtype=torch.bfloat16)
     given = Given(query, query, query, None, g, None, None, None, None, 0, 0, 1.0, 0.0, "triton")
     for is_planned in (False, True):
-        ready, known = given.for_kernels(False, forward.NO_ROWS)
+        ready, known = given.for_kernels(False, launch.NO_ROWS)
         assert (ready.g.dtype, known[0] is not None) == (torch.float32, is_planned)
-        planned.by_heads(ready, forward.NO_ROWS, known)
+        planned.by_heads(ready, launch.NO_ROWS, known)

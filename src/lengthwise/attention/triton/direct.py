@@ -20,10 +20,10 @@ def direct(
     runs, hidden, first = visible.for_kernels
     rest = (scale, runs, first, hidden, wide, max(radius, 1), None, visible.facts)
     operands = planned.Operands(query, key, value, visible.keys, *rest)
-    known = planned.known(operands, planned.NO_ROWS)
+    known = planned.known(operands, launch.NO_ROWS)
     if known[0] is None:
         equation = Equation(query, key, value, visible, scale, DistanceBias.of_widened(wide[0, :, 0], radius))
         if launch.why_not_triton(equation) is not None or any(t.stride(-1) != 1 for t in (query, key, value)):
             return None
-    output: Tensor = planned.by_rows(operands, planned.NO_ROWS, known)[0]
+    output: Tensor = planned.by_rows(operands, launch.NO_ROWS, known)[0]
     return output

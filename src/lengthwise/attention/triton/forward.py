@@ -27,7 +27,7 @@ import triton.language as tl
 from torch import Tensor
 
 from lengthwise.attention.triton.dropout import row_words, spares
-from lengthwise.attention.triton.launch import multiprocessors, products, shared_memory
+from lengthwise.attention.triton.launch import FIELDS, NO_ROWS, multiprocessors, products, shared_memory
 from lengthwise.attention.triton.operands import Operands, Tile, launch, one_variant, padded
 from lengthwise.attention.triton.tiles import (
     LARGEST,
@@ -51,9 +51,6 @@ from lengthwise.attention.triton.tiles import (
     tops,
     weights,
 )
-
-# What comes beside the output
-NO_ROWS, ONLY_LSE, ALL_ROWS = range(3)
 
 
 @triton.jit
@@ -301,8 +298,7 @@ def prepared(operands: Operands, want: int) -> Launch:
     out = torch.empty((batch, queries, heads, size), dtype=query.dtype, device=query.device)
     rows = None
     if want != NO_ROWS:
-        fields = 3 if want == ALL_ROWS else 1
-        rows = torch.empty((fields, batch, heads, queries), dtype=torch.float32, device=query.device)
+        rows = torch.empty((FIELDS[want], batch, heads, queries), dtype=torch.float32, device=query.device)
     tensors = (query, key, value, out, out if rows is None else rows, *operands.slots(query))
     numbers = (
         operands.scale, operands.radius, heads, operands.group, queries, operands.keys, operands.offset,

@@ -30,6 +30,9 @@ USUAL_HEAD, SHARED_MEMORY = 128, 200 * 1024
 TYPES = (torch.bfloat16, torch.float16, torch.float32)
 # The gradient of a bias table goes through a band of rows x distances, a head at a time
 WIDEST_BAND = 2**30
+# What comes beside the output, as the forward kernel counts it, and how many numbers a row each takes
+NO_ROWS, ONLY_LSE, ALL_ROWS = range(3)
+FIELDS = (0, 1, 3)
 # The scan's kernel counts the rows of all its temperatures, twice over, in 32 bits
 MOST_ROWS = 2**30
 
@@ -114,10 +117,8 @@ def _operands_and_plan(equation: Equation, statistics: bool, learns: bool) -> tu
     """Operands but for a seed, and what is known of such equations; those that learn are not those that do not."""
     planned, operands = kernels(), operands_of(equation, equation.inverse_temperature)
     if learns:
-        return operands, planned.known(
-            operands, planned.ONLY_LSE, equation.bias is not None and equation.bias.table.requires_grad
-        )
-    return operands, planned.known(operands, planned.ALL_ROWS if statistics else planned.NO_ROWS)
+        return operands, planned.known(operands, ONLY_LSE, equation.bias is not None and equation.bias.table.requires_grad)
+    return operands, planned.known(operands, ALL_ROWS if statistics else NO_ROWS)
 
 
 def _solved(
@@ -130,7 +131,7 @@ def _solved(
         operands = operands._replace(seed=drawn(equation.query.device))
     if learns:
         return _learning(equation, operands, known)[0], None
-    output, rows = planned.by_heads(operands, planned.ALL_ROWS if statistics else planned.NO_ROWS, known)
+    output, rows = planned.by_heads(operands, ALL_ROWS if statistics else NO_ROWS, known)
     return output, None if rows is None else RowStatistics(*rows.unbind(0))
 
 
@@ -151,13 +152,13 @@ def _output_and_lse(equation: Equation) -> tuple[Tensor, Tensor] | None:
         operands, known = _operands_and_plan(equation, statistics=False, learns=True)
     else:
         operands = operands_of(equation, equation.inverse_temperature)
-        known = kernels().known(operands, kernels().ONLY_LSE)
+        known = kernels().known(operands, ONLY_LSE)
     if known[0] is None and why_not_triton(equation) is not None:
         return None
     if learns:
         output, rows = _learning(equation, operands, known)
     else:
-        output, rows = kernels().by_heads(operands, kernels().ONLY_LSE, known)
+        output, rows = kernels().by_heads(operands, ONLY_LSE, known)
     return output, rows[0]
 
 
@@ -298,7 +299,7 @@ class _Attention(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         planned = kernels()
         output: Tensor
-        output, rows = planned.by_heads(operands, planned.ONLY_LSE, known)
+        output, rows = planned.by_heads(operands, ONLY_LSE, known)
         # No gradient of an lse that nobody reads
         ctx.set_materialize_grads(False)
         # The seed among them: a checkpoint that draws another one must find all of them anew

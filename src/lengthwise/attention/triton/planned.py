@@ -16,13 +16,13 @@ from lengthwise.attention.triton import backward as slow
 from lengthwise.attention.triton.backward import Needs
 from lengthwise.attention.triton.by_key import by_key
 from lengthwise.attention.triton.by_query import by_query
-from lengthwise.attention.triton.forward import ALL_ROWS, NO_ROWS, ONLY_LSE, prepared
+from lengthwise.attention.triton.forward import prepared
 from lengthwise.attention.triton.key_bounds import query_bounds
-from lengthwise.attention.triton.launch import products, several_gpus
+from lengthwise.attention.triton.launch import NO_ROWS, products, several_gpus
 from lengthwise.attention.triton.operands import Operands, launch, recorded
 from lengthwise.attention.triton.tiles import INTERPRETED, LOT
 
-__all__ = ["ALL_ROWS", "NO_ROWS", "ONLY_LSE", "Needs", "Operands", "backward", "by_heads", "by_rows", "known", "known_after"]
+__all__ = ["Needs", "Operands", "backward", "by_heads", "by_rows", "known", "known_after"]
 
 
 class Plan(NamedTuple):
