@@ -55,8 +55,7 @@ class DistanceBias:
 
     def line(self, first: int, last: int) -> Tensor:  # [heads, last - first + 1]
         """The bias at every distance from `first` to `last`, both included."""
-        distance = torch.arange(first, last + 1, device=self.table.device)
-        return self.table[:, distance.clamp(-self.radius, self.radius) + self.radius]
+        return self.at(torch.arange(first, last + 1, device=self.table.device))
 
     def at(self, distance: Tensor) -> Tensor:
         """The bias at each entry of `distance`, heads first: [...] -> [heads, ...]."""

@@ -29,9 +29,8 @@ def why_not_dense(equation: Equation) -> str | None:
 def dense(equation: Equation) -> Tensor:  # [batch, heads, queries, value_size]
     """Output by whole matrices; every slot differentiable."""
     # In 16 bits logits and weights would be rounded; in PyTorch's own gradients on a CPU they are not
-    query, key, value = (
-        (t if t is equation.query else t.repeat_interleave(equation.group, 1)).float() for t in _given(equation)
-    )
+    query = equation.query.float()
+    key, value = (tensor.repeat_interleave(equation.group, 1).float() for tensor in (equation.key, equation.value))
     assert equation.bias is not None
     bias = _matrix(equation.bias, int(equation.visible.position[0]), equation.visible.queries, equation.visible.keys)
     logits = ((equation.scale * query) @ key.mT).add_(bias)
@@ -56,10 +55,6 @@ def _hiding(visible: Visible, bias: DistanceBias) -> Tensor:  # [batch or 1, 1, 
         kept = visible, torch.zeros_like(seen, dtype=torch.float32).masked_fill(~seen, least)
         bias.__dict__["_hiding"] = kept
     return kept[1]
-
-
-def _given(equation: Equation) -> tuple[Tensor, Tensor, Tensor]:
-    return equation.query, equation.key, equation.value
 
 
 def _matrix(bias: DistanceBias, first: int, queries: int, keys: int) -> Tensor:  # [heads, queries, keys]

@@ -164,7 +164,15 @@ def _output_and_lse(equation: Equation) -> tuple[Tensor, Tensor] | None:
 
 def scan(equation: Equation, inverse_temperatures: Tensor) -> RowStatistics:  # fields [temperatures, batch, heads, queries]
     """Statistics at several temperatures >= 0, values untouched; as `blocks.scan`. Check `why_no_scan` first."""
-    return _scan(equation, inverse_temperatures)
+    from lengthwise.attention.triton.scan import scan as by_kernels
+
+    operands, rows = operands_of(equation, None), math.prod(equation.query.shape[:3])
+    found = []
+    for g in torch.split(inverse_temperatures.float(), max(1, (MOST_ROWS - 1) // rows)):
+        # A slice of more rows may lie as far apart as they do
+        near = g if g.stride(0) * len(g) < MOST_ROWS else g.contiguous()
+        found.append(RowStatistics(*by_kernels(operands, near).unbind(0)))
+    return found[0] if len(found) == 1 else join(found, 0)
 
 
 def interpreted() -> bool:
@@ -248,18 +256,6 @@ def _learning(equation: Equation, operands: Operands, known: Any) -> tuple[Tenso
     leaves = equation.query, equation.key, equation.value, table, equation.inverse_temperature
     found: tuple[Tensor, Tensor] = _Attention.apply(*leaves, operands, known)  # type: ignore[no-untyped-call]
     return found
-
-
-def _scan(equation: Equation, inverse_temperatures: Tensor) -> RowStatistics:
-    from lengthwise.attention.triton.scan import scan
-
-    operands, rows = operands_of(equation, None), math.prod(equation.query.shape[:3])
-    found = []
-    for g in torch.split(inverse_temperatures.float(), max(1, (MOST_ROWS - 1) // rows)):
-        # A slice of more rows may lie as far apart as they do
-        near = g if g.stride(0) * len(g) < MOST_ROWS else g.contiguous()
-        found.append(RowStatistics(*scan(operands, near).unbind(0)))
-    return found[0] if len(found) == 1 else join(found, 0)
 
 
 def operands_of(equation: Equation, g: Tensor | None, seed: Tensor | None = None) -> Operands:
