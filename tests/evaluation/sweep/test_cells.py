@@ -15,13 +15,13 @@ from lengthwise.tasks import Sample
 
 
 def test_batches_are_fixed_runs_of_indices() -> None:
-    def of(samples: int, length: int, truncates: bool = False, budget: int = 1024) -> list[list[int]]:
-        job = Job(NamedMethod("x", truncates=truncates), "passkey", "", length, samples)
+    def of(samples: int, length: int, reads: str = "whole", budget: int = 1024) -> list[list[int]]:
+        job = Job(NamedMethod("x", reads=reads), "passkey", "", length, samples)
         return [list(batch) for batch in batches(job, EvaluatedModel(None, None, "", 256, budget, 0, False))]
 
     assert of(5, 512) == [[0, 1], [2, 3], [4]]
     assert of(3, 1024) == of(3, 4096) == [[0], [1], [2]]
-    assert of(5, 4096, truncates=True) == [[0, 1, 2, 3], [4]]
+    assert of(5, 4096, reads="end") == [[0, 1, 2, 3], [4]]
     assert of(40, 512, budget=16384) == [list(range(32)), list(range(32, 40))]
 
 

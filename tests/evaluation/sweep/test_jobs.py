@@ -13,7 +13,7 @@ from lengthwise.evaluation.sweep.named_methods import NamedMethod
 from lengthwise.records import CellKey, Record, RunDirectory, Sharpness
 from lengthwise.records.config import FORMAT
 
-NONE, END = NamedMethod("none"), NamedMethod("truncate", truncates=True)
+NONE, END = NamedMethod("none"), NamedMethod("truncate", reads="end")
 JOB = Job(NONE, "passkey", "", 512, samples=3)
 
 

@@ -20,7 +20,7 @@ ALIGNMENT = Alignment("pmax", "model", 64, 0.5, (Calibrated(128, 0.8, 0.5, 3),),
 def test_specs_are_their_own_names_and_take_what_they_need_from_the_model() -> None:
     none, truncate, scale = named_methods(["none", "truncate", " infoscale "], FACTS)
     assert none == NamedMethod("none")
-    assert truncate == NamedMethod("truncate", truncates=True)
+    assert truncate == NamedMethod("truncate", reads="end")
     assert scale == NamedMethod("infoscale", (InfoScale(64, 8),))
     assert named_methods("none", FACTS) == [none]
 
@@ -70,17 +70,17 @@ def test_a_hedge_stands_before_what_it_hedges() -> None:
     hedged, listed, alone, plain = named_methods(
         {"a": "hedge + infoscale", "b": ["hedge", ALIGNMENT], "hedge": "hedge", "infoscale": "infoscale"}, FACTS
     )
-    assert hedged == NamedMethod("a", (InfoScale(64, 8),), hedges=True)
-    assert listed == NamedMethod("b", (ALIGNMENT,), hedges=True)
-    assert alone == NamedMethod("hedge", hedges=True)
-    assert not plain.hedges
-    assert named_methods(["hedge+none", ["hedge", "none"]], FACTS) == [NamedMethod("hedge+none", hedges=True)]
+    assert hedged == NamedMethod("a", (InfoScale(64, 8),), reads="both")
+    assert listed == NamedMethod("b", (ALIGNMENT,), reads="both")
+    assert alone == NamedMethod("hedge", reads="both")
+    assert plain.reads == "whole"
+    assert named_methods(["hedge+none", ["hedge", "none"]], FACTS) == [NamedMethod("hedge+none", reads="both")]
     assert named_methods({"other": hedged}, FACTS) == [replace(hedged, name="other")]
 
 
 def test_hedge_alone_is_the_plain_models_under_one_name() -> None:
     same = ["hedge", "hedge+none", " hedge + none ", ["hedge"], ["hedge", "none"]]
-    assert named_methods(same, FACTS) == [NamedMethod("hedge+none", hedges=True)]
+    assert named_methods(same, FACTS) == [NamedMethod("hedge+none", reads="both")]
     assert named_methods([["hedge", "infoscale"]], FACTS)[0].name == "hedge+infoscale"
 
 

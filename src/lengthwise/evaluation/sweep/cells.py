@@ -22,6 +22,7 @@ from lengthwise.evaluation.hedge import Hedge
 from lengthwise.evaluation.sweep.generate import check_can_answer, greedy_answers, truncated_prompt
 from lengthwise.evaluation.sweep.jobs import EvaluatedModel, Job
 from lengthwise.evaluation.sweep.named_methods import NamedMethod
+from lengthwise.methods.spec import BOTH, END, WHOLE
 from lengthwise.models.anatomy import anatomy_of, has_encoder
 from lengthwise.models.extend import extend
 from lengthwise.records import Record, Sharpness
@@ -46,7 +47,7 @@ def check_truncation(
     """Refuse jobs that read the end of a prompt where the question does not fit into it."""
     longest = max(job.length for job in jobs)
     # Of cases in a file a shorter one may have the longer question
-    asked = [job for job in jobs if (job.data or job.length == longest) and job.method.reads != "whole"]
+    asked = [job for job in jobs if (job.data or job.length == longest) and job.method.reads != WHOLE]
     truncating = {(job.task, job.length): job for job in asked}
     for job in truncating.values():
         truncated_prompt(tokenizer, sample_of(job), _kept_tokens(model, train_length, job))
@@ -114,14 +115,14 @@ def check_recorded(job: Job, samples: Sequence[Sample], recorded: dict[int, Reco
 
 
 def _prompt(evaluated: EvaluatedModel, job: Job, sample: Sample) -> list[int]:
-    if job.method.truncates:
+    if job.method.reads == END:
         return truncated_prompt(evaluated.tokenizer, sample, _kept_tokens(evaluated.model, evaluated.train_length, job))
     return [int(token) for token in evaluated.tokenizer(sample.prompt, verbose=False).input_ids]
 
 
 def _hedge(evaluated: EvaluatedModel, job: Job, prompts: list[list[int]], samples: Sequence[Sample]) -> Hedge | None:
     """The processor that also reads the end of each prompt, where the method asks for it."""
-    if not job.method.hedges:
+    if job.method.reads != BOTH:
         return None
     room = _kept_tokens(evaluated.model, evaluated.train_length, job)
     return Hedge(evaluated.model, prompts, [truncated_prompt(evaluated.tokenizer, sample, room) for sample in samples])

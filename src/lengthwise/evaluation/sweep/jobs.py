@@ -8,6 +8,7 @@ from typing import Any
 
 from lengthwise.common.progress import ProgressCallback
 from lengthwise.evaluation.sweep.named_methods import NamedMethod
+from lengthwise.methods.spec import END
 from lengthwise.records import CellKey, Record, RunDirectory
 from lengthwise.tasks import TASKS, Task
 
@@ -59,11 +60,11 @@ class Job:
 
     @property
     def wants_sharpness(self) -> bool:
-        return self.sharpness and not self.method.truncates
+        return self.sharpness and self.method.reads != END
 
     def read_tokens(self, train_length: int) -> int:
         """Tokens of one prompt that the model really reads."""
-        return min(self.length, train_length) if self.method.truncates else self.length
+        return min(self.length, train_length) if self.method.reads == END else self.length
 
     def weight(self, train_length: int) -> float:
         """What one sample costs, for the progress bar: between linear and quadratic in its length."""

@@ -12,7 +12,7 @@ from typing import Any
 from lengthwise.errors import BadInput
 from lengthwise.methods.base import file_contents_of
 from lengthwise.methods.recipe import Recipe
-from lengthwise.methods.spec import BOTH, END, NONE, TRUNCATE, parse_spec, short_name
+from lengthwise.methods.spec import NONE, TRUNCATE, WHOLE, parse_spec, short_name
 from lengthwise.methods.temperature.aligned import Alignment
 
 ADDRESS = "objectat0x"  # in the repr of an object that does not say what it is, without spaces
@@ -24,14 +24,8 @@ class NamedMethod:
 
     name: str  # as it stands in the records
     installs: tuple[object, ...] = ()  # method objects for `lengthwise.extend`
-    truncates: bool = False  # whether the model reads the end of the prompt only
-    hedges: bool = False  # whether the model reads the end as well
+    reads: str = WHOLE  # which part of a prompt the model reads; or its END, or BOTH
     spec: str = field(default="", compare=False)  # where the name is the caller's own and does not tell it
-
-    @property
-    def reads(self) -> str:
-        """Which part of a prompt the model reads: `whole`, its `end`, or `both`."""
-        return "end" if self.truncates else "both" if self.hedges else "whole"
 
     @property
     def document(self) -> Any:
@@ -76,9 +70,9 @@ def _named(name: str, method: object, facts: Mapping[str, object]) -> NamedMetho
         return replace(method, name=name)
     # Method objects stand in the spec by how they are spelt, which is enough to see what is joined to what
     spec = parse_spec(_spelling(method))
-    reads, told = {"truncates": spec.reads == END, "hedges": spec.reads == BOTH}, short_name(spec.text).replace(" ", "")
+    told = short_name(spec.text).replace(" ", "")
     told = "" if told == name.replace(" ", "") or ADDRESS in told else told
-    return NamedMethod(name, tuple(_method_objects(method, facts)), **reads, spec=told)
+    return NamedMethod(name, tuple(_method_objects(method, facts)), spec.reads, told)
 
 
 def _method_objects(method: object, facts: Mapping[str, object]) -> list[object]:

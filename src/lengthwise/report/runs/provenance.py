@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
+from lengthwise.methods.spec import BOTH
 from lengthwise.report.formatting import CALIBRATED, SCOPES, listed
 from lengthwise.report.runs.group import ReportedTask, RunGroup, alignments_in
 from lengthwise.tasks import ruler
@@ -48,7 +49,7 @@ def describe(spec: str, group: RunGroup) -> str:
         return f"the model as it is, given only the last {group.train_length:,} tokens and the question"
     parts = [_alignment(document) for method, document in group.alignments if method == spec]
     rule = "; ".join(parts) or "a rule that needs no calibration"
-    if group.told("reads").get(spec) == "both":
+    if group.told("reads").get(spec) == BOTH:
         return (
             f"two readings mixed by Bayes' rule, the last {group.train_length:,} tokens as they are and the whole with {rule}"
         )
