@@ -103,6 +103,19 @@ def test_a_decoder_as_long_as_its_padded_encoder_sees_all_that_is_there(name: st
         assert error(states(model, inputs), expected) < 2e-5
 
 
+@pytest.mark.parametrize("way", ["accelerate", "extend"])
+@torch.no_grad()
+def test_experts_of_a_switch_take_the_tokens_that_they_took(way: str) -> None:
+    """Padding that stands before a text takes its part of what experts hold."""
+    model, inputs = make("switch"), batch("switch", LENGTHS[1])
+    for module in model.modules():
+        if hasattr(module, "expert_capacity"):
+            module.expert_capacity = 8
+    expected = states(model, inputs)
+    with lw.accelerate(model) if way == "accelerate" else lw.extend(model, exact=False):
+        assert error(states(model, inputs), expected) < 2e-5
+
+
 @pytest.mark.filterwarnings("ignore:mkldnn_matmul")
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("name", ["t5", "t5 encoder"])

@@ -28,6 +28,7 @@ from lengthwise.models.rotary import (
 )
 from lengthwise.models.rotary_proof import rotated_parts
 from lengthwise.models.state import LAYER
+from lengthwise.models.train_length import SWITCH
 
 # In laps of so many tokens and more, angles are known to 0.001 after millions of tokens
 LAP = 4096
@@ -50,6 +51,8 @@ def install(
     parts = _take_over(patches, model, anatomy, slots, rotary)
     rotating = parts is not None
     shared: dict[str, Any] = {"train_length": anatomy.train_length, "implementation": implementation, "read": {}}
+    # Experts take so many tokens of a sequence, padding among them: it must choose those that it chose, but in a measurement
+    routes = anatomy.family == SWITCH and not anatomy.causal and observer is None
     layers = zip(anatomy.layers, anatomy.bias_owners, anatomy.layer_types, strict=True)
     for index, (module, owner, kind) in enumerate(layers):
         outer = LAYER.on(module)
@@ -63,7 +66,7 @@ def install(
             installed=slots if outer is None else outer.installed.joined_with(slots),
             stock=outer.stock if outer is not None else value_before_patches(config.__dict__, IMPLEMENTATION) or "eager",
             bias_owner=owner,
-            across=module in anatomy.cross,
+            stands=module not in anatomy.cross and not routes,
             observer=observer if observer is not None or outer is None else outer.observer,
             exact=exact and (outer is None or outer.exact),
             rotary=rotary if rotating and rotates else None if outer is None else outer.rotary,

@@ -37,7 +37,7 @@ class Layer:
     train_length: int
     bias_owner: nn.Module | None
     implementation: str = "auto"
-    across: bool = False  # whether its keys are those of another stack
+    stands: bool = True  # whether its queries stand on its keys, and see nothing where these are padding
     exact: bool = True  # whether inputs that the method leaves alone run as they ran before, bit for bit
     observer: Observer | None = None
     rotary: Rotary | None = None  # set where we rotate queries and keys

@@ -215,11 +215,11 @@ def decode(
     causal: bool,
     device: torch.device,
     read: dict[Any, ForwardMask] | None = None,
-    across: bool = False,
+    stands: bool = True,
 ) -> ForwardMask:
     """What a layer was handed: our runs, a boolean or additive mask of the caller's, or nothing.
 
-    Queries that look `across`, at the keys of another stack, stand on none of them.
+    Queries that do not stand on these keys, as on those of another stack, see them though they be padding themselves.
     `read` holds the callers' masks that this forward has read; each keeps its tensor, so that no other has its id.
     """
     if tensor is None:
@@ -235,14 +235,14 @@ def decode(
         return ForwardMask(visible.knowing(first=first[0][:, :1]) if first else visible)
     # A graph that is traced must leave nothing behind
     read = {} if read is None or torch.compiler.is_compiling() else read
-    key = (id(tensor), queries, keys, across)
+    key = (id(tensor), queries, keys, stands)
     if key not in read:
         # Switch makes a dense mask whatever the implementation, and so may a caller: its own implementation takes it as it is
-        read[key] = ForwardMask(_runs_of_dense(tensor, queries, keys, causal, across), lambda _: tensor)
+        read[key] = ForwardMask(_runs_of_dense(tensor, queries, keys, causal, stands), lambda _: tensor)
     return read[key]
 
 
-def _runs_of_dense(mask: Tensor, queries: int, keys: int, causal: bool, across: bool) -> Visible:
+def _runs_of_dense(mask: Tensor, queries: int, keys: int, causal: bool, stands: bool) -> Visible:
     if mask.dim() != 4 or mask.shape[1] != 1 or mask.shape[-1] < keys:
         raise BadInput(f"an attention mask of shape {tuple(mask.shape)} cannot be read; give one of shape [batch, tokens]")
     read = mask.dtype == torch.bool or mask.is_floating_point()
@@ -257,7 +257,7 @@ def _runs_of_dense(mask: Tensor, queries: int, keys: int, causal: bool, across: 
         last = keys - 1 - seen.flip(-1).int().argmax(-1)
         position = torch.where(seen.any(-1), last, 0).amax(0)
     common = seen.any(1)
-    padded = Visible.build(queries, keys, device=mask.device).without(common, rows=not across)
+    padded = Visible.build(queries, keys, device=mask.device).without(common, rows=stands)
     if queries == keys and not torch.compiler.is_compiling() and bool((seen == common[:, None]).all()):
         return padded
     visible = Visible.of_mask(lambda rows: seen[:, rows], queries, keys, position, padded.hidden)

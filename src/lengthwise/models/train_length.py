@@ -14,7 +14,8 @@ from typing import Any
 
 from lengthwise.errors import BadInput, require
 
-T5_FAMILIES = ("t5", "mt5", "umt5", "switch_transformers")
+SWITCH = "switch_transformers"
+T5_FAMILIES = ("t5", "mt5", "umt5", SWITCH)
 T5, MT5, BYT5 = (512, "arXiv 1910.10683"), (1024, "arXiv 2010.11934"), (1024, "arXiv 2105.13626")
 SIZES = "(small|base|large|xl|xxl)"
 # The last part of a checkpoint's name, what it was last trained on, and where that is said
