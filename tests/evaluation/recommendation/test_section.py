@@ -14,7 +14,7 @@ from lengthwise.methods.recipe import Recipe
 from tests.report.test_page import Tags
 
 
-def written(folder: Path, measure: str, mean: float | None = 0.75) -> Path:
+def written(folder: Path, measure: str, mean: float | None = 0.75, **provenance: str) -> Path:
     folder.mkdir()
     race = [
         {"method": "log", "mean": 0.25, "n": 16, "out": "behind the first"},
@@ -25,8 +25,8 @@ def written(folder: Path, measure: str, mean: float | None = 0.75) -> Path:
     fresh = [{"method": "none", "length": 2048, "mean": 0.25, **cell}]
     longer = [{"method": "yarn:factor=4", "length": 4096, "mean": 0.5, **cell}]
     evidence = {"asked": ["passkey"], "measure": measure, "race": race, "fresh": fresh, "longer": longer}
-    provenance = {"model": {"name": "made-up"}, "seed": 3, "minutes": 5.0, "options": ["--task", "passkey"]}
-    recipe = Recipe("yarn:factor=4", ("yarn:factor=4",), 2048, 512, ("Use <yarn>.", "It gains."), evidence, provenance)
+    told = {"model": {"name": "made-up"}, "seed": 3, "minutes": 5.0, "options": ["--task", "passkey"], **provenance}
+    recipe = Recipe("yarn:factor=4", ("yarn:factor=4",), 2048, 512, ("Use <yarn>.", "It gains."), evidence, told)
     recipe.save(folder / "recipe.json")
     return folder
 
@@ -42,6 +42,12 @@ def test_a_page_tells_a_recommendation(tmp_path: Path) -> None:
     # Those that were asked most first
     rows = [line for line in tables.split("## The race")[1].splitlines() if line.startswith("|")][2:]
     assert rows == ["| yarn:factor=4 | 88 % | 64 |  |", "| none | 75 % | 64 |  |", "| log | 25 % | 16 | behind the first |"]
+
+
+@pytest.mark.parametrize(("source", "words"), [("as given", " --train-length 512"), ("as its config says", "")])
+def test_the_command_has_a_training_length_that_was_given(tmp_path: Path, source: str, words: str) -> None:
+    out = write_report([written(tmp_path / "one", "share right", train_length=source)], tmp_path / "page.html")
+    assert f"--task passkey{words} --minutes 5" in Tags(out.read_text()).text
 
 
 def test_texts_are_told_in_perplexity(tmp_path: Path) -> None:

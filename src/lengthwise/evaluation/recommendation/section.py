@@ -11,6 +11,7 @@ from lengthwise.common.formats import checked, read_json
 from lengthwise.errors import BadInput, require
 from lengthwise.evaluation.recommendation.evidence import Confirmed, Raced
 from lengthwise.evaluation.recommendation.measure import ShareRight
+from lengthwise.models.train_length import GIVEN
 from lengthwise.report import Section
 from lengthwise.report.article import Article, Block, Table
 
@@ -92,4 +93,5 @@ def _command(model: str, recipe: dict[str, Any]) -> str:
     """The command that asks again."""
     provenance = recipe["provenance"]
     words = ["lengthwise", "recommend", model, "--length", str(recipe["length"]), *map(str, provenance.get("options", ()))]
+    words += ["--train-length", str(recipe["train_length"])] if provenance.get("train_length") == GIVEN else []
     return shlex.join([*words, "--minutes", f"{provenance['minutes']:g}", "--seed", str(provenance["seed"]), "--out", "DIR"])
