@@ -53,6 +53,14 @@ def test_scope_model_is_one_line_beside_the_law(make_run: MakeRun):
     assert law.points[0].text == f"tau = {log_law(512, 2048):.3f}"
 
 
+def test_the_law_stays_within_the_drawing_where_it_is_the_lowest(make_run: MakeRun):
+    entry = {"length": 1024, "tau": 0.99, "statistic": 0.15, "forwards": 3, "target": 0.15}
+    document = {**config(), "methods": {"@a.json": {**alignment("model"), "temperatures": [entry]}}}
+    group = RunGroup((read_run(make_run(document, records(["@a.json"], ["line"], [512, 1024], samples=1))),))
+    (chart,) = temperature_charts(group, method_styles(group.methods))
+    assert max(y for _, y in chart.curves[-1].line) <= chart.y.start
+
+
 def test_scope_layer_is_a_line_a_layer_with_its_number_at_the_end(make_run: MakeRun):
     *lines, _ = chart_of(make_run, "layer").curves
     assert [line.label for line in lines] == [f"layer {k + 1}" for k in range(LAYERS)]

@@ -50,7 +50,7 @@ def temperature_charts(group: RunGroup, styles: Mapping[str, Style]) -> list[Cha
     lengths = {group.train_length, *(cell.length for cell in group.cells), *chain(*(table.lengths for table in tables))}
     x = BOX.lengths(lengths, most_ticks=10)
     taus = [tau for table in tables for tau in chain(*table.extremes())]
-    y = BOX.values(min(*taus, log_law(group.train_length, max(lengths))), max(*taus, 1.0), 5)
+    y = BOX.values(min(*taus, log_law(group.train_length, 2**x.high)), max(*taus, 1.0), 5)
     charts = []
     for (spec, document), table in zip(group.alignments, tables, strict=True):
         style = styles[spec]
