@@ -63,6 +63,11 @@ def test_a_file_without_a_class_says_what_to_write() -> None:
         methods_of("mine.py", FACTS)
 
 
+def test_an_alignment_without_its_sign_says_what_to_write() -> None:
+    with pytest.raises(BadInput, match=r"'runs/recipe.json' is a file; an alignment or a recipe is written @runs/recipe.json"):
+        methods_of("log+runs/recipe.json", FACTS)
+
+
 def test_a_parsed_spec_serves_as_its_text_does() -> None:
     assert methods_of(parse_spec("log+constant:tau=2"), FACTS) == methods_of("log+constant:tau=2", FACTS)
 

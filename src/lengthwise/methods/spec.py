@@ -170,6 +170,8 @@ def _call_of(term: Term, spec: str) -> tuple[Callable[..., object], Mapping[str,
     if make is None:
         if name.endswith(".py"):
             raise BadInput(f"{name!r} is a file; say which class of it is the method: {name}:CLASS")
+        if name.endswith(".json"):
+            raise BadInput(f"{name!r} is a file; an alignment or a recipe is written @{name}")
         installed = [entry.name for entry in plugins.announced("method")]
         hint = did_you_mean(name, [NONE, *METHODS, *installed], "`lengthwise methods` lists them.")
         raise BadInput(f"no method {name!r} in {spec!r}; {hint}")
