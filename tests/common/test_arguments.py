@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,12 @@ def function(
 def test_another_type_is_refused_in_one_line(options: dict[str, Any], words: str) -> None:
     with pytest.raises(lw.BadInput, match=rf"^{words}[^\n]*$"):
         function(**options)
+
+
+@pytest.mark.parametrize("given", ["a/folder", SimpleNamespace(model=None)])
+def test_what_is_no_model_is_told_where_one_is(given: Any) -> None:
+    with pytest.raises(lw.BadInput, match=r"^model must be a loaded model \(a pipeline's is pipeline\.model\), not "):
+        lw.extend(given, "log")
 
 
 def test_what_the_signature_says_passes() -> None:

@@ -27,6 +27,8 @@ WORDS: dict[Any, str] = {
     Path: "a path",
     type(None): "None",
     Mapping: "a mapping",
+    # By name, because this file knows no torch
+    "Module": "a loaded model (a pipeline's is pipeline.model)",
 }
 LISTS = (Sequence, Iterable)
 
@@ -99,4 +101,5 @@ def _words(kind: Any) -> str:
     outer, inside = get_origin(kind) or kind, get_args(kind)
     if outer in LISTS:
         return "a list" if inside == (object,) else f"a list, each {' or '.join(map(_words, _alternatives(inside[0])))}"
-    return WORDS.get(outer, f"a {getattr(outer, '__name__', outer)}")
+    name = getattr(outer, "__name__", outer)
+    return WORDS.get(outer) or WORDS.get(name, f"a {name}")
