@@ -53,5 +53,5 @@ def check_fingerprint(anatomy: Anatomy, expected: dict[str, Any], what: str, ins
         expected = {**expected, "weights": actual["weights"]}
     if other := another_model({**actual, **expected}, actual):
         made_for = expected.get("name") or "another model"
-        force = "pass force=True (--force of evaluate, reach and bake)"
+        force = "pass force=True (--force of evaluate, reach, bake and export)"
         raise BadInput(f"this {what} was made for {made_for}: {other}; {instead}, or {force}")

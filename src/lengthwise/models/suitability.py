@@ -33,7 +33,7 @@ def suitable_slots(anatomy: Anatomy, method: Method, force: bool = False) -> Slo
         why = "was not trained with it" if trained is None else f"has its own already (scale {trained:g})"
         raise BadInput(
             f"{method_name(slots.similarity)} replaces the similarity of queries and keys, and this {anatomy.family} model "
-            f"{why}; train one with it, or pass force=True (--force of evaluate, reach and bake) to see what it does"
+            f"{why}; train one with it, or pass force=True (--force of evaluate, reach, bake and export) to see what it does"
         )
     if slots.bias is not None and any(owner is not None for owner in anatomy.bias_owners):
         raise BadInput(f"{method_name(slots.bias)} fills the bias slot, and so does the learned bias of this {anatomy.family}")
