@@ -31,7 +31,7 @@ STACK_INPUTS = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
 
 @dataclass(frozen=True)
 class AttentionStatistics:
-    """Means over rows; a row that sees no key counts nowhere."""
+    """Mean P_max, entropy and largest logit of a row, [layers, heads] each; a row that sees no key counts nowhere."""
 
     p_max: Tensor  # [layers, heads], mean largest probability of a row
     entropy: Tensor  # [layers, heads], mean entropy of a row, in nats

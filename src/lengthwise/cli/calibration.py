@@ -37,7 +37,8 @@ def calibrate(
     ] = None,
     data: Annotated[Path | None, typer.Option(help="Questions with answers for the task, with --statistic answers.")] = None,
     sequences: Annotated[
-        int | None, typer.Option(help="Long sequences to average over (1); of each task with answers (8, or 32 by scope).")
+        int | None,
+        typer.Option(help="Long sequences to average over, by default 1; with answers, questions of each task (8 or 32)."),
     ] = None,
     seed: int = 0,
     minutes: Annotated[

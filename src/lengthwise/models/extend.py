@@ -83,7 +83,10 @@ def extend(
     force: bool = False,
     exact: bool = True,
 ) -> Extension:
-    """`method` is a spec, a method object, or several. `force` accepts what was not made for this model.
+    """Let `model` run `method` inside `with extend(model, method):`; afterwards it is the plain model again.
+
+    `method` is a spec (as "yarn:factor=4" or "@recipe.json"), a method object, or several. The model may be a pipeline's
+    `.model`, wrapped by PEFT, spread by `device_map` or in a Trainer. `force` accepts what was not made for this model.
 
     Inputs up to the training length that the method leaves alone run bit for bit as before; without `exact` they take the
     kernels too, which are faster and differ by roundings.

@@ -33,7 +33,7 @@ TARGETS = {
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written."""
+    """What was written: the folder, the engine, the length, and what was changed and compared, in words."""
 
     out: Path
     to: str

@@ -29,6 +29,8 @@ if importlib.util.find_spec("accelerate") is None:
 
 
 class MisalignmentTrainer(Trainer):  # type: ignore[misc]
+    """transformers' Trainer of a causal model, whose loss is the model's own plus `alpha` times the misalignment."""
+
     # What compute_loss returns is a share of a mean over all accumulated parts; older transformers ask the model's
     # model_accepts_loss_kwargs for that
     loss_is_scaled_for_ga = True
@@ -43,7 +45,7 @@ class MisalignmentTrainer(Trainer):  # type: ignore[misc]
         compare: str = "sce",
         **kwargs: Any,
     ) -> None:
-        """`train_length`, which is L, and all down to `compare` are Regulariser's; all else is Trainer's."""
+        """`train_length` (L) to `compare` are what the options of `lengthwise train` are; all else is Trainer's."""
         self.regulariser = Regulariser(train_length, alpha, sampling, overlap, compare)
         super().__init__(*args, **kwargs)
         plain = self.compute_loss_func is None and self.label_smoother is None
