@@ -32,6 +32,7 @@ def recommend(
     """Try what could help this model at this length, and say what does."""
     from lengthwise.common.text import read_texts
     from lengthwise.evaluation.recommendation.recommend import recommend as verb
+    from lengthwise.methods.spec import TRUNCATE
     from lengthwise.models.load import load
 
     check_names((), task or ())
@@ -59,5 +60,5 @@ def recommend(
     else:
         print("\n".join(recipe.says))
         written = out / "recipe.json"
-        page = f"`lengthwise report {quote(str(out))} --out page.html` makes a page"
-        say(f"written: {written}; use it as --method {quote(f'@{written}')}; {page}")
+        use = "" if recipe.method == TRUNCATE else f"use it as --method {quote(f'@{written}')}; "
+        say(f"written: {written}; {use}`lengthwise report {quote(str(out))} --out page.html` makes a page")
