@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -174,6 +175,14 @@ def test_a_worker_that_reads_another_model_is_refused(model: Path) -> None:
 def test_a_wrong_address_is_refused_at_once(address: str, message: str) -> None:
     with pytest.raises(lw.BadInput, match=message):
         on_ray.start(address, None)
+
+
+def test_a_ray_that_does_not_start_is_one_line() -> None:
+    def init(**_: Any) -> None:
+        raise Exception("The current node timed out\nduring startup.")
+
+    with pytest.raises(lw.BadInput, match=r"^cannot start Ray here: The current node timed out during startup\.; try again"):
+        on_ray.start(on_ray.LOCAL, SimpleNamespace(init=init))
 
 
 def test_without_ray_the_extra_is_named(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
