@@ -20,6 +20,7 @@ from transformers import ByT5Tokenizer
 import lengthwise as lw
 import lengthwise.cli.evaluation as command_line
 from lengthwise.evaluation.sweep import cells, in_process
+from lengthwise.evaluation.sweep.questions import SPARE
 from lengthwise.methods.temperature.aligned import STATISTICS, Calibrated
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.fingerprint import model_fingerprint
@@ -511,8 +512,8 @@ def test_samples_are_made_once_for_all_methods(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setitem(TASKS, "passkey", replace(real, samples=counted))
     evaluate(methods=["none", "truncate", "infoscale"], lengths=[SHORT, LONG])
-    # Once to see whether the shortest has room, once whether truncation leaves the question, then the real ones
-    assert made == [(SHORT, 1), (LONG, 1), (SHORT, 3), (LONG, 3)]
+    # The shortest has room, but not four times, so that all of it are made at once; then once for truncation, then the others
+    assert made == [(SHORT, 1), (SHORT // SPARE, 1), (SHORT, 3), (LONG, 1), (LONG, 3)]
 
 
 def test_progress_names_the_cells_and_counts_down_to_nothing(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -426,10 +427,14 @@ def test_what_a_library_prints_while_it_loads_is_no_result(
         return make_tokenizer(*given, **options)
 
     monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", telling)
-    load(str(saved))
-    os.write(1, b"{}\n")
+    with os.fdopen(os.dup(1), "w") as buffered:
+        monkeypatch.setattr(sys, "stdout", buffered)
+        buffered.write("before, and not flushed\n")
+        load(str(saved))
+        os.write(1, b"{}\n")
+        monkeypatch.undo()
     out, err = capfd.readouterr()
-    assert out == "{}\n"
+    assert out == "before, and not flushed\n{}\n"
     assert "Ignored unknown" in err
     assert max(map(len, err.splitlines())) < 300
 
