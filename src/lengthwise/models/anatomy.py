@@ -43,6 +43,11 @@ class Anatomy:
         return self.trained.tokens
 
     @property
+    def rotates(self) -> bool:
+        """Whether positions are told by rotating queries and keys."""
+        return getattr(self.stack, "rotary_emb", None) is not None
+
+    @property
     def facts(self) -> dict[str, Any]:
         """What a method may take from the model when its spec leaves it out."""
         config, buffers = self.stack.config, getattr(getattr(self.stack, "rotary_emb", None), "_buffers", {})

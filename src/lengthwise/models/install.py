@@ -135,7 +135,7 @@ def _rotary_to_take_over(anatomy: Anatomy, slots: Slots) -> Rotary | None:
         _refuse_by_type(anatomy, rotary, slots.similarity)
         in_line = slots.rolling is not None and slots.rolling.in_line and similarity is None
         return replace(rotary, lap=max(LAP, anatomy.train_length)) if in_line else rotary
-    if slots.similarity is not None and hasattr(anatomy.stack, "rotary_emb"):
+    if slots.similarity is not None and anatomy.rotates:
         outer = active_slots(anatomy)
         if outer is not None and outer.rotation is not None:
             both = f"{method_name(outer.rotation)} and {method_name(slots.similarity)}"

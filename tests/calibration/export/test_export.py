@@ -15,7 +15,7 @@ from transformers import ByT5Tokenizer
 
 import lengthwise as lw
 from lengthwise.calibration.export import checkpoint
-from lengthwise.calibration.export.verify import Expected, compare, greedy_settings
+from lengthwise.calibration.export.verify import Expected, compare, ends_of, greedy_settings
 from lengthwise.methods.recipe import Recipe
 from lengthwise.methods.temperature.aligned import Calibrated
 from lengthwise.models.anatomy import anatomy_of
@@ -175,6 +175,10 @@ def test_an_answer_may_end_with_token_0() -> None:
     assert greedy_settings(model)["eos_token_id"] == 0
     model.config.eos_token_id, model.generation_config.eos_token_id = 0, None
     assert greedy_settings(model)["eos_token_id"] == 0
+
+
+def test_an_answer_may_have_no_end_one_or_several() -> None:
+    assert [ends_of(greedy) for greedy in ({}, {"eos_token_id": 0}, {"eos_token_id": [1, 2]})] == [[], [0], [1, 2]]
 
 
 def test_what_transformers_cannot_run_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from lengthwise.calibration.export.packages import needed
 from lengthwise.calibration.export.plan import Plan
+from lengthwise.calibration.export.verify import ends_of
 from lengthwise.errors import BadInput, require
 from lengthwise.models.load import reason_of
 
@@ -77,8 +78,7 @@ def ask(folder: Path, prompts: Sequence[list[int]], greedy: dict[str, Any]) -> t
 
     package, tokenizer = _package(), AutoTokenizer.from_pretrained(folder)
     texts = [tokenizer.convert_ids_to_tokens(prompt) for prompt in prompts]
-    answer, ends = greedy["max_new_tokens"], greedy["eos_token_id"]
-    ends = ends if isinstance(ends, list) else [ends]
+    answer, ends = greedy["max_new_tokens"], ends_of(greedy)
     if _is_translator(folder):
         options = {"beam_size": 1, "max_decoding_length": answer, "max_input_length": 0}
         translator = package.Translator(str(folder), device="cpu", intra_threads=torch.get_num_threads())

@@ -16,6 +16,7 @@ from lengthwise.calibration.export.gguf_rewrite import check_rewrite, rewrite
 from lengthwise.calibration.export.gguf_write import check_write, write_gguf
 from lengthwise.calibration.export.packages import needed
 from lengthwise.calibration.export.plan import Plan
+from lengthwise.calibration.export.verify import ends_of
 from lengthwise.errors import BadInput, require
 from lengthwise.models.state import AS_READ
 from lengthwise.models.weights_digest import digests
@@ -52,9 +53,9 @@ def write(stock: Any, tokenizer: Any, plan: Plan, folder: Path) -> list[str]:
 
 def ask(folder: Path, prompts: Sequence[list[int]], greedy: dict[str, Any]) -> tuple[Tensor | None, list[list[int]]]:
     """Logits of the next token, and greedy answers, by llama.cpp with a cache of float32."""
-    answer, ends = greedy["max_new_tokens"], greedy["eos_token_id"]
+    answer, ends = greedy["max_new_tokens"], ends_of(greedy)
     with LlamaCpp(folder / FILE, max(map(len, prompts)) + answer) as model:
-        told = [model.answer(prompt, answer, ends if isinstance(ends, list) else [ends]) for prompt in prompts]
+        told = [model.answer(prompt, answer, ends) for prompt in prompts]
     return torch.stack([logits for logits, _ in told]), [tokens for _, tokens in told]
 
 

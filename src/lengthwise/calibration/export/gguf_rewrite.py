@@ -78,7 +78,7 @@ def check_rewrite(source: Path, plan: Plan) -> None:
 
 def _is_uniform(plan: Plan) -> bool:
     """Whether one factor of cos and sin does for all layers: those that rotate whole keys."""
-    rotary = getattr(plan.anatomy.stack, "rotary_emb", None) is not None
+    rotary = plan.anatomy.rotates
     one = bool((plan.g == plan.g[0, 0]).all()) and not any(plan.anatomy.windows)
     return rotary and one and plan.anatomy.facts["rotary_size"] == plan.anatomy.key_size
 

@@ -120,7 +120,7 @@ def _implied_length(anatomy: Anatomy, slots: Slots) -> int:
 def _refuse_slots(anatomy: Anatomy, slots: Slots, length: int | None) -> None:
     """Name what no stock engine computes, and what it can have instead."""
     stretch = max(2, -(-(length or 4 * anatomy.train_length) // anatomy.train_length))
-    rotary = getattr(anatomy.stack, "rotary_emb", None) is not None
+    rotary = anatomy.rotates
     temperature = "a temperature, such as log_length or an alignment that `calibrate` finds"
     instead = f"the nearest that can is yarn:factor={stretch}" if rotary else f"what can is {temperature}"
     refused: tuple[tuple[object, str], ...] = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,9 +117,8 @@ def compare(told: tuple[Tensor | None, list[list[int]]], wanted: Expected) -> li
     """How near an engine came, in words."""
     logits, answers = told
     asked = f"{len(wanted.prompts)} prompts of {len(wanted.prompts[0]):,} tokens"
-    ends = wanted.greedy.get("eos_token_id")
-    ended = {*ends} if isinstance(ends, list) else {ends}
-    same = sum(_until(ours, ended) == _until(theirs, ended) for ours, theirs in zip(answers, wanted.answers, strict=True))
+    ends = ends_of(wanted.greedy)
+    same = sum(_until(ours, ends) == _until(theirs, ends) for ours, theirs in zip(answers, wanted.answers, strict=True))
     lines = [f"{same} of {asked} got the same answer of up to {ANSWER} tokens"]
     if logits is not None:
         error = f"relative error {_error(logits, wanted.written):.1e}"
@@ -128,7 +127,13 @@ def compare(told: tuple[Tensor | None, list[list[int]]], wanted: Expected) -> li
     return lines
 
 
-def _until(tokens: Sequence[int], ends: Collection[int | None]) -> list[int]:
+def ends_of(greedy: dict[str, Any]) -> list[int]:
+    """The tokens at which an answer ends; a model may have none, one or several."""
+    ends = greedy.get("eos_token_id", [])
+    return ends if isinstance(ends, list) else [ends]
+
+
+def _until(tokens: Sequence[int], ends: Sequence[int]) -> list[int]:
     """An answer without its end and what follows."""
     return [*itertools.takewhile(lambda token: token not in ends, tokens)]
 
