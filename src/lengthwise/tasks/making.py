@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from lengthwise.errors import require
+from lengthwise.errors import NoRoom, require
 from lengthwise.tasks.catalogue import Task
 from lengthwise.tasks.sample import Sample
 
@@ -14,7 +14,10 @@ HALF_A_CHARACTER = re.compile("[\ud800-\udfff]")
 
 def make_samples(name: str, task: Task, tokenizer: Any, length: int, n: int, seed: int) -> list[Sample]:
     """`n` samples of a task at a length, each of them whole."""
-    made = task.samples(tokenizer, length, n, seed)
+    try:
+        made = task.samples(tokenizer, length, n, seed)
+    except NoRoom as error:
+        raise NoRoom(f"{name}: {error}") from error
     check_made(name, made, n)
     return made
 

@@ -67,7 +67,7 @@ def test_a_length_that_only_some_questions_fit_into_is_refused_before_any_is_ask
     # Names of lines are of different lengths
     length = next(n for n in range(200, 400) if has_room(TASKS["line"], TOKENIZER, n, 0))
     assert Questions(TOKENIZER, ["passkey", "line"], [length], samples=1, seed=0).lengths == [length]
-    with pytest.raises(lw.BadInput, match=f"a prompt of {length} tokens has no room for the question"):
+    with pytest.raises(lw.BadInput, match=f"line: a prompt of {length} tokens has no room for the question"):
         Questions(TOKENIZER, ["passkey", "line"], [length], samples=5, seed=0)
 
 
