@@ -18,7 +18,7 @@ import lengthwise as lw
 from lengthwise.cli.calibration import _print_alignment
 from lengthwise.methods.recipe import Recipe
 from lengthwise.methods.temperature.aligned import Calibrated
-from tests.cli.conftest import LENGTH, listing
+from tests.cli.conftest import LENGTH, listing, save
 from tests.conftest import TRAIN_LENGTH, Said, logits, make, tokens
 from tests.helpers.answering import answering, saved
 
@@ -56,6 +56,16 @@ def test_calibrate_prints_one_json_document_and_nothing_else(
     assert document == json.loads(out.read_text())
     # The library finds the same
     assert document["temperatures"] == json.loads((models / "model.json").read_text())["temperatures"]
+
+
+def test_a_rotary_model_is_told_that_a_temperature_alone_hardly_helps(tmp_path: Path, lengthwise: Callable[..., Said]) -> None:
+    save(make("llama"), tmp_path / "llama")
+    calibrate = ("calibrate", tmp_path / "llama", "--length", LENGTH, "--out", tmp_path / "alignment.json")
+    told = [
+        any("a temperature alone" in line for line in lengthwise(*calibrate, *more).err)
+        for more in ((), ("--method", "rerope"))
+    ]
+    assert told == [True, False]
 
 
 @pytest.mark.filterwarnings("default")

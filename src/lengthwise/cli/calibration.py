@@ -55,7 +55,8 @@ def calibrate(
     from lengthwise.calibration.calibrate import calibrate as verb
     from lengthwise.calibration.calibrate import check_choices
     from lengthwise.calibration.position_search import SEARCHED, search_positions
-    from lengthwise.methods.spec import check_spec
+    from lengthwise.methods.spec import NONE, check_spec
+    from lengthwise.models.anatomy import anatomy_of
     from lengthwise.models.load import load
     from lengthwise.tasks import without_groups
 
@@ -78,6 +79,8 @@ def calibrate(
         found: Any = search_positions(loaded, tokenizer, length[0], search, **asked)
     else:
         found = verb(loaded, tokenizer, length, statistic=statistic, scope=scope, search=search, **asked)
+    if not timed and method == NONE and anatomy_of(loaded, train_length).rotates:
+        say("a temperature alone harms a rotary model or hardly helps; calibrate on positions, as with --method yarn:factor=4")
     _save(found, out)
     if as_json:
         print_json(found.file_content())
