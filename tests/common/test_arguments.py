@@ -47,6 +47,7 @@ def function(
         ({"names": "passkey"}, "names must be a list, each a string, not 'passkey'"),
         ({"names": ["passkey", 1]}, "names must be a list, each a string, not"),
         ({"flag": "no"}, "flag must be True or False, not 'no'"),
+        ({"flag": np.array([0, 1])}, r"flag must be True or False, not array\(\[0, 1\]\)"),
         ({"lengths": "512"}, "lengths must be a whole number or a list, each a whole number, not '512'"),
         ({"methods": "log"}, "methods must be a list or a mapping, not 'log'"),
         ({"called": 3}, "called must be a Callable or None, not 3"),

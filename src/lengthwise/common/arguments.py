@@ -84,7 +84,7 @@ def _is_of(value: Any, kind: Any) -> bool:
     if kind in (Any, object) or getattr(kind, "_is_protocol", False):
         return True
     if kind is bool:
-        return truth or value in (0, 1)
+        return truth or (getattr(value, "ndim", 0) == 0 and value in (0, 1))
     if kind is float:
         return isinstance(value, numbers.Real) and not truth
     if kind is int:

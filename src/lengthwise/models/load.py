@@ -249,7 +249,8 @@ def _noise_to_standard_error() -> Iterator[None]:
     with tempfile.TemporaryFile() as noise:
         try:
             # What was printed before goes where it was printed to
-            sys.stdout.flush()
+            if sys.stdout is not None:
+                sys.stdout.flush()
             os.dup2(noise.fileno(), 1)
             yield
         finally:
