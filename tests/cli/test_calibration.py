@@ -197,6 +197,10 @@ REFUSALS: dict[str, tuple[str, str]] = {
     "no length": ("calibrate {m}/t5 --out {t}/a.json", "Missing option '--length'. (lengthwise calibrate --help shows what"),
     "no place to write to": ("calibrate {m}/t5 --length 64", "Missing option '--out'"),
     "a file as the folder to write to": ("calibrate {m}/t5 --length 64 --out {m}/model.json/a.json", "cannot write"),
+    "a model's config as the file to write": (
+        "calibrate {m}/t5 --length 64 --out {m}/t5/config.json",
+        "config.json is there and holds no alignment or positions",
+    ),
     "a folder as the file to write": ("calibrate {m}/t5 --length 64 --out {t}", "cannot write"),
     "a file as the folder to bake into": ("bake {m}/t5 {m}/model.json --length 64 --out {m}/model.json/b", "cannot write"),
     "a folder that lets nobody write": (
@@ -305,7 +309,7 @@ def test_an_interrupted_calibration_leaves_the_old_file_and_no_half_of_a_new_one
     where: str, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lengthwise: Callable[..., Said]
 ) -> None:
     out = tmp_path / "alignment.json"
-    out.write_text("the old one")
+    out.write_text(old := '{"format": "lengthwise.alignment/1"}')
     if where == "in a forward":
         monkeypatch.setattr(importlib.import_module("lengthwise.calibration.at_length"), "run_stack", interrupt)
     else:
@@ -314,7 +318,7 @@ def test_an_interrupted_calibration_leaves_the_old_file_and_no_half_of_a_new_one
     assert (said.status, said.out) == (130, "")
     assert said.err[-1] == "lengthwise: interrupted; nothing half-written was left behind, give the same command again"
     assert listing(tmp_path) == ["alignment.json"]
-    assert out.read_text() == "the old one"
+    assert out.read_text() == old
 
 
 def test_an_interrupted_bake_leaves_nothing(

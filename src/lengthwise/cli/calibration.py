@@ -12,7 +12,7 @@ import typer
 from lengthwise.cli import completion
 from lengthwise.cli.evaluation import columns
 from lengthwise.cli.options import Device, Dtype, Force, Json, Model, TrainLength, print_json, say, say_train_length
-from lengthwise.common.files import check_writable, save_whole
+from lengthwise.common.files import check_writable, read_file, save_whole
 from lengthwise.errors import BadInput, require
 
 
@@ -71,6 +71,7 @@ def calibrate(
     require(timed or minutes is None, f"--minutes is for --statistic answers or --search {' or '.join(SEARCHED)}; leave it out")
     check_spec(method)
     check_writable(out)
+    _refuse_foreign(out)
     loaded, tokenizer = load(model, dtype, device)
     say_train_length(loaded, train_length)
     asked: dict[str, Any] = {"train_length": train_length, "files": text or (), "task": task, "data": data}
@@ -182,6 +183,12 @@ def _as_options(chosen: dict[str, Any]) -> list[str]:
     """Options as they are typed, without those that were left out."""
     pairs = [(f"--{key.replace('_', '-')}", value) for key, value in chosen.items() if value]
     return [word for name, value in pairs for word in ([name] if value is True else [name, str(value)])]
+
+
+def _refuse_foreign(out: Path) -> None:
+    """Refuse to replace what is no earlier file of ours, as a text to read or a model's config."""
+    ours = not out.is_file() or not (content := read_file(out)) or b'"format": "lengthwise.' in content
+    require(ours, f"{out} is there and holds no alignment or positions; give --out another name, or take it away first")
 
 
 def _save(found: Any, out: Path) -> None:
