@@ -68,7 +68,7 @@ def test_a_cluster_that_cannot_be_joined_leaves_signals_alone() -> None:
             raise ConnectionError("nobody there")
 
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(lw.BadInput, match="cannot join Ray at local: nobody there"):
+    with pytest.raises(lw.BadInput, match="cannot start Ray here: nobody there; try again"):
         on_ray.start(on_ray.LOCAL, Unreachable())
     assert signal.getsignal(signal.SIGTERM) is before
 
@@ -181,7 +181,7 @@ def test_a_ray_that_does_not_start_is_one_line() -> None:
     def init(**_: Any) -> None:
         raise Exception("The current node timed out\nduring startup.")
 
-    with pytest.raises(lw.BadInput, match=r"^cannot start Ray here: The current node timed out during startup\.; try again"):
+    with pytest.raises(lw.BadInput, match=r"^cannot start Ray here: The current node timed out during startup; try again"):
         on_ray.start(on_ray.LOCAL, SimpleNamespace(init=init))
 
 

@@ -195,7 +195,7 @@ def start(address: str, ray: Any, **options: Any) -> None:
             ray.init(address=address, logging_level="ERROR", log_to_driver=False, **options)
     # A start that takes too long has no class of its own
     except Exception as error:
-        reason = " ".join(str(error).split())[:200]
+        reason = " ".join(str(error).split())[:200].rstrip(".")
         require(address != LOCAL, f"cannot start Ray here: {reason}; try again, or leave --ray out")
         token = "a cluster that asks for a token wants RAY_AUTH_MODE=token and RAY_AUTH_TOKEN in the environment"
         raise BadInput(f"cannot join Ray at {address}: {reason}; {token}") from None
