@@ -6,6 +6,7 @@ import importlib
 import json
 import math
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import lengthwise as lw
 from lengthwise.cli.calibration import _print_alignment
 from lengthwise.methods.recipe import Recipe
 from lengthwise.methods.temperature.aligned import Calibrated
-from tests.cli.conftest import LENGTH, listing, save
+from tests.cli.conftest import LENGTH, SCRIPT, listing, save
 from tests.conftest import TRAIN_LENGTH, Said, logits, make, tokens
 from tests.helpers.answering import answering, saved
 
@@ -66,6 +67,8 @@ def test_a_rotary_model_is_told_that_a_temperature_alone_hardly_helps(tmp_path: 
         for more in ((), ("--method", "rerope"))
     ]
     assert told == [True, False]
+    # Before the forwards, which may take hours
+    assert "a temperature alone" in lengthwise(*calibrate).err[0]
 
 
 @pytest.mark.filterwarnings("default")
@@ -223,6 +226,28 @@ def test_bake_takes_a_temperature_method_too(models: Path, tmp_path: Path, lengt
     said = lengthwise("bake", models / "t5", "log", "--length", LENGTH, "--out", tmp_path / "baked", "--json")
     assert said.status == 0, said.err
     assert json.loads(said.out)["tau"] == pytest.approx(math.log(32) / math.log(LENGTH), rel=1e-5)
+
+
+@pytest.mark.parametrize("document", ["recipe", "run", "training", "analysis"])
+def test_calibrate_replaces_no_other_document_of_ours(
+    document: str, models: Path, tmp_path: Path, lengthwise: Callable[..., Said]
+) -> None:
+    out = tmp_path / "recipe.json"
+    # What it installs is told in it, alignments among that
+    written = json.dumps({"format": f"lengthwise.{document}/1", "installs": [json.loads((models / "model.json").read_text())]})
+    out.write_text(written)
+    said = lengthwise("calibrate", models / "t5", "--length", LENGTH, "--out", out)
+    assert (said.status, out.read_text()) == (2, written)
+    assert said.err[-1].startswith(f"lengthwise: {out} is there and holds no alignment or positions")
+
+
+def test_calibrate_adds_to_standard_output_whatever_that_holds(models: Path, tmp_path: Path) -> None:
+    words = ["calibrate", str(models / "t5"), "--length", str(LENGTH), "--out", "/dev/stdout"]
+    with (tmp_path / "log").open("a") as log:
+        log.write("before\n")
+        log.flush()
+        subprocess.run([SCRIPT, *words], stdout=log, check=True)
+    assert (tmp_path / "log").read_text().startswith('before\n{\n  "format": "lengthwise.alignment/1"')
 
 
 @pytest.mark.parametrize("case", REFUSALS)

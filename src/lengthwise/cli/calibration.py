@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +13,8 @@ import typer
 from lengthwise.cli import completion
 from lengthwise.cli.evaluation import columns
 from lengthwise.cli.options import Device, Dtype, Force, Json, Model, TrainLength, print_json, say, say_train_length
-from lengthwise.common.files import check_writable, read_file, save_whole
+from lengthwise.common.files import check_writable, save_whole, standard_stream
+from lengthwise.common.formats import read_json
 from lengthwise.errors import BadInput, require
 
 
@@ -74,14 +76,14 @@ def calibrate(
     _refuse_foreign(out)
     loaded, tokenizer = load(model, dtype, device)
     say_train_length(loaded, train_length)
+    if not timed and method == NONE and anatomy_of(loaded, train_length).rotates:
+        say("a temperature alone harms a rotary model or hardly helps; calibrate on positions, as with --method yarn:factor=4")
     asked: dict[str, Any] = {"train_length": train_length, "files": text or (), "task": task, "data": data}
     asked |= {"sequences": sequences, "seed": seed, "method": method} | ({} if minutes is None else {"minutes": minutes})
     if positions:
         found: Any = search_positions(loaded, tokenizer, length[0], search, **asked)
     else:
         found = verb(loaded, tokenizer, length, statistic=statistic, scope=scope, search=search, **asked)
-    if not timed and method == NONE and anatomy_of(loaded, train_length).rotates:
-        say("a temperature alone harms a rotary model or hardly helps; calibrate on positions, as with --method yarn:factor=4")
     _save(found, out)
     if as_json:
         print_json(found.file_content())
@@ -186,8 +188,14 @@ def _as_options(chosen: dict[str, Any]) -> list[str]:
 
 
 def _refuse_foreign(out: Path) -> None:
-    """Refuse to replace what is no earlier file of ours, as a text to read or a model's config."""
-    ours = not out.is_file() or not (content := read_file(out)) or b'"format": "lengthwise.' in content
+    """Refuse to replace what is no alignment and no positions, as a text to read, a model's config or a recipe."""
+    if not out.is_file() or out.stat().st_size == 0 or standard_stream(out.stat()) is not None:
+        return
+    document = None
+    with suppress(BadInput, ValueError):
+        document = read_json(out)
+    kind = document.get("format") if isinstance(document, dict) else None
+    ours = str(kind).startswith(("lengthwise.alignment/", "lengthwise.positions/"))
     require(ours, f"{out} is there and holds no alignment or positions; give --out another name, or take it away first")
 
 

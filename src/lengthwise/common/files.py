@@ -65,7 +65,7 @@ def write_whole(path: str | Path, content: str | bytes) -> None:
     data = content.encode(errors="backslashreplace") if isinstance(content, str) else content
     with writing(path):
         place, old = _place(path)
-        if old is None or (stat.S_ISREG(old.st_mode) and _standard_stream(old) is None):
+        if old is None or (stat.S_ISREG(old.st_mode) and standard_stream(old) is None):
             place.parent.mkdir(parents=True, exist_ok=True)
             _replace(place, old, data)
         else:
@@ -190,7 +190,7 @@ def _replace(place: Path, old: os.stat_result | None, data: bytes) -> None:
 
 
 def _write_through(path: str | Path, old: os.stat_result, data: bytes) -> None:
-    stream = _standard_stream(old)
+    stream = standard_stream(old)
     if stream is not None and sys.stdout is not None:
         sys.stdout.flush()
     # Without waiting for somebody who reads a pipe; once open, a slow reader is waited for
@@ -200,7 +200,7 @@ def _write_through(path: str | Path, old: os.stat_result, data: bytes) -> None:
         file.write(data)
 
 
-def _standard_stream(old: os.stat_result) -> int | None:
+def standard_stream(old: os.stat_result) -> int | None:
     """The descriptor of standard output or standard error where a file is what they write to."""
     for descriptor in (1, 2):
         with suppress(OSError):
