@@ -84,6 +84,8 @@ def test_the_last_whole_checkpoint_is_the_one_to_go_on_from(tmp_path: Path) -> N
     # Somebody's copy
     (directory.checkpoints / "checkpoint-50-before").mkdir()
     assert directory.last_checkpoint(None) == directory.checkpoints / "checkpoint-50"
+    with pytest.raises(BadInput, match="holds checkpoint-50-before, which transformers would take for"):
+        directory.refuse_copies()
     # Killed before what CLEX learnt was beside it
     assert directory.last_checkpoint("clex") is None
     (directory.checkpoints / "checkpoint-9" / "clex.safetensors").write_bytes(b"")

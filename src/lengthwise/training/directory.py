@@ -92,6 +92,13 @@ class TrainingDirectory:
         for part in self.path.glob(f"{PART}*"):
             shutil.rmtree(part, ignore_errors=True) if part.is_dir() else part.unlink(missing_ok=True)
 
+    def refuse_copies(self) -> None:
+        """Raise where a copy of a checkpoint stands beside them: transformers counts it as one, and removes it in time."""
+        numbered = sorted(path.name for path in self.checkpoints.glob(f"{CHECKPOINT}[0-9]*"))
+        copies = [name for name in numbered if not name.removeprefix(CHECKPOINT).isdecimal()]
+        told = "which transformers would take for a checkpoint, and remove; move it to another folder"
+        require(not copies, f"{self.checkpoints} holds {''.join(copies[:1])}, {told}")
+
     def last_checkpoint(self, learns: str | None) -> Path | None:
         """The latest checkpoint that was written to its end; `learns` is the method that has weights of its own."""
         named = (path for path in self.checkpoints.glob(f"{CHECKPOINT}*") if path.name.removeprefix(CHECKPOINT).isdecimal())

@@ -86,6 +86,7 @@ def train_with(settings: Settings, *, show_progress: bool = True, callbacks: Seq
             require(ours, f"another process is training in {settings.out}; wait for it, or give another --out")
             run.directory.remove_unfinished()
         if not run.directory.method.exists():
+            run.directory.refuse_copies()
             with writing(run.directory.path):
                 _trained(run, rows, show_progress and run.arguments.process_index == 0, callbacks)
     losses = run.directory.losses_of_all(run.methods.learns)
