@@ -307,10 +307,17 @@ def test_masks_of_other_shapes_are_refused(shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
-@pytest.mark.parametrize("queries", [5, 1])
-def test_masks_of_whole_numbers_are_refused(dtype: torch.dtype, queries: int) -> None:
+# As many keys as a line of `encode` has numbers among them
+@pytest.mark.parametrize(("rows", "queries", "keys"), [(5, 5, 5), (1, 1, 5), (4, 4, 12), (1, 4, 12), (1, 1, 7), (4, 4, 13)])
+def test_masks_of_whole_numbers_are_refused(dtype: torch.dtype, rows: int, queries: int, keys: int) -> None:
     with pytest.raises(BadInput, match=rf"an attention mask of {dtype} cannot be read; give truth values"):
-        decode(torch.ones(1, 1, queries, 5, dtype=dtype), queries, 5, False, CPU)
+        decode(torch.ones(1, 1, rows, keys, dtype=dtype), queries, keys, False, CPU)
+
+
+@pytest.mark.parametrize("keys", [3, 4])
+def test_a_row_of_32_bit_zeros_and_ones_is_no_line_of_ours(keys: int) -> None:
+    with pytest.raises(BadInput, match=r"an attention mask of torch.int32 cannot be read"):
+        decode(torch.ones(1, 1, 1, keys, dtype=torch.int32), 1, keys, True, CPU)
 
 
 def test_a_row_with_separate_runs_is_refused() -> None:

@@ -57,7 +57,7 @@ def attention_forward(
             return output.transpose(1, 2).contiguous(), None
     causal = kwargs.get("is_causal")
     causal = getattr(module, "is_causal", False) if causal is None else causal
-    mask = decode(attention_mask, query.shape[2], key.shape[2], causal, query.device, layer.read, layer.stands)
+    mask = decode(attention_mask, query.shape[2], key.shape[2], causal, query.device, layer.read, layer.empties_padding)
     given = leaping_positions(layer, mask, kwargs.get("position_ids"))
     # What a window has let go moves positions, too, where chunks of a sequence have their own
     reach = key.shape[2] + (0 if layer.slots.parts is None else int(mask.dropped))

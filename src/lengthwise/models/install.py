@@ -51,8 +51,9 @@ def install(
     parts = _take_over(patches, model, anatomy, slots, rotary)
     rotating = parts is not None
     shared: dict[str, Any] = {"train_length": anatomy.train_length, "implementation": implementation, "read": {}}
-    # Experts take so many tokens of a sequence, padding among them: it must choose those that it chose, but in a measurement
-    routes = anatomy.family == SWITCH and not anatomy.causal and observer is None
+    # Experts have room for so many tokens, padding among them: it must go where it goes in the stock model. A measurement
+    # leaves it out
+    routes_padding = anatomy.family == SWITCH and not anatomy.causal and observer is None
     layers = zip(anatomy.layers, anatomy.bias_owners, anatomy.layer_types, strict=True)
     for index, (module, owner, kind) in enumerate(layers):
         outer = LAYER.on(module)
@@ -66,7 +67,7 @@ def install(
             installed=slots if outer is None else outer.installed.joined_with(slots),
             stock=outer.stock if outer is not None else value_before_patches(config.__dict__, IMPLEMENTATION) or "eager",
             bias_owner=owner,
-            stands=module not in anatomy.cross and not routes,
+            empties_padding=module not in anatomy.cross and not routes_padding,
             observer=observer if observer is not None or outer is None else outer.observer,
             exact=exact and (outer is None or outer.exact),
             rotary=rotary if rotating and rotates else None if outer is None else outer.rotary,

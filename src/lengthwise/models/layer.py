@@ -37,7 +37,7 @@ class Layer:
     train_length: int
     bias_owner: nn.Module | None
     implementation: str = "auto"
-    stands: bool = True  # whether its queries stand on its keys, and see nothing where these are padding
+    empties_padding: bool = True  # whether a query that is padding itself sees no key; not for keys of another stack
     exact: bool = True  # whether inputs that the method leaves alone run as they ran before, bit for bit
     observer: Observer | None = None
     rotary: Rotary | None = None  # set where we rotate queries and keys

@@ -190,8 +190,10 @@ def _in_runs(tensor: Tensor) -> bool:
 
 
 def _is_line(tensor: Tensor, queries: int, keys: int) -> bool:
-    """Whether this has as many numbers as one line of `encode`, and is no caller's mask."""
-    return tensor.shape[-1] - 3 * queries in (0, 1, keys + 1, keys + 2)
+    """Whether this is one line of `encode`: it has as many numbers, and the last query's position is above 1 where keys are."""
+    fits = tensor.shape[2:-1] == (1,) and tensor.shape[-1] - 3 * queries in (0, 1, keys + 1, keys + 2)
+    # A caller's row of zeros and ones may be as long; what a graph holds cannot be looked at
+    return fits and (torch.compiler.is_compiling() or tensor.shape[-1] != keys or int(tensor.amax()) > 1)
 
 
 def real_tokens(mask: Any, queries: int) -> Tensor | None:  # [batch or 1, queries]
@@ -215,11 +217,11 @@ def decode(
     causal: bool,
     device: torch.device,
     read: dict[Any, ForwardMask] | None = None,
-    stands: bool = True,
+    empties_padding: bool = True,
 ) -> ForwardMask:
     """What a layer was handed: our runs, a boolean or additive mask of the caller's, or nothing.
 
-    Queries that do not stand on these keys, as on those of another stack, see them though they be padding themselves.
+    With `empties_padding` a query that is padding itself sees no key; those that read another stack see its keys all the same.
     `read` holds the callers' masks that this forward has read; each keeps its tensor, so that no other has its id.
     """
     if tensor is None:
@@ -235,14 +237,14 @@ def decode(
         return ForwardMask(visible.knowing(first=first[0][:, :1]) if first else visible)
     # A graph that is traced must leave nothing behind
     read = {} if read is None or torch.compiler.is_compiling() else read
-    key = (id(tensor), queries, keys, stands)
+    key = (id(tensor), queries, keys, empties_padding)
     if key not in read:
         # Switch makes a dense mask whatever the implementation, and so may a caller: its own implementation takes it as it is
-        read[key] = ForwardMask(_runs_of_dense(tensor, queries, keys, causal, stands), lambda _: tensor)
+        read[key] = ForwardMask(_runs_of_dense(tensor, queries, keys, causal, empties_padding), lambda _: tensor)
     return read[key]
 
 
-def _runs_of_dense(mask: Tensor, queries: int, keys: int, causal: bool, stands: bool) -> Visible:
+def _runs_of_dense(mask: Tensor, queries: int, keys: int, causal: bool, empties_padding: bool) -> Visible:
     if mask.dim() != 4 or mask.shape[1] != 1 or mask.shape[-1] < keys:
         raise BadInput(f"an attention mask of shape {tuple(mask.shape)} cannot be read; give one of shape [batch, tokens]")
     read = mask.dtype == torch.bool or mask.is_floating_point()
@@ -257,7 +259,7 @@ def _runs_of_dense(mask: Tensor, queries: int, keys: int, causal: bool, stands: 
         last = keys - 1 - seen.flip(-1).int().argmax(-1)
         position = torch.where(seen.any(-1), last, 0).amax(0)
     common = seen.any(1)
-    padded = Visible.build(queries, keys, device=mask.device).without(common, rows=stands)
+    padded = Visible.build(queries, keys, device=mask.device).without(common, rows=empties_padding)
     if queries == keys and not torch.compiler.is_compiling() and bool((seen == common[:, None]).all()):
         return padded
     visible = Visible.of_mask(lambda rows: seen[:, rows], queries, keys, position, padded.hidden)
