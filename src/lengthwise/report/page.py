@@ -50,10 +50,12 @@ def write_page(sections: Sequence[Section], out: Path) -> Path:
     texts = {out: html(sections), out.with_suffix(".md"): "\n".join(section.markdown for section in sections)}
     if any(section.rows for section in sections):
         texts[out.with_suffix(".csv")] = rows_csv(sections)
+    made_here = _made_here(out)
     for path in texts:
         check_writable(path)
-        whose = f"{path} is there and belongs to no page {out}, and the page's tables would replace it"
-        require(path == out or not path.exists() or _made_here(out), f"{whose}; give --out another name")
+        whose = "is no page of lengthwise's" if path == out else f"belongs to no page {out}"
+        free = made_here or not path.exists() or path.stat().st_size == 0
+        require(free, f"{path} is there and {whose}, and would be replaced; give --out another name")
     for path, text in texts.items():
         write_whole(path, text)
     return out
