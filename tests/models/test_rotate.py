@@ -38,6 +38,26 @@ def test_a_temperature_that_follows_the_length_refuses_packed_sequences_of_one_f
         model(tokens(20 + TRAIN_LENGTH), position_ids=packed, use_cache=False)
 
 
+class NtkAndLog:
+    """NTK that follows the input, and a temperature of each row."""
+
+    dynamic = True
+
+    def frequencies(self, trained: torch.Tensor, length: int) -> torch.Tensor:
+        return trained * max(1.0, length / TRAIN_LENGTH) ** -torch.linspace(0, 1, len(trained))
+
+    def inverse_temperature(self, visible: torch.Tensor, layer: int = 0) -> torch.Tensor:
+        return visible.clamp_min(2).log() / math.log(TRAIN_LENGTH)
+
+
+def test_a_temperature_of_each_row_takes_packed_sequences_of_one_frequency() -> None:
+    model, ids, ends = shared("llama"), tokens(20 + TRAIN_LENGTH), (20, TRAIN_LENGTH)
+    with lw.extend(model, NtkAndLog()), torch.inference_mode():
+        packed = model(ids, position_ids=torch.cat([torch.arange(end) for end in ends])[None], use_cache=False).logits
+        alone = torch.cat([model(part, use_cache=False).logits for part in ids.split(ends, 1)], 1)
+    torch.testing.assert_close(packed, alone, atol=1e-4, rtol=1e-3)
+
+
 @pytest.mark.parametrize(
     ("name", "length", "collator"), crossed(ROTARY, [TRAIN_LENGTH // 2, TRAIN_LENGTH + 9], COLLATORS, every=2, whole={"llama"})
 )

@@ -221,12 +221,13 @@ def _refuse_packed(rotation: FrequencyRotation, trained: Tensor, visible: Visibl
 
 
 def _at_length(rotation: FrequencyRotation, trained: Tensor, length: int) -> Tensor:
-    """The frequencies of a sequence, and the temperature of its widest row where the method has one besides."""
+    """The frequencies of a sequence, and its temperature where the method has one for all rows."""
     frequencies = rotation.frequencies(trained, length)
     if not isinstance(rotation, Temperature):
         return frequencies
-    g = rotation.inverse_temperature(torch.full((1, 1, 1), length, device=trained.device), 0)
-    return torch.cat([frequencies, g.flatten().to(frequencies)])
+    g = rotation.inverse_temperature(torch.full((1, 1, 2), length, device=trained.device), 0)
+    # A number for each row is right for packed sequences, too
+    return frequencies if g.shape[-1] > 1 else torch.cat([frequencies, g.flatten().to(frequencies)])
 
 
 def _tables(rotary: Rotary, rotation: FrequencyRotation | None, like: Tensor, at: Tensor, lengths: list[int]) -> Tables:
