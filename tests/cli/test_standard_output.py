@@ -54,7 +54,19 @@ def test_a_thread_of_a_library_that_fails_is_told_in_one_line(
     thread = threading.Thread(target=fail)
     thread.start()
     thread.join()
-    assert capsys.readouterr().err == "lengthwise: note: no space\n"
+    assert capsys.readouterr().err == "lengthwise: note: no space at all\n"
+
+
+def test_a_mistake_in_a_thread_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("threading.excepthook", threading.excepthook)
+    assert run(["--version"]) == 0
+    for mistake in (lambda: {}["missing"], sys.exit):
+        thread = threading.Thread(target=mistake)
+        thread.start()
+        thread.join()
+    said = capsys.readouterr().err
+    assert "Traceback" in said
+    assert said.endswith("KeyError: 'missing'\n")
 
 
 def test_letters_that_standard_output_does_not_have_are_shown_escaped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,6 +139,15 @@ def _wrong_usage(error: Any) -> str:
     return f"No such option: {name}; {did_you_mean(name, known, f'lengthwise {context.info_name} --help shows what there is')}"
 
 
+def _thread_failed(told: threading.ExceptHookArgs) -> None:
+    """One line where the system refused a thread its work, as TensorBoard's on a full disk; a mistake keeps its traceback."""
+    reason = None if told.exc_value is None else system_reason(told.exc_value)
+    if reason is None:
+        threading.__excepthook__(told)
+    else:
+        say(f"note: {reason}")
+
+
 def _quiet_libraries() -> None:
     # They read these when they are first imported, which many commands never do
     os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
@@ -150,7 +159,6 @@ def _quiet_libraries() -> None:
         disable_progress_bar()
         for name in ("transformers", "huggingface_hub"):
             logging.getLogger(name).setLevel(logging.ERROR)
-    # As TensorBoard's thread ends on a full disk
-    threading.excepthook = lambda told: say(f"note: {str(told.exc_value).partition(chr(10))[0]}")
+    threading.excepthook = _thread_failed
     # The first line only: torch's warnings come with a stack of C++ frames
     warnings.showwarning = lambda message, *_, **__: say(f"note: {str(message).partition(chr(10))[0]}")
