@@ -75,7 +75,7 @@ def test_inputs_of_any_length_go_through_one_graph(tmp_path: Path) -> None:
         ids = torch.randint(3, 380, (1, length), generator=torch.Generator().manual_seed(length))
         with torch.no_grad(), lw.extend(model, "constant:tau=0.6"):
             expected = model(input_ids=ids, decoder_input_ids=torch.zeros(1, 1, dtype=torch.long)).logits[0, -1]
-        told, _ = sessions.answer(ids[0].tolist(), 0, 1, 4)
+        told, _ = sessions.answer(ids[0].tolist(), 0, [1], 4)
         torch.testing.assert_close(told, expected, atol=1e-4, rtol=1e-4)
 
 

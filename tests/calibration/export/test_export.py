@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ import transformers as tf
 from transformers import ByT5Tokenizer
 
 import lengthwise as lw
-from lengthwise.calibration.export import checkpoint
+from lengthwise.calibration.export import checkpoint, onnx_graphs
 from lengthwise.calibration.export.verify import Expected, compare, ends_of, greedy_settings
 from lengthwise.methods.recipe import Recipe
 from lengthwise.methods.temperature.aligned import Calibrated
@@ -179,6 +180,15 @@ def test_an_answer_may_end_with_token_0() -> None:
 
 def test_an_answer_may_have_no_end_one_or_several() -> None:
     assert [ends_of(greedy) for greedy in ({}, {"eos_token_id": 0}, {"eos_token_id": [1, 2]})] == [[], [0], [1, 2]]
+
+
+def test_onnx_graphs_are_asked_whatever_ends_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[Any] = []
+    answering = SimpleNamespace(answer=lambda *given: said.append(given) or (torch.zeros(2), [1]))
+    monkeypatch.setattr(onnx_graphs, "Sessions", lambda _: answering)
+    for ends in ({}, {"eos_token_id": 1}, {"eos_token_id": [1, 2]}):
+        onnx_graphs.ask(Path(), [[3]], {"decoder_start_token_id": 0, "max_new_tokens": 8, **ends})
+    assert [given[2] for given in said] == [[], [1], [1, 2]]
 
 
 def test_what_transformers_cannot_run_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from lengthwise.calibration.export.packages import needed
 from lengthwise.calibration.export.plan import Plan
+from lengthwise.calibration.export.verify import ends_of
 from lengthwise.errors import require
 
 FAMILIES = ("t5", "mt5")
@@ -157,8 +158,8 @@ def _quietly() -> Iterator[None]:
 def ask(folder: Path, prompts: Sequence[list[int]], greedy: dict[str, Any]) -> tuple[Tensor | None, list[list[int]]]:
     """Logits of the first token and greedy answers, by ONNX Runtime."""
     sessions = Sessions(folder)
-    start, end, count = (greedy[name] for name in ("decoder_start_token_id", "eos_token_id", "max_new_tokens"))
-    told = [sessions.answer(prompt, start, end, count) for prompt in prompts]
+    start, count = greedy["decoder_start_token_id"], greedy["max_new_tokens"]
+    told = [sessions.answer(prompt, start, ends_of(greedy), count) for prompt in prompts]
     return torch.stack([logits for logits, _ in told]), [tokens for _, tokens in told]
 
 
@@ -172,7 +173,7 @@ class Sessions:
         made = (runtime.InferenceSession(str(folder / name), options) for name in (ENCODER, FIRST, NEXT))
         self.encoder, self.first, self.next = made
 
-    def answer(self, prompt: list[int], start: int, end: int, count: int) -> tuple[Tensor, list[int]]:
+    def answer(self, prompt: list[int], start: int, ends: Sequence[int], count: int) -> tuple[Tensor, list[int]]:
         """Logits of the first token, and the likeliest tokens up to the end or to `count`."""
         ids, mask = numpy.array([prompt]), numpy.ones((1, len(prompt)), dtype=numpy.int64)
         (states,) = self.encoder.run(None, {"input_ids": ids, "attention_mask": mask})
@@ -184,7 +185,7 @@ class Sessions:
         grows = [name for name in names if ".decoder." in name]
         while True:
             tokens.append(int(logits[0, -1].argmax()))
-            if len(tokens) == count or tokens[-1] == end:
+            if len(tokens) == count or tokens[-1] in ends:
                 return first, tokens
             given["input_ids"] = numpy.array([[tokens[-1]]])
             logits, *cached = self.next.run(None, {**given, **past})
