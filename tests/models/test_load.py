@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -437,6 +438,17 @@ def test_what_a_library_prints_while_it_loads_is_no_result(
     assert out == "before, and not flushed\n{}\n"
     assert "Ignored unknown" in err
     assert max(map(len, err.splitlines())) < 300
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_standard_output_that_is_full_is_no_fault_of_the_checkpoint(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = io.TextIOWrapper(io.BufferedWriter(io.FileIO("/dev/full", "w")))
+    full.write("before, and not flushed\n")
+    monkeypatch.setattr(sys, "stdout", full)
+    with pytest.raises(OSError, match="No space left"):
+        load(str(saved))
+    # Or it would try again
+    full.buffer.raw.close()
 
 
 def test_numbers_of_sampling_that_nobody_uses_do_not_keep_a_model_from_being_saved(damaged: Path, tmp_path: Path) -> None:

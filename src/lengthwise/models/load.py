@@ -229,6 +229,9 @@ def _is_setting(key: str, number: Any) -> bool:
 
 def _said_plainly(what: str, load_it: Callable[[], Any]) -> Any:
     """Whatever the libraries that read checkpoints raise, as one line; what they print is no result."""
+    # What was printed before goes where it was printed to; a full disk there is no fault of the checkpoint
+    if sys.stdout is not None:
+        sys.stdout.flush()
     try:
         with _noise_to_standard_error():
             return load_it()
@@ -248,9 +251,6 @@ def _noise_to_standard_error() -> Iterator[None]:
         return
     with tempfile.TemporaryFile() as noise:
         try:
-            # What was printed before goes where it was printed to
-            if sys.stdout is not None:
-                sys.stdout.flush()
             os.dup2(noise.fileno(), 1)
             yield
         finally:
