@@ -107,7 +107,7 @@ def test_a_decoder_as_long_as_its_padded_encoder_sees_all_that_is_there(name: st
 @torch.no_grad()
 def test_experts_of_a_switch_take_the_tokens_that_they_took(way: str) -> None:
     """Padding that stands before a text takes its part of what experts hold."""
-    model, inputs = make("switch"), batch("switch", LENGTHS[1])
+    model, inputs = make("switch", seed=1), batch("switch", LENGTHS[1])
     for module in model.modules():
         if hasattr(module, "expert_capacity"):
             module.expert_capacity = 8
