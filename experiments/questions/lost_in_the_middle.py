@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from sklearn.feature_extraction.text import TfidfVectorizer
 
 from lengthwise.errors import require
 from lengthwise.tasks import Sample
@@ -45,11 +44,13 @@ class Passages:
     """Passages to retrieve from, each told once."""
 
     told: tuple[str, ...]
-    words: TfidfVectorizer
+    words: Any  # scikit-learn's TfidfVectorizer
     weights: Any  # sparse, passages x words
 
     @classmethod
     def of(cls, documents: Sequence[Document]) -> Passages:
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
         told = tuple(dict.fromkeys(document.told for document in documents))
         words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, stop_words="english")
         return cls(told, words, words.fit_transform(told))
