@@ -25,6 +25,7 @@ from lengthwise.tasks.ruler import NAMES as RULER_TASKS
 
 FORMAT = "lengthwise.experiments.decoders/1"
 COMPARED_FILE = "compared.json"  # made with the pages
+MADE_OF = {"decoders": sorted(f.stem for f in Path(__file__).parent.glob("results/*.json") if f.name != COMPARED_FILE)}
 PLAIN, TRUNCATED, BASE, INFOSCALE = "none", "truncate", "streaming_llm", "infoscale"
 DRAWN = (
     PLAIN,

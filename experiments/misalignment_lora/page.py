@@ -24,7 +24,7 @@ from lengthwise.common.files import write_whole
 
 FORMAT = "lengthwise.experiments.misalignment_lora/1"
 PAGE, FIGURE, CHANGES = "misalignment_lora.md", "misalignment_lora.svg", "changes.json"  # the last is made with the page
-MADE_OF = {"misalignment_lora": ("changes", "smollm2_135m-code", "smollm2_135m-novels")}
+MADE_OF = {"misalignment_lora": ("smollm2_135m-code", "smollm2_135m-novels")}
 APART = ("l_misalign", "kl", "nats_1", "nats_2", "right_1", "right_2")  # of needles at L and 2 L, right in points
 LENGTHS = (1, 2, 4)  # at which perplexity is measured, in training lengths
 WORDS = words_beside(__file__)

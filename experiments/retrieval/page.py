@@ -103,7 +103,7 @@ def _scopes(document: page.Document) -> list[str]:
         ]
         pairs = [scopes["against"].get(key) for key in PAIRS]
         rows.append([name, *means, *(f"{page.points(pair)} p {pair['p']:.2g}" if pair else "" for pair in pairs)])
-    note = "Differences in points on the same samples, with 95 % intervals (Fay and Lumbard) and McNemar's exact p."
+    note = f"{page.PAIRED} p is that of the same test."
     note = f"{note} {page.by_chance(sum(len(scopes['against']) for scopes in document['scopes']))}"
     if any(pair["n"] > document["samples"] for scopes in document["scopes"] for pair in scopes["against"].values()):
         note = f"{note} {WORDS['scopes']}"
