@@ -60,6 +60,7 @@ def calibrate(
     from lengthwise.methods.spec import NONE, check_spec
     from lengthwise.models.anatomy import anatomy_of
     from lengthwise.models.load import load
+    from lengthwise.models.suitability import refuse_unreachable
     from lengthwise.tasks import without_groups
 
     positions = search in SEARCHED
@@ -76,7 +77,8 @@ def calibrate(
     _refuse_foreign(out)
     loaded, tokenizer = load(model, dtype, device)
     say_train_length(loaded, train_length)
-    if not timed and method == NONE and anatomy_of(loaded, train_length).rotates:
+    if not timed and method == NONE and (anatomy := anatomy_of(loaded, train_length)).rotates:
+        refuse_unreachable(loaded, anatomy)
         say("a temperature alone harms a rotary model or hardly helps; calibrate on positions, as with --method yarn:factor=4")
     asked: dict[str, Any] = {"train_length": train_length, "files": text or (), "task": task, "data": data}
     asked |= {"sequences": sequences, "seed": seed, "method": method} | ({} if minutes is None else {"minutes": minutes})
