@@ -76,6 +76,15 @@ def test_temperatures_and_biases_are_not_rounded(monkeypatch: pytest.MonkeyPatch
     assert float((found.detach() - expected).abs().max() / expected.abs().max()) < 2**-7
 
 
+def test_a_table_in_16_bits_has_its_gradient() -> None:
+    equation = Case(40, batch=2, mask="causal", dtype=BF16).equation()
+    assert equation.bias is not None
+    assert_gradients(
+        lambda equation: attention(equation, implementation="dense")[0],
+        replace(equation, bias=DistanceBias(equation.bias.table.to(BF16))),
+    )
+
+
 def test_layers_share_the_matrix_of_a_bias() -> None:
     query = torch.randn(1, 2, 20, 8, requires_grad=True)
     bias = DistanceBias(torch.randn(2, 11, requires_grad=True))

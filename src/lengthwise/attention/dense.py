@@ -75,7 +75,7 @@ class _Matrix(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, table: Tensor, first: int, queries: int, keys: int, made: dict[Any, Tensor]) -> Tensor:
         ctx.made, ctx.like, ctx.start = made, (table.shape, table.dtype), 1 - queries - first
-        line = DistanceBias(table).line(ctx.start, keys - 1 - first)
+        line = DistanceBias(table.float()).line(ctx.start, keys - 1 - first)
         return toeplitz(line.contiguous(), queries, keys).flip(-2)
 
     @staticmethod
