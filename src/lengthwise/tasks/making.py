@@ -31,7 +31,8 @@ def check_made(name: str, made: object, n: int) -> None:
         given = (sample.prompt, sample.target, sample.question)
         # Half a character cannot be written
         texts = all(isinstance(text, str) and not HALF_A_CHARACTER.search(text) for text in given)
-        numbers = isinstance(sample.tokens, int) and (sample.depth is None or 0 <= sample.depth <= 1)
+        placed = sample.depth is None or (isinstance(sample.depth, int | float) and 0 <= sample.depth <= 1)
+        numbers = type(sample.tokens) is int and placed
         what = "prompt, target and question are texts, tokens a whole number, depth is None or from 0 to 1"
         require(texts and numbers, f"the task {name} has made a Sample that is none: {what}; it made {sample!r:.300}")
         ends = sample.prompt.endswith(sample.question)

@@ -183,6 +183,8 @@ def test_cases_whose_own_target_would_be_wrong_are_refused(task: str, target: st
         (lambda some: some[:1], "asked for 2 samples, the task passkey must make a list of 2 Samples, not"),
         (lambda some: [replace(sample, target=5) for sample in some], "has made a Sample that is none: .* target=5"),
         (lambda some: [replace(sample, depth=2.5) for sample in some], "has made a Sample that is none: .* depth=2.5"),
+        (lambda some: [replace(sample, depth="0.5") for sample in some], "has made a Sample that is none: .* depth='0.5'"),
+        (lambda some: [replace(sample, tokens=True) for sample in some], "has made a Sample that is none: .* tokens=True"),
         (lambda some: [replace(sample, question="What?") for sample in some], "does not end with its question 'What\\?'"),
         (lambda some: [replace(sample, target="\ud83d") for sample in some], "has made a Sample that is none: prompt, target"),
     ],
