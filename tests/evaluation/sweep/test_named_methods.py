@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,17 @@ def test_an_alignment_is_called_by_what_it_aligns_and_carries_its_document(tmp_p
     assert twice.document == [ALIGNMENT.to_json()] * 2
     assert other.document is None
     assert joined.installs == (ALIGNMENT, InfoScale(64, 8))
+
+
+def test_where_an_object_stands_in_memory_is_no_part_of_its_spec() -> None:
+    """A run that another process goes on with would take it for another method."""
+
+    @dataclass(frozen=True)
+    class Own:
+        law: Callable[[torch.Tensor], torch.Tensor]
+
+    (method,) = named_methods({"mine": Own(lambda n: n)}, FACTS)
+    assert method.spec == ""
 
 
 def test_what_a_method_has_learnt_is_part_of_its_document(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from lengthwise.methods.recipe import Recipe
 from lengthwise.methods.spec import NONE, TRUNCATE, WHOLE, parse_spec, short_name
 from lengthwise.methods.temperature.aligned import Alignment
 
-ADDRESS = "objectat0x"  # in the repr of an object that does not say what it is, without spaces
+ADDRESS = "at0x"  # in the repr of a function or an object that does not say what it is, without spaces
 
 
 @dataclass(frozen=True)
