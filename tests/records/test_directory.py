@@ -27,6 +27,7 @@ def test_a_second_process_sees_the_first_ones_records_and_writes_none_twice(tmp_
     ("content", "message"),
     [
         ({"letter.txt": "dear"}, "is not a run directory, but holds letter.txt"),
+        ({"summary.csv": "mine"}, "is not a run directory, but holds summary.csv"),
         ({"config.json": '{"format": "lengthwise.run/1"}'}, "config.json is damaged: it has no 'model'"),
         ({"config.json": '{"model_type": "t5"}'}, "is not the config of a run directory"),
         ({"config.json": "{"}, "is not the config of a run directory"),

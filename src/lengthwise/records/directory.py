@@ -82,6 +82,7 @@ def _make(path: Path) -> None:
     if (path / CONFIG).exists():
         # Somebody else's config.json is refused before anything is put beside it
         check_format(read_config(path / CONFIG), path)
-    elif foreign := sorted({*names} - {RECORDS, SHARPNESS, SUMMARY}):
+    # A run that was killed at its beginning has this file alone
+    elif foreign := sorted({*names} - {RECORDS}):
         raise BadInput(f"{path} is not a run directory, but holds {foreign[0]}; give a new or empty directory as --out")
     require(os.access(path, os.W_OK), f"cannot write to {path}; {ANOTHER}")
