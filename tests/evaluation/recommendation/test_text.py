@@ -78,6 +78,11 @@ def test_what_was_read_is_not_read_again(tokenizer: Any, tmp_path: Path, monkeyp
     assert asked(tokenizer, tmp_path).answers("race", {"none": "none"}, [LENGTH], 4) == first
     with pytest.raises(pytest.fail.Exception):
         asked(tokenizer, tmp_path, text=PROSE + " More.").answers("race", {"none": "none"}, [LENGTH], 4)
+    # The same weights may be rotated otherwise
+    other = asked(tokenizer, tmp_path)
+    other.model.config.rope_parameters = {"rope_type": "linear", "factor": 4.0, "rope_theta": 10000.0}
+    with pytest.raises(pytest.fail.Exception):
+        other.answers("race", {"none": "none"}, [LENGTH], 4)
 
 
 @pytest.mark.parametrize("name", ["t5", "llama"])

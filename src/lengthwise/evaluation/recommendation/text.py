@@ -25,7 +25,7 @@ from lengthwise.errors import BadInput, require
 from lengthwise.evaluation.likelihood import continuation_nll
 from lengthwise.evaluation.recommendation.asked import CONFIRM, FRESH, RACE, ROUNDS, Asked
 from lengthwise.evaluation.recommendation.measure import Measure, TextLikelihood
-from lengthwise.evaluation.sweep.run_config import dtype_of, parameters_digest
+from lengthwise.evaluation.sweep.run_config import config_values, dtype_of, parameters_digest
 from lengthwise.methods.recipe import Part
 from lengthwise.methods.spec import NONE, TRUNCATE
 from lengthwise.models.anatomy import has_encoder
@@ -172,5 +172,5 @@ class AskedText(Asked):
 
     @cached_property
     def _settings(self) -> str:
-        model = (parameters_digest(self.model), dtype_of(self.model), self.anatomy.train_length)
+        model = (parameters_digest(self.model), config_values(self.model), dtype_of(self.model), self.anatomy.train_length)
         return repr((model, self.tokens, self.length, self.seed))
