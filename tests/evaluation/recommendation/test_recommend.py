@@ -20,7 +20,7 @@ from lengthwise.calibration.answer_cases import FAR_SEEDS, answer_cases
 from lengthwise.errors import BadInput
 from lengthwise.evaluation.recommendation.asked import FRESH_SEED, AskedQuestions
 from lengthwise.evaluation.recommendation.candidates import Calibration
-from lengthwise.evaluation.recommendation.steps import Recommendation
+from lengthwise.evaluation.recommendation.steps import Recommendation, _made_for
 from lengthwise.methods.recipe import Recipe
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.records import Record
@@ -265,6 +265,23 @@ def test_a_folder_begun_for_another_length_is_refused_and_keeps_its_alignment(
         recommend(tokenizer, **options, length=2 * LENGTH)
     assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.json*")} == kept
     assert recommend(tokenizer, **options).evidence["race"] == recipe.evidence["race"]
+
+
+def test_a_fit_is_for_the_same_questions_wherever_they_stand(
+    tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = make("t5", 0)
+    monkeypatch.chdir(tmp_path)
+
+    def made_for(folder: Path) -> str:
+        trial = (model, tokenizer, anatomy_of(model, None), LENGTH, 0, folder / "out", False)
+        return _made_for(AskedQuestions(*trial, ("multi_document_qa",), folder / "mine.jsonl", None, ""), "answers")
+
+    write_questions(tmp_path / "mine.jsonl", make_up(6))
+    first = made_for(tmp_path)
+    assert made_for(Path()) == first
+    write_questions(tmp_path / "mine.jsonl", make_up(8))
+    assert made_for(Path()) != first
 
 
 def test_one_process_recommends_in_a_folder(tokenizer: Any, answering: Any, tmp_path: Path, one_calibration: None) -> None:

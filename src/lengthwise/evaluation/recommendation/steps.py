@@ -7,6 +7,7 @@ import math
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -32,6 +33,7 @@ from lengthwise.models.fingerprint import model_fingerprint, versions
 from lengthwise.records.config import ANOTHER
 from lengthwise.records.directory import CONFIG, read_config
 from lengthwise.records.locks import claim
+from lengthwise.tasks import find_task
 
 MADE_FOR = "recommended_for"  # in the provenance of an alignment: a digest of what it was made for
 CLAIM = ".claim-recommend"
@@ -300,7 +302,10 @@ def _seconds(answers: Iterable[Scored], method: str) -> float:
 def _made_for(asked: Asked, statistic: str) -> str:
     """A digest of the model, the length, the seed and the material that an alignment is made for."""
     material = asked.material(statistic, None).items()
-    given = {name: value.tolist() if isinstance(value, Tensor) else value for name, value in material}
+    given: dict[str, Any] = {name: value.tolist() if isinstance(value, Tensor) else value for name, value in material}
+    if (data := given.get("data")) is not None:
+        # What it holds, wherever it stands today
+        given["data"] = [find_task(task).of(Path(data)).material for task in given["task"]]
     weights = model_fingerprint(asked.anatomy)["weights"]
     made_for = (weights, asked.length, asked.seed, asked.anatomy.train_length, given)
     return hashlib.sha256(repr(made_for).encode()).hexdigest()[:16]
