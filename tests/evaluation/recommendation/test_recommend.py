@@ -284,6 +284,18 @@ def test_a_fit_is_for_the_same_questions_wherever_they_stand(
     assert made_for(Path()) != first
 
 
+@pytest.mark.parametrize("name", ["pmax-model.json", "recipe.json"])
+def test_files_that_no_recommendation_made_are_not_replaced(
+    name: str, tokenizer: Any, answering: Any, tmp_path: Path, one_calibration: None
+) -> None:
+    answering(helped_by("pmax-model"))
+    lw.calibrate(make("t5", 0), tokenizer, LENGTH, show_progress=False).save(tmp_path / name)
+    mine = (tmp_path / name).read_bytes()
+    with pytest.raises(BadInput, match=f"{name} is there and was not made by .recommend.*; give another --out"):
+        recommend(tokenizer, tasks=["answer"], minutes=10, out=tmp_path)
+    assert (tmp_path / name).read_bytes() == mine
+
+
 def test_one_process_recommends_in_a_folder(tokenizer: Any, answering: Any, tmp_path: Path, one_calibration: None) -> None:
     answering(helped_by("pmax-model"))
     with claim(tmp_path / ".claim-recommend"), pytest.raises(BadInput, match="another process is recommending in"):

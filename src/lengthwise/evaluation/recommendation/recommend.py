@@ -32,9 +32,9 @@ from lengthwise.errors import require
 from lengthwise.evaluation.recommendation.asked import Asked, AskedQuestions
 from lengthwise.evaluation.recommendation.clock import Clock
 from lengthwise.evaluation.recommendation.rows import AskedRows
-from lengthwise.evaluation.recommendation.steps import Recommendation
+from lengthwise.evaluation.recommendation.steps import FOREIGN, Recommendation
 from lengthwise.evaluation.recommendation.text import AskedText
-from lengthwise.methods.recipe import Recipe
+from lengthwise.methods.recipe import Recipe, recipe_at
 from lengthwise.models.anatomy import anatomy_of, vocabulary
 from lengthwise.models.patches import refuse_extended
 from lengthwise.models.suitability import refuse_past_the_table, refuse_unreachable
@@ -82,6 +82,8 @@ def recommend(
         require_tokenizer(tokenizer)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()) if out is None else out)
+        written = folder / "recipe.json"
+        require(not written.exists() or recipe_at(written) is not None, FOREIGN.format(path=written))
         trial = (model, tokenizer, anatomy, length, seed, folder, show_progress)
         asked: Asked = AskedQuestions(*trial, tasks, data, batch_tokens, name)
         if input_ids is not None:
@@ -90,5 +92,5 @@ def recommend(
             asked = AskedText(*trial, text)
         recipe = Recommendation(asked, Clock(60 * minutes)).run()
     if out is not None:
-        recipe.save(folder / "recipe.json")
+        recipe.save(written)
     return recipe

@@ -37,6 +37,7 @@ from lengthwise.tasks import find_task
 
 MADE_FOR = "recommended_for"  # in the provenance of an alignment: a digest of what it was made for
 CLAIM = ".claim-recommend"
+FOREIGN = f"{{path}} is there and was not made by `recommend`; {ANOTHER}"
 CALIBRATING, RACING, CONFIRMING = 0.5, 0.75, 0.9  # shares of the time after which each is at its end
 # Long forwards that calibrations take at least, for each task and one more; fits to answers take what time they are given
 FORWARDS = {("answers", "model"): 24, ("answers", "head"): 50}
@@ -122,9 +123,11 @@ class Recommendation:
         asked, path = self.asked, self.asked.folder / f"{calibration.name.replace(':', '-').replace('+', '-')}.json"
         made_for = _made_for(asked, calibration.statistic)
         # Another model, length, seed or text may have been asked in this folder before
-        if path.exists() and (kept := Alignment.load(path)).provenance.get(MADE_FOR) == made_for:
+        kept = Alignment.load(path) if path.exists() else None
+        if kept is not None and kept.provenance.get(MADE_FOR) == made_for:
             self._add(calibration, kept)
             return
+        require(kept is None or MADE_FOR in kept.provenance, FOREIGN.format(path=path))
         raced = asked.folder / RACE / CONFIG
         taken = raced.exists() and calibration.name in read_config(raced)["methods"]
         require(not taken, f"{asked.folder} was begun for another length or other questions; {ANOTHER}")
