@@ -316,6 +316,7 @@ def test_tasks_that_the_model_cannot_do_are_not_asked(tokenizer: Any, answering:
         ({"train_length": LENGTH}, "length 128 is within the training length 128"),
         ({"length": 10**20, "data": "x.jsonl"}, "is beyond all models"),
         ({"minutes": 0}, "minutes must be above 0 and finite, not 0"),
+        ({"out": "a" * 300}, "cannot write a*/recipe.json: File name too long; give another place"),
         ({"minutes": math.inf, "tasks": ["passkey"]}, "minutes must be above 0 and finite, not inf"),
         ({"tasks": ["line", "passkey"], "data": "x.jsonl"}, "--data holds cases of one task"),
     ],

@@ -26,6 +26,7 @@ from typing import Any
 from torch import nn
 
 from lengthwise.common.arguments import require_tokenizer, typed
+from lengthwise.common.files import writing
 from lengthwise.common.sequences import token_rows
 from lengthwise.common.text import parse_lengths
 from lengthwise.errors import require
@@ -83,7 +84,8 @@ def recommend(
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()) if out is None else out)
         written = folder / "recipe.json"
-        require(not written.exists() or recipe_at(written) is not None, FOREIGN.format(path=written))
+        with writing(written):
+            require(not written.exists() or recipe_at(written) is not None, FOREIGN.format(path=written))
         trial = (model, tokenizer, anatomy, length, seed, folder, show_progress)
         asked: Asked = AskedQuestions(*trial, tasks, data, batch_tokens, name)
         if input_ids is not None:
