@@ -369,8 +369,9 @@ def test_of_your_own_questions_those_that_choose_do_not_confirm(tokenizer: Any, 
     assert chose <= {question.answers[0] for question in asked[::2]}
     assert confirmed == {question.answers[0] for question in asked[1::2]}
     assert "6 fresh questions; questions that chose it are not among them" in " ".join(recipe.says)
-    write_questions(file, asked[:1])
-    with pytest.raises(BadInput, match="has one question; at least 2 are needed"):
+    # Alone in its half, one has no documents of others around it
+    write_questions(file, asked[:3])
+    with pytest.raises(BadInput, match=r"the questions in .*mine.jsonl are 3; at least 4 are needed, some to choose by"):
         recommend(tokenizer, tasks="multi_document_qa", data=file, length=1200, train_length=600)
 
 

@@ -33,7 +33,7 @@ ROUNDS = (4, 8, 16, 32)  # samples of a task after each round of the race
 FRESH = (8, 16, 32, 64)  # samples of a task that confirm, as many as there is time for
 FRESH_SEED = 500_009  # far from the race's
 RACE, CONFIRM = "race", "confirm"  # folders of the answers that choose, and of those that are reported
-TOO_FEW = "{data} has one {what}; at least 2 are needed, some to choose by and others to confirm"
+FEWEST_QUESTIONS = 4  # of the user's: two of each half, because the one asked stands among documents of the others
 
 
 class Half(NamedTuple):
@@ -160,7 +160,8 @@ class AskedQuestions(Asked):
         if not self.own_lengths:
             return first
         # Those that confirm are missed now, not after the race
-        require(any(record.index % 2 for record in first), TOO_FEW.format(data=self.data, what="case"))
+        alone = f"{self.data} has one case; at least 2 are needed, some to choose by and others to confirm"
+        require(any(record.index % 2 for record in first), alone)
         return [record for record in first if record.index % 2 == (run == CONFIRM)]
 
     @cached_property
@@ -172,7 +173,8 @@ class AskedQuestions(Asked):
         questions = find_task(task).of(Path(self.data)).samples.keywords.get("questions")  # type: ignore[attr-defined]
         if questions is None:
             return {}
-        require(len(questions) > 1, TOO_FEW.format(data=self.data, what="question"))
+        needed = f"at least {FEWEST_QUESTIONS} are needed, some to choose by and others to confirm"
+        require(len(questions) >= FEWEST_QUESTIONS, f"the questions in {self.data} are {len(questions)}; {needed}")
         halves = {}
         for first, run in enumerate((RACE, CONFIRM)):
             own = questions[first::2]
