@@ -12,7 +12,7 @@ from functools import cache, wraps
 from inspect import Parameter, signature
 from pathlib import Path
 from reprlib import repr as shortened
-from typing import Any, SupportsIndex, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from lengthwise.common.formats import LARGEST_WHOLE
 from lengthwise.errors import BadInput, require
@@ -88,13 +88,21 @@ def _is_of(value: Any, kind: Any) -> bool:
     if kind is float:
         return isinstance(value, numbers.Real) and not truth
     if kind is int:
-        return isinstance(value, SupportsIndex) and not truth and getattr(value, "ndim", 0) == 0
+        return not truth and getattr(value, "ndim", 0) == 0 and _is_whole(value)
     if kind not in LISTS:
         return isinstance(value, kind)
     # A string is a list of letters, which nobody means
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         return False
     return not isinstance(value, list | tuple) or all(any(_is_of(one, k) for k in _alternatives(inside[0])) for one in value)
+
+
+def _is_whole(value: Any) -> bool:
+    # A tensor of any number looks as if it were one
+    try:
+        return isinstance(operator.index(value), int)
+    except TypeError:
+        return False
 
 
 def _words(kind: Any) -> str:
