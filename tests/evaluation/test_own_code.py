@@ -127,6 +127,17 @@ def test_samples_that_are_none_are_refused_by_every_command(tmp_path: Path, leng
         assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("read", ["[7]", "[]", "[replace(s, depth=7) for s in passkey.samples(a[0], 300, 2, 0)]"])
+def test_cases_that_are_none_are_refused(read: str, tmp_path: Path, lengthwise: Callable[..., Said]) -> None:
+    own, model = tmp_path / "mine.py", saved(answering_briefly("t5"), tmp_path / "t5")
+    imported = "from dataclasses import replace\nfrom lengthwise.tasks import Task, passkey\n"
+    own.write_text(f"{imported}MINE = Task(passkey.samples, passkey.score, 4, lambda *a: {read})\n")
+    asked = ("--task", f"{own}:MINE", "--data", own, "--samples", 1, "--out", tmp_path / "run")
+    said = lengthwise("evaluate", model, *asked)
+    assert (said.status, len(said.err)) == (2, 1)
+    assert "must make a list of Samples, not" in said.err[0] or "has made a Sample that is none" in said.err[0]
+
+
 def test_a_method_that_fails_at_length_is_told_with_its_line(tmp_path: Path, lengthwise: Callable[..., Said]) -> None:
     own = tmp_path / "mine.py"
     own.write_text(METHOD.replace("return visible", "assert visible.max() < 100, 'too long'\n        return visible"))

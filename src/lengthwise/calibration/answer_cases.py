@@ -24,7 +24,7 @@ from lengthwise.models.anatomy import Anatomy, has_encoder
 from lengthwise.models.patches import evaluating
 from lengthwise.tasks import Sample, Task
 from lengthwise.tasks.language_modelling import SENTINEL, frame_of, framed, passages
-from lengthwise.tasks.making import make_samples
+from lengthwise.tasks.making import make_samples, read_samples
 
 DEFAULT_TASKS = ("passkey", "line", "multi_document_qa", "code_key_retrieval")
 TEXT = "text"  # the name of its far words among tasks
@@ -134,14 +134,14 @@ class Cases:
     def _answers(self, name: str, length: int, shorter: int, n: int) -> list[Case]:
         task = self.tasks[name]
         if self.data is not None and task.take is None:
-            return answer_cases(self.model, self.tokenizer, self._read(task, self.data, length, shorter, n))
+            return answer_cases(self.model, self.tokenizer, self._read(name, self.data, length, shorter, n))
         room = length if has_encoder(self.model) else length - task.answer_tokens
         samples = make_samples(name, task, self.tokenizer, room, n, FAR_SEEDS + self.seed)
         return answer_cases(self.model, self.tokenizer, samples)
 
-    def _read(self, task: Task, data: Path, length: int, shorter: int, n: int) -> list[Sample]:
+    def _read(self, name: str, data: Path, length: int, shorter: int, n: int) -> list[Sample]:
         """Cases of the user's file that are longer than `shorter` and within the length; all of them where 0 leaves none."""
-        every = task.read(self.tokenizer, data)
+        every = read_samples(name, self.tasks[name], self.tokenizer, data)
         read = [sample for sample in every if shorter < sample.tokens <= length] or (every if shorter == 0 else [])
         told = f"{data.name} has {len(read)} cases of {shorter + 1} to {length} tokens; at least 2 are needed"
         require(len(read) >= 2, f"{told}, some to fit and others to ask")

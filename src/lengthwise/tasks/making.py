@@ -1,8 +1,9 @@
-"""Make a task's samples, which may be a user's own code, and refuse what is none."""
+"""Make or read a task's samples, by what may be a user's own code, and refuse what is none."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 from lengthwise.errors import NoRoom, require
@@ -18,16 +19,28 @@ def make_samples(name: str, task: Task, tokenizer: Any, length: int, n: int, see
         made = task.samples(tokenizer, length, n, seed)
     except NoRoom as error:
         raise NoRoom(f"{name}: {error}") from error
-    check_made(name, made, n)
+    asked, due = ("one sample", "one Sample") if n == 1 else (f"{n} samples", f"{n} Samples")
+    told = f"asked for {asked}, the task {name} must make a list of {due}, not {made!r:.100}"
+    require(_are_samples(made) and len(made) == n, told)
+    _check_whole(name, made)
     return made
 
 
-def check_made(name: str, made: object, n: int) -> None:
-    """Refuse what a task of the user's own has made where records could not hold it."""
-    fits = isinstance(made, list) and len(made) == n and all(isinstance(sample, Sample) for sample in made)
-    asked, due = ("one sample", "one Sample") if n == 1 else (f"{n} samples", f"{n} Samples")
-    require(fits, f"asked for {asked}, the task {name} must make a list of {due}, not {made!r:.100}")
-    for sample in made if isinstance(made, list) else ():
+def read_samples(name: str, task: Task, tokenizer: Any, path: Path) -> list[Sample]:
+    """The samples of a file, each of them whole."""
+    read = task.read(tokenizer, path)
+    require(_are_samples(read) and bool(read), f"of {path} the task {name} must make a list of Samples, not {read!r:.100}")
+    _check_whole(name, read)
+    return read
+
+
+def _are_samples(made: object) -> bool:
+    return isinstance(made, list) and all(isinstance(sample, Sample) for sample in made)
+
+
+def _check_whole(name: str, made: list[Sample]) -> None:
+    """Refuse what records could not hold."""
+    for sample in made:
         given = (sample.prompt, sample.target, sample.question)
         # Half a character cannot be written
         texts = all(isinstance(text, str) and not HALF_A_CHARACTER.search(text) for text in given)

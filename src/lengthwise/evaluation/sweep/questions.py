@@ -16,7 +16,7 @@ from lengthwise.errors import is_out_of_memory, require
 from lengthwise.evaluation.sweep.jobs import Job
 from lengthwise.evaluation.sweep.named_methods import NamedMethod
 from lengthwise.tasks import TASKS, Sample, Task, find_task, without_groups
-from lengthwise.tasks.making import make_samples
+from lengthwise.tasks.making import make_samples, read_samples
 from lengthwise.tasks.material.hub import is_hub
 from lengthwise.tasks.material.token_counts import token_count
 
@@ -56,7 +56,7 @@ class Questions:
             self.data = None
         if self.data is not None:
             ((name, task),) = self.tasks.items()
-            read = task.read(tokenizer, self.data)
+            read = read_samples(name, task, tokenizer, self.data)
             check_answerable(name, task, read, self.data)
             self.cases = by_length(read, task.bucket)
             self.lengths = list(self.cases)
