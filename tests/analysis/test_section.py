@@ -82,6 +82,8 @@ def test_logits_that_grow_ask_for_positions_first() -> None:
     told = findings(analysis(lengths=grown, sights=()))
     assert told[-1].startswith("The largest logit of a row grows from 3.00 to 4.00: positions may be out of range")
     assert not any("grows from" in one for one in findings(analysis(sights=())))
+    below = (at(n, l_max=[[mean] * HEADS for _ in range(LAYERS)]) for n, mean in ((512, -2.0), (4096, -2.1)))
+    assert not any("grows from" in one for one in findings(analysis(lengths=tuple(below), sights=())))
 
 
 def test_markdown_has_its_tables_and_names_the_figures() -> None:

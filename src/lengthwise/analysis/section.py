@@ -15,7 +15,7 @@ from lengthwise.report.formatting import listed
 
 # Settings that `lengthwise analyse` takes as options of the same name
 OPTIONS = ("sequences", "seed", "dtype", "train_length")
-GROWS = 1.1  # times the largest logit at the training length
+GROWS = 0.1  # of the largest logit at the training length, which may be below 0
 
 
 def analysis_section(analysis: Analysis) -> Section:
@@ -169,7 +169,7 @@ def _largest(trained: AtLength, longest: AtLength) -> list[str]:
     told = (
         f"The largest logit of a row grows from {before:.2f} to {after:.2f}: positions may be out of range, so that a position"
     )
-    return [f"{told} method (`yarn`, `rerope`) comes before a temperature."] if after > GROWS * before else []
+    return [f"{told} method (`yarn`, `rerope`) comes before a temperature."] if after - before > GROWS * abs(before) else []
 
 
 def _sights(analysis: Analysis) -> str:
