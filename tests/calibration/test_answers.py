@@ -253,6 +253,13 @@ def test_what_does_not_go_together_is_refused(tokenizer: Any, options: dict[str,
         lw.calibrate(make("t5", 0), tokenizer, 4 * TRAIN_LENGTH, show_progress=False, **options)
 
 
+@pytest.mark.parametrize("name", ["t5 encoder", "bert"])
+def test_a_model_that_writes_nothing_is_refused(name: str, tokenizer: Any) -> None:
+    how = {"statistic": "answers", "task": "passkey", "sequences": 2, "train_length": 400}
+    with pytest.raises(BadInput, match="cannot write answers; give an encoder-decoder or a decoder"):
+        lw.calibrate(make(name), tokenizer, 480, show_progress=False, **how)
+
+
 def test_one_number_is_left_at_1_where_other_cases_lose_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "ENOUGH", 0.0)
     original = sharp_t5()

@@ -12,6 +12,7 @@ import transformers
 import lengthwise as lw
 from lengthwise.errors import BadInput
 from lengthwise.models.anatomy import anatomy_of
+from lengthwise.models.suitability import check_can_answer
 from tests.conftest import (
     DECODER_SIZES,
     NEOX_SIZES,
@@ -151,3 +152,17 @@ def test_facts_of_a_model_fill_what_a_spec_leaves_out() -> None:
         given = logits(model, ids)
     with lw.extend(model, f"constant:tau={1 / g}"):
         torch.testing.assert_close(given, logits(model, ids), atol=TOLERANCE, rtol=TOLERANCE)
+
+
+@pytest.mark.parametrize("family", ["t5 encoder", "bert"])
+def test_models_that_write_nothing_are_refused(family: str) -> None:
+    with pytest.raises(lw.BadInput, match="cannot write answers; give an encoder-decoder or a decoder"):
+        check_can_answer(make(family))
+
+
+@pytest.mark.parametrize("start", [None, -1, 10**6])
+def test_an_answer_must_begin_with_a_token_that_is_known(start: int | None) -> None:
+    model = make("t5")
+    model.generation_config.decoder_start_token_id = start
+    with pytest.raises(lw.BadInput, match=rf"answers begin with token {start}, which it does not know"):
+        check_can_answer(model)

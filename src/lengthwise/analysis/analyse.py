@@ -46,13 +46,12 @@ from lengthwise.common.progress import ProgressCallback, progress
 from lengthwise.common.sequences import long_sequences
 from lengthwise.common.text import parse_lengths, text_or_prose
 from lengthwise.errors import BadInput, require
-from lengthwise.evaluation.sweep.generate import check_can_answer
 from lengthwise.evaluation.sweep.run_config import dtype_of, made_with, parameters_digest, tokenizer_digest
 from lengthwise.methods.temperature.aligned import MEASURED
 from lengthwise.models.anatomy import Anatomy, anatomy_of
 from lengthwise.models.fingerprint import model_fingerprint
 from lengthwise.models.patches import refuse_extended
-from lengthwise.models.suitability import refuse_past_the_table
+from lengthwise.models.suitability import check_can_answer, refuse_past_the_table
 from lengthwise.records.append_only import AppendOnly
 from lengthwise.records.config import ANOTHER, check_same
 from lengthwise.report import png

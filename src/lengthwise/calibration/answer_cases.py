@@ -22,6 +22,7 @@ from lengthwise.common.sequences import special_tokens
 from lengthwise.errors import NoRoom, require
 from lengthwise.models.anatomy import Anatomy, has_encoder
 from lengthwise.models.patches import evaluating
+from lengthwise.models.suitability import check_can_answer
 from lengthwise.tasks import Sample, Task
 from lengthwise.tasks.language_modelling import SENTINEL, frame_of, framed, passages
 from lengthwise.tasks.making import make_samples, read_samples
@@ -97,6 +98,7 @@ class Cases:
 
     def known(self) -> dict[str, tuple[float, float]]:
         """By task, the nats of an answer and of a token of it at the training length; without tasks that have no room there."""
+        check_can_answer(self.model)
         known, without_room = {}, None
         with evaluating(self.model), torch.no_grad():
             for name in self.tasks:

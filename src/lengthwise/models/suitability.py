@@ -12,7 +12,7 @@ from lengthwise.methods.base import check_fits, fingerprint_of, method_name
 from lengthwise.methods.recipe import MadeFor, Recipe
 from lengthwise.methods.slots import Slots
 from lengthwise.methods.spec import Spec, methods_of
-from lengthwise.models.anatomy import Anatomy, attention_layers, unwrapped
+from lengthwise.models.anatomy import Anatomy, attention_layers, unwrapped, vocabulary
 from lengthwise.models.fingerprint import check_fingerprint
 
 Method = str | object | Sequence[object]  # a spec, a method, or several of both
@@ -78,6 +78,18 @@ def refuse_unreachable(model: nn.Module, anatomy: Anatomy) -> None:
                 f"the encoder and the decoder of this {anatomy.family} share one config, which says how both of them compute "
                 "attention: no method can reach the one without the other"
             )
+
+
+def check_can_answer(model: nn.Module) -> None:
+    """Refuse a model that cannot generate text."""
+    inner = unwrapped(model)
+    can = getattr(inner, "can_generate", None)
+    require(can is not None and can(), f"{type(inner).__name__} cannot write answers; give an encoder-decoder or a decoder")
+    if inner.config.is_encoder_decoder:
+        settings = inner.generation_config
+        start = settings.bos_token_id if settings.decoder_start_token_id is None else settings.decoder_start_token_id
+        begins = start is not None and 0 <= start < vocabulary(inner)
+        require(begins, f"the model's answers begin with token {start}, which it does not know: see decoder_start_token_id")
 
 
 def refuse_past_the_table(anatomy: Anatomy, tokens: int, positions: Any = None) -> None:

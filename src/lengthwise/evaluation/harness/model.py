@@ -16,13 +16,13 @@ from torch import Tensor, nn
 
 from lengthwise.errors import BadInput, did_you_mean, require
 from lengthwise.evaluation.harness import MODEL
-from lengthwise.evaluation.sweep.generate import check_can_answer
 from lengthwise.methods.base import follows_length, method_name
 from lengthwise.methods.spec import check_spec, methods_of
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.extend import extend
 from lengthwise.models.layer import active_slots
 from lengthwise.models.load import load
+from lengthwise.models.suitability import check_can_answer
 
 UNCUT = 2**30  # more tokens than any input has: nothing is cut
 # Options of the harness that we hand on; it would drop the rest without a word

@@ -19,12 +19,13 @@ import torch
 from lengthwise.calibration.measure import RowMeans, run_stack
 from lengthwise.errors import BadInput
 from lengthwise.evaluation.hedge import Hedge
-from lengthwise.evaluation.sweep.generate import check_can_answer, greedy_answers, truncated_prompt
+from lengthwise.evaluation.sweep.generate import greedy_answers, truncated_prompt
 from lengthwise.evaluation.sweep.jobs import EvaluatedModel, Job
 from lengthwise.evaluation.sweep.named_methods import NamedMethod
 from lengthwise.methods.spec import BOTH, END, WHOLE
 from lengthwise.models.anatomy import anatomy_of, has_encoder
 from lengthwise.models.extend import extend
+from lengthwise.models.suitability import check_can_answer
 from lengthwise.records import Record, Sharpness
 from lengthwise.tasks import Sample
 

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import nn
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 
 from lengthwise.common.sequences import pad_rows, text_span
@@ -19,18 +18,6 @@ from lengthwise.tasks import Sample
 
 # Generation settings that an architecture needs from its checkpoint, beside where an answer ends
 NEEDED = ("bos_token_id", "decoder_start_token_id", "use_cache")
-
-
-def check_can_answer(model: nn.Module) -> None:
-    """Refuse a model that cannot generate text."""
-    inner = unwrapped(model)
-    can = getattr(inner, "can_generate", None)
-    require(can is not None and can(), f"{type(inner).__name__} cannot write answers; give an encoder-decoder or a decoder")
-    if inner.config.is_encoder_decoder:
-        settings = inner.generation_config
-        start = settings.bos_token_id if settings.decoder_start_token_id is None else settings.decoder_start_token_id
-        begins = start is not None and 0 <= start < vocabulary(inner)
-        require(begins, f"the model's answers begin with token {start}, which it does not know: see decoder_start_token_id")
 
 
 def greedy_answers(
