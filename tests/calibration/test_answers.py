@@ -253,6 +253,21 @@ def test_what_does_not_go_together_is_refused(tokenizer: Any, options: dict[str,
         lw.calibrate(make("t5", 0), tokenizer, 4 * TRAIN_LENGTH, show_progress=False, **options)
 
 
+@pytest.mark.parametrize("scope", ["model", "head"])
+@pytest.mark.parametrize("length", [TRAINED, LENGTH])
+def test_likelihoods_that_are_no_numbers_are_refused(
+    scope: str, length: int, tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a T5 overflows in float16; a file that holds them could not be read again."""
+    loss = Case.loss
+    monkeypatch.setattr(
+        Case, "loss", lambda case, model: loss(case, model) * (math.nan if case.inputs.shape[1] > length - 99 else 1.0)
+    )
+    how = {"statistic": "answers", "scope": scope, "task": "passkey", "sequences": 2, "train_length": TRAINED}
+    with pytest.raises(BadInput, match=f"answers at {length} tokens are NaN or infinite; give a wider --dtype"):
+        lw.calibrate(make("t5", 0), tokenizer, LENGTH, show_progress=False, **how)
+
+
 @pytest.mark.parametrize("name", ["t5 encoder", "bert"])
 def test_a_model_that_writes_nothing_is_refused(name: str, tokenizer: Any) -> None:
     how = {"statistic": "answers", "task": "passkey", "sequences": 2, "train_length": 400}

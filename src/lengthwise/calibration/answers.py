@@ -27,6 +27,7 @@ from lengthwise.calibration.answer_cases import TEXT, Case, Cases, Group
 from lengthwise.calibration.at_length import LengthResult, sharpness_of
 from lengthwise.calibration.search import FLATTEST, SHARPEST
 from lengthwise.common.progress import ProgressCallback
+from lengthwise.errors import require
 from lengthwise.methods.temperature.aligned import Calibrated
 from lengthwise.models.extend import extend
 from lengthwise.models.patches import evaluating
@@ -47,6 +48,7 @@ def fit_to_answers(cases: Cases, lengths: Sequence[int], scope: str, minutes: fl
     shares = task_shares(known)
     target = sum(shares[name] * nats for name, (nats, _) in known.items())
     shape = {"model": (1, 1), "layer": (len(anatomy.layers), 1), "head": (len(anatomy.layers), anatomy.heads)}[scope]
+    _require_finite(target, anatomy.train_length)
     start, results, shorter = torch.zeros(shape), list[LengthResult](), anatomy.train_length
     for n, length in enumerate(lengths):
         if results:
@@ -109,6 +111,7 @@ class Fit:
         candidate, train_length = Candidate(self.sharpness, a), self.sharpness.train_length
         with frozen(self.model), evaluating(self.model), extend(self.model, candidate, train_length=train_length):
             plain = self._held_out()
+            _require_finite(self._total(plain), self.sharpness.length)
             found, path, fitted = self._search(a) if a.numel() == 1 else self._descend(a, plain)
         if self._total(fitted) >= self._total(plain):
             found, fitted = torch.zeros_like(found), plain
@@ -186,6 +189,11 @@ class Fit:
 
     def _say(self, where: str, loss: float) -> None:
         self.tick(0, f"length {self.sharpness.length:,}, {where}: {loss:.4g} nats")
+
+
+def _require_finite(nats: float, length: int) -> None:
+    broken = f"the likelihoods of answers at {length:,} tokens are NaN or infinite"
+    require(math.isfinite(nats), f"{broken}; give a wider --dtype, or another --method")
 
 
 @contextmanager
