@@ -6,6 +6,7 @@ import importlib
 import json
 import math
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -158,6 +159,13 @@ def test_bake_says_in_json_what_it_did(models: Path, tmp_path: Path, lengthwise:
     assert document["tau"] == pytest.approx(expected, rel=1e-5)
     assert (document["length"], document["out"]) == (LENGTH, str(tmp_path / "baked"))
     assert (tmp_path / "baked" / "model.safetensors").exists()
+
+
+def test_what_reads_pictures_comes_along(models: Path, tmp_path: Path, lengthwise: Callable[..., Said]) -> None:
+    folder = shutil.copytree(models / "t5", tmp_path / "t5")
+    (folder / "preprocessor_config.json").write_text("{}")
+    assert lengthwise("bake", folder, "log", "--length", LENGTH, "--out", tmp_path / "baked").status == 0
+    assert (tmp_path / "baked" / "preprocessor_config.json").read_text() == "{}"
 
 
 def test_another_models_alignment_is_baked_by_force(models: Path, tmp_path: Path, lengthwise: Callable[..., Said]) -> None:

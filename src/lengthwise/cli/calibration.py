@@ -111,6 +111,7 @@ def bake(
 ) -> None:
     """Write a stock checkpoint that carries the temperature and needs no lengthwise."""
     from lengthwise.calibration.bake import bake as verb
+    from lengthwise.calibration.export.checkpoint import Processors
     from lengthwise.methods.recipe import parts_of
     from lengthwise.methods.registry import factory
     from lengthwise.methods.spec import parse_spec
@@ -130,7 +131,7 @@ def bake(
         raise BadInput(f"{out} exists already; give a new directory")
     loaded, tokenizer = load(model, dtype, "cpu", as_stored=True)
     baked = verb(loaded, installed, length=length, inplace=True, force=force)
-    save_whole(out, [baked, tokenizer])
+    save_whole(out, [baked, tokenizer, Processors(baked.config)])
     # What the weights carry: a window sees fewer keys than the length has
     tau = baked.config.lengthwise["tau"]
     tau = tau[0] if all(value == tau[0] for value in tau) else tau

@@ -112,6 +112,15 @@ def test_what_reads_pictures_comes_along(tmp_path: Path, tokenizer: ByT5Tokenize
     assert (tmp_path / "out" / "preprocessor_config.json").read_text() == "{}"
 
 
+def test_a_model_of_no_folder_takes_nothing_from_the_one_that_is_worked_in(
+    tmp_path: Path, tokenizer: ByT5Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "preprocessor_config.json").write_text("{}")
+    lw.export(make("llama"), "yarn:factor=4", out=tmp_path / "out", tokenizer=tokenizer)
+    assert not (tmp_path / "out" / "preprocessor_config.json").exists()
+
+
 def test_how_pictures_share_the_pairs_is_kept(tmp_path: Path, tokenizer: ByT5Tokenizer) -> None:
     model = make("llama")
     model.config.rope_parameters["mrope_section"] = [1, 1, 2]

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +30,22 @@ def check(plan: Plan) -> None:
 
 def write(stock: Any, tokenizer: Any, plan: Plan, folder: Path) -> list[str]:
     """Save the model, its tokenizer and what reads its pictures and sounds; nothing else is to be said."""
-    stock.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    for name in PROCESSORS:
-        source = Path(getattr(stock.config, "_name_or_path", "") or ".", name)
-        if source.is_file() and not (folder / name).exists():
-            shutil.copyfile(source, folder / name)
+    for part in (stock, tokenizer, Processors(stock.config)):
+        part.save_pretrained(folder)
     return []
+
+
+@dataclass(frozen=True)
+class Processors:
+    """The files of what reads a model's pictures and sounds, in the folder that it was loaded from."""
+
+    config: Any
+
+    def save_pretrained(self, folder: Path) -> None:
+        source = getattr(self.config, "_name_or_path", "")
+        for name in PROCESSORS if source else ():
+            if Path(source, name).is_file() and not (folder / name).exists():
+                shutil.copyfile(Path(source, name), folder / name)
 
 
 def ask(folder: Path, prompts: Sequence[list[int]], greedy: dict[str, Any]) -> tuple[Tensor, list[list[int]]]:
