@@ -200,6 +200,15 @@ def test_onnx_graphs_are_asked_whatever_ends_an_answer(monkeypatch: pytest.Monke
     assert [given[2] for given in said] == [[], [1], [1, 2]]
 
 
+@pytest.mark.parametrize("to", ["ctranslate2", "onnx"])
+def test_converters_are_given_models_that_answer_alone(
+    to: str, tmp_path: Path, tokenizer: ByT5Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lengthwise.calibration.export.export.check_packages", lambda *_: None)
+    with pytest.raises(lw.BadInput, match=f"--to {to} writes models that answer, and T5EncoderModel does not"):
+        lw.export(make("t5 encoder"), "log", to=to, out=tmp_path / "out", tokenizer=tokenizer, length=LONG)
+
+
 def test_what_transformers_cannot_run_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint, "SCRIPT", tmp_path / "none.py")
     with pytest.raises(lw.BadInput, match="plain transformers cannot run the exported model: ") as caught:

@@ -29,6 +29,7 @@ TARGETS = {
     "ctranslate2": "lengthwise.calibration.export.ctranslate2_model",
     "onnx": "lengthwise.calibration.export.onnx_graphs",
 }
+ANSWERING = ("ctranslate2", "onnx")  # of a model without a decoder or a head they would make one up, or fail
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,8 @@ def export(
     plan = make_plan(model, method, length, train_length, force)
     target = import_module(TARGETS[to])
     target.check(plan)
+    told = f"--to {to} writes models that answer, and {type(unwrapped(model)).__name__} does not; use --to transformers"
+    require(to not in ANSWERING or unwrapped(model).can_generate(), told)
     stage(f"reading {PROMPTS} prompts here and in the engine", verify)
     wanted = expected(model, tokenizer, method, plan, force) if verify else None
     card = Card(_name(model), _in_words(method, plan), to, plan, command, () if recipe is None else recipe.says)
