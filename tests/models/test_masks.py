@@ -350,7 +350,7 @@ def test_masks_made_ahead_tell_which_tokens_are_real_also_one_for_each_kind_of_l
         assert real is not None
         assert real.tolist() == [[True, True, True], [False, True, True]]
     assert real_tokens({}, 3) is None
-    assert real_tokens(made.float(), 3) is None
+    assert real_tokens(made.int(), 3) is None
 
 
 TOLERANCE = 2e-5

@@ -49,6 +49,18 @@ def test_positions_that_restart_where_a_row_sees_nothing_before_are_no_leap(meth
     torch.testing.assert_close(packed, torch.cat(apart, 1), atol=1e-4, rtol=1e-3)
 
 
+@pytest.mark.parametrize("adds", [False, True])
+def test_padding_that_a_mask_of_four_axes_shows_is_no_leap_in_a_cache(adds: bool) -> None:
+    model, text, padding = shared("llama"), ids(TRAIN_LENGTH + 9), 5
+    shown = (torch.arange(padding + text.shape[1]) >= padding).expand(padding + text.shape[1], -1).tril()[None, None]
+    mask = torch.zeros(shown.shape).masked_fill(~shown, torch.finfo(torch.float32).min) if adds else shown
+    given, places = torch.nn.functional.pad(text, (padding, 0)), torch.arange(-padding, text.shape[1])[None].clamp_min(0)
+    with lw.extend(model, "rerope"), torch.inference_mode():
+        padded = model(given, attention_mask=mask, position_ids=places, past_key_values=tf.DynamicCache()).logits
+        alone = model(text, use_cache=False).logits
+    torch.testing.assert_close(padded[:, padding:], alone, atol=1e-4, rtol=1e-3)
+
+
 def test_a_cache_keeps_no_positions_that_leap() -> None:
     model, inputs = shared("llama"), leaping(PoSECollator, TRAIN_LENGTH + 9, LONG)
     with lw.extend(model, "ntk:factor=2,dynamic=true"), pytest.raises(BadInput, match="a cache keeps no positions"):

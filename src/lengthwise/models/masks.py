@@ -207,7 +207,18 @@ def real_tokens(mask: Any, queries: int) -> Tensor | None:  # [batch or 1, queri
     if known is not None:
         return known.visible.count > 0
     # One made ahead of a graph that is traced is known by its numbers alone
-    return mask[:, 0, :, 0] < mask[:, 0, :, 1] if _in_runs(mask) else None
+    if _in_runs(mask):
+        return mask[:, 0, :, 0] < mask[:, 0, :, 1]
+    # One of the caller's, which says of each query what it sees
+    return _seen(mask)[:, 0].any(-1) if _is_dense(mask) and mask.shape[1:3] == (1, queries) else None
+
+
+def _is_dense(mask: Tensor) -> bool:
+    return mask.dtype == torch.bool or mask.is_floating_point()
+
+
+def _seen(mask: Tensor) -> Tensor:
+    return mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
 
 
 def decode(
@@ -247,9 +258,9 @@ def decode(
 def _runs_of_dense(mask: Tensor, queries: int, keys: int, causal: bool, empties_padding: bool) -> Visible:
     if mask.dim() != 4 or mask.shape[1] != 1 or mask.shape[-1] < keys:
         raise BadInput(f"an attention mask of shape {tuple(mask.shape)} cannot be read; give one of shape [batch, tokens]")
-    read = mask.dtype == torch.bool or mask.is_floating_point()
+    read = _is_dense(mask)
     require(read, f"an attention mask of {mask.dtype} cannot be read; give truth values, or one of shape [batch, tokens]")
-    seen = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
+    seen = _seen(mask)
     if mask.dtype != torch.bool:
         _require_zeros(mask.masked_fill(~seen, 0.0))
     seen = seen[:, 0, :, :keys].expand(-1, queries, -1)
