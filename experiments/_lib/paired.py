@@ -15,7 +15,7 @@ from typing import Any
 from scipy.special import betainc
 from scipy.stats import t
 
-from lengthwise.records.intervals import in_steps, paired_interval
+from lengthwise.records.intervals import ROUNDING, in_steps, paired_interval
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,15 @@ def paired(one: Mapping[Any, float], other: Mapping[Any, float]) -> Paired | Non
     differences = [score - other[key] for key, score in one.items() if key in other]
     if not differences:
         return None
-    n, better, worse = len(differences), sum(d > 0 for d in differences), sum(d < 0 for d in differences)
+    n, better, worse = len(differences), sum(d > ROUNDING for d in differences), sum(d < -ROUNDING for d in differences)
     error = statistics.stdev(differences) / math.sqrt(n) if n > 1 else 0.0
     mean, low, high = paired_interval(differences)
     steps = in_steps(differences)
     if steps is not None:
         p = sign_test(*steps[:2])
-    elif error == 0.0:
-        p = sign_test(better, worse)
+    elif error < ROUNDING:
+        # The interval is as wide as for two that never differ, which leaves out so much with this chance
+        p = min(1.0, 2 * max(0.0, 1 - abs(mean)) ** n)
     else:
         p = float(2 * t.sf(abs(mean) / error, n - 1))
     return Paired(n, better, worse, mean, low, high, p)

@@ -86,6 +86,10 @@ def test_paired_scores_of_which_most_differ_have_students_interval() -> None:
     same = paired({0: 0.3, 1: 0.4}, {0: 0.3, 1: 0.4})
     # Two that never differ, by hand: 1 - sqrt 0.025
     assert (same.low, same.high, same.p) == (pytest.approx(-0.8419, abs=1e-4), pytest.approx(0.8419, abs=1e-4), 1.0)
+    # All differ by as much: the interval and p agree, though rounding lets 0.8 - 0.6 and 0.6 - 0.4 differ
+    for n, step, above in ((2, 0.2, False), (100, 0.2, True), (3, 0.9, True)):
+        alike = paired({at: 0.4 + 0.2 * (at % 2) + step for at in range(n)}, {at: 0.4 + 0.2 * (at % 2) for at in range(n)})
+        assert (alike.low > 0) == (alike.p < 0.05) == above
     # Four of a hundred at one of two lengths: the exact test's 2 / 2^4, which Student's t would call 0.045
     few = paired({at: 0.5 * (at < 4) for at in range(100)}, dict.fromkeys(range(100), 0.0))
     assert few.p == pytest.approx(0.125)

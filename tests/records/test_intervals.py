@@ -103,6 +103,13 @@ def test_two_that_never_differ_claim_no_certainty() -> None:
         assert low < mean < high
 
 
+def test_rounding_is_no_difference() -> None:
+    """0.8 - 0.6 is not 0.6 - 0.4, and 0.1 + 0.2 not 0.3: such traces tell nothing of chance."""
+    _, low, high = paired_interval([0.4 - 0.2, 0.6 - 0.4, 0.8 - 0.6])
+    assert low < 0 < 0.8 < high
+    assert paired_interval([0.1 + 0.2 - 0.3, *[0.0] * 9])[1:] == pytest.approx(paired_interval([0.0] * 10)[1:])
+
+
 @pytest.mark.parametrize(
     ("n", "better", "worse"),
     [(10, 0.2, 0.1), (20, 0.05, 0.05), (20, 0.1, 0.0), (50, 0.05, 0.01), (50, 0.3, 0.02), (100, 0.02, 0.0), (100, 0.02, 0.02)],

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 
 # The normal distribution's 97.5 % point
 Z = 1.959963984540054
+ROUNDING = 1e-12  # a difference of scores that is no larger is none
 
 
 def mean_interval(scores: Sequence[float]) -> tuple[float, float, float]:
@@ -41,7 +42,7 @@ def paired_interval(differences: Sequence[float]) -> tuple[float, float, float]:
         low, high = fay_lumbard(better, worse, n)
         return mean, step * low, step * high
     spread = statistics.stdev(differences) if n > 1 else 0.0
-    if spread == 0.0:
+    if spread < ROUNDING:
         # As wide as for two that never differ
         half = fay_lumbard(0, 0, n)[1]
     else:
@@ -56,7 +57,7 @@ def in_steps(differences: Sequence[float]) -> tuple[float, float, float] | None:
 
     Of scores of 0 and 1 these are the pairs themselves; None for other scores where more than half of the pairs differ.
     """
-    changed = sum(d != 0 for d in differences)
+    changed = sum(abs(d) > ROUNDING for d in differences)
     if 2 * changed > len(differences) and not set(differences) <= {-1.0, 0.0, 1.0}:
         return None
     step = math.sqrt(math.fsum(d * d for d in differences) / changed) if changed else 1.0
