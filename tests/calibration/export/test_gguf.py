@@ -277,6 +277,12 @@ def test_another_rotation_leaves_nothing_of_the_first(tmp_path: Path) -> None:
     assert "rope_factors_long.weight" in tensors
 
 
+@pytest.mark.parametrize("method", ["none", "constant:tau=0.64"])
+def test_a_file_keeps_the_longest_input_that_its_rotation_is_for(method: str, tmp_path: Path) -> None:
+    lw.export(make("llama"), "yarn:factor=8", to="gguf", out=tmp_path / "1", tokenizer=bpe_tokenizer())
+    assert again(tmp_path / "1", method, tmp_path / "2")[0]["llama.context_length"] == 8 * TRAIN_LENGTH
+
+
 def test_biases_of_queries_and_keys_stand_as_their_rows(tmp_path: Path) -> None:
     model = rotating("linear", attention_bias=True)
     bias = model.model.layers[0].self_attn.q_proj.bias

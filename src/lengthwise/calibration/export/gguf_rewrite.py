@@ -14,7 +14,7 @@ from lengthwise.calibration.export.plan import Plan
 from lengthwise.errors import BadInput, require
 
 ROPE_TENSORS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
-SHARPER = "rope.scaling.attn_factor"
+SHARPER, LONGEST = "rope.scaling.attn_factor", "context_length"
 QUERY = re.compile(r"(enc\.)?blk\.(\d+)\.attn_q(_norm)?\.(weight|bias)")
 BIAS = re.compile(r"enc\.blk\.(\d+)\.attn_rel_b\.weight")
 FUSED = re.compile(r"blk\.\d+\.attn_qkv\.weight")
@@ -27,7 +27,8 @@ def rewrite(source: Path, plan: Plan, out: Path) -> list[str]:
     reader = gguf.GGUFReader(source)
     architecture = str(reader.fields["general.architecture"].contents())
     writer = gguf.GGUFWriter(out, architecture)
-    rope = _rope(plan, _stored(reader, f"{architecture}.{SHARPER}"))
+    factor, longest = (_stored(reader, f"{architecture}.{key}") for key in (SHARPER, LONGEST))
+    rope = _rope(plan, factor, max(plan.length, int(longest)))
     g = numpy.ones(plan.g.shape) if _is_uniform(plan) else plan.g.double().numpy()
     changed = {f"{architecture}.{key}": value for key, value in rope.keys.items()}
     for name, entry in reader.fields.items():
@@ -87,15 +88,13 @@ def _stored(reader: Any, key: str) -> float:
     return float(reader.fields[key].contents()) if key in reader.fields else 1.0
 
 
-def _rope(plan: Plan, factor: float) -> RopeKeys:
+def _rope(plan: Plan, factor: float, longest: int) -> RopeKeys:
     """Keys for the plan's rotation, and for a temperature that all layers share on top of the file's own `factor`."""
     sharper = float(plan.g[0, 0]) if _is_uniform(plan) else 1.0
     if plan.rope is not None:
         return rope_keys(plan.rope.parameters, plan.anatomy.train_length, plan.rope.longest, sharper)
-    if sharper != 1:
-        # What the file says of its rotation stays
-        return RopeKeys({SHARPER: factor * sharper**0.5, "context_length": max(plan.length, plan.anatomy.train_length)})
-    return RopeKeys({"context_length": max(plan.length, plan.anatomy.train_length)})
+    # What the file says of its rotation stays
+    return RopeKeys(({SHARPER: factor * sharper**0.5} if sharper != 1 else {}) | {LONGEST: longest})
 
 
 def add_key(writer: Any, name: str, value: Any) -> None:
