@@ -162,12 +162,19 @@ def test_bad_input_is_refused(options: dict[str, Any], message: str, tokenizer: 
         ("llama", torch.full((200,), 384), "token 384, and the model knows 384 tokens only; this is another model's tokenizer"),
         ("llama", tokens(200), r"one stream of \[tokens\], not of shape \(1, 200\)"),
         ("llama", tokens(200)[0].float(), "token ids must be whole numbers, not torch.float32"),
+        ("llama", tokens(200)[0] > 9, "token ids must be whole numbers, not torch.bool"),
         ("t5", tokens(900)[0], "T5ForConditionalGeneration does not tell the next token"),
     ],
 )
 def test_ids_and_models_that_do_not_fit_are_refused(name: str, ids: torch.Tensor, message: str) -> None:
     with pytest.raises(lw.BadInput, match=message):
         lw.misalignment(make(name), ids, show_progress=False)
+
+
+def test_ids_may_be_of_any_type_of_whole_numbers() -> None:
+    ids = tokens(200)[0]
+    measured = [lw.misalignment(make("llama"), some, pairs=2, show_progress=False).sce for some in (ids, ids.short())]
+    assert measured[0] == measured[1]
 
 
 def test_a_smaller_models_tokenizer_is_refused(tokenizer: ByT5Tokenizer) -> None:

@@ -121,8 +121,9 @@ def _ids(tokenizer: Any, text: str | None, files: Sequence[str | Path], words: i
     if isinstance(tokenizer, Tensor):
         require(text is None and not files, "give token ids or a text, not both")
         require(tokenizer.dim() == 1, f"token ids must be one stream of [tokens], not of shape {tuple(tokenizer.shape)}")
-        require(not tokenizer.is_floating_point(), f"token ids must be whole numbers, not {tokenizer.dtype}")
-        return tokenizer.cpu()
+        whole = not (tokenizer.is_floating_point() or tokenizer.dtype == torch.bool)
+        require(whole, f"token ids must be whole numbers, not {tokenizer.dtype}")
+        return tokenizer.cpu().long()
     require_tokenizer(tokenizer)
     check_tokenizer(tokenizer, words)
     _, text = text_or_prose(text, files)
