@@ -167,6 +167,8 @@ def test_a_target_that_there_is_not(tmp_path: Path, tokenizer: ByT5Tokenizer) ->
 def test_a_model_that_does_not_know_its_tokenizer(tmp_path: Path) -> None:
     with pytest.raises(lw.BadInput, match="give tokenizer="):
         lw.export(make("llama"), "yarn:factor=4", out=tmp_path / "out")
+    with pytest.raises(lw.BadInput, match="tokenizer must be the model's own, as AutoTokenizer loads it, not 'llama'"):
+        lw.export(make("llama"), "yarn:factor=4", out=tmp_path / "out", tokenizer="llama")
 
 
 def test_an_engine_that_differs_is_said_to() -> None:

@@ -13,7 +13,7 @@ from lengthwise.calibration.export.card import Card
 from lengthwise.calibration.export.packages import check_packages
 from lengthwise.calibration.export.plan import Plan, carry_out, make_plan
 from lengthwise.calibration.export.verify import PROMPTS, Expected, compare, expected
-from lengthwise.common.arguments import typed
+from lengthwise.common.arguments import require_tokenizer, typed
 from lengthwise.common.files import check_writable, save_whole
 from lengthwise.common.progress import stage
 from lengthwise.errors import BadInput, require, require_one_of
@@ -69,6 +69,7 @@ def export(
     out = Path(out)
     check_place(out, to, overwrite, verify)
     tokenizer = _tokenizer_of(model) if tokenizer is None else tokenizer
+    require_tokenizer(tokenizer)
     recipe = _recipe(method)
     if recipe is not None and length is None:
         length = recipe.length
