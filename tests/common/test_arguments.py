@@ -40,6 +40,7 @@ def function(
         ({"count": "1"}, "count must be a whole number, not '1'"),
         ({"count": torch.tensor(1.5)}, r"count must be a whole number, not tensor\(1.5000\)"),
         ({"count": True}, "count must be a whole number, not True"),
+        ({"count": make("llama")}, "count must be a whole number, not LlamaForCausa"),
         ({"count": []}, r"count must be a whole number, not \[\]"),
         ({"count": -(10**40)}, "count must be a whole number of at most 40 digits, not -1000"),
         ({"share": "half"}, "share must be a number or None, not 'half'"),

@@ -9,6 +9,7 @@ import pytest
 
 from lengthwise.errors import BadInput
 from lengthwise.training.settings import Settings, read_yaml, settings_of
+from tests.conftest import make
 
 LEAST: dict[str, Any] = {"model": "m", "out": "o", "data": ["a.txt"]}
 
@@ -34,6 +35,7 @@ def test_yaml_values_become_what_the_fields_are(tmp_path: Path) -> None:
         ({"alpha": float("nan")}, "--alpha must be a finite number, not nan"),
         ({"alpha": "much"}, "--alpha must be a number, not 'much'"),
         ({"steps": 0}, "--steps must be at least 1, not 0"),
+        ({"model": make("llama")}, r"^--model must be text, not LlamaForCausa[^\n]*$"),
         ({"steps": 2.5}, r"--steps must be a whole number, not 2\.5"),
         ({"steps": [3]}, r"--steps must be a whole number, not \[3\]"),
         ({"steps": True}, "--steps must be given a value, not True"),

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import numbers
 import operator
+import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, wraps
 from inspect import Parameter, signature
 from pathlib import Path
-from reprlib import repr as shortened
 from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from lengthwise.common.formats import LARGEST_WHOLE
@@ -59,6 +59,11 @@ def require_tokenizer(tokenizer: Any) -> None:
     require(callable(tokenizer), f"tokenizer must be the model's own, as AutoTokenizer loads it, not {shortened(tokenizer)}")
 
 
+def shortened(value: object) -> str:
+    """A value as Python shows it, in one line and cut where it is long."""
+    return reprlib.repr(value).replace("\n", " ")
+
+
 def _checked(name: str, value: Any, kinds: tuple[Any, ...]) -> Any:
     kind = next((kind for kind in kinds if _is_of(value, kind)), None)
     if kind is None:
@@ -98,11 +103,12 @@ def _is_of(value: Any, kind: Any) -> bool:
 
 
 def _is_whole(value: Any) -> bool:
-    # A tensor of any number looks as if it were one
+    # A tensor of a fraction has the method, too
     try:
-        return isinstance(operator.index(value), int)
+        operator.index(value)
     except TypeError:
         return False
+    return True
 
 
 def _words(kind: Any) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from annotated_types import Ge, Gt, Lt
 from typing_extensions import Doc
 
+from lengthwise.common.arguments import shortened
 from lengthwise.common.files import read_file
 from lengthwise.common.formats import checked, parse_yaml, should_be
 from lengthwise.errors import BadInput, did_you_mean, require
@@ -119,7 +120,7 @@ def flag(name: str) -> str:
 
 
 def _in_words(fault: Any) -> str:
-    return f"{flag(fault['loc'][0])} must be {should_be(fault)}, not {fault['input']!r}"
+    return f"{flag(fault['loc'][0])} must be {should_be(fault)}, not {shortened(fault['input'])}"
 
 
 def _known() -> str:
