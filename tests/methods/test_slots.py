@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from lengthwise.errors import BadInput
+from lengthwise.methods.positions.streaming_llm import StreamingLLM
 from lengthwise.methods.slots import Slots
 
 N = torch.tensor([[[1, 2, 3]]])
@@ -79,6 +80,11 @@ class SharpWindow(Window):
 
 class RotatedWindow(Window, Rotation):
     """Fills two slots, neither of them the temperature."""
+
+
+def test_two_methods_of_one_name_are_both_named_and_one_in_two_slots_once() -> None:
+    both = StreamingLLM(train_length=32)
+    assert Slots.of([Times(2.0), both, Times(3.0)]).names == ["Times", "Times", "StreamingLLM"]
 
 
 def test_temperatures_multiply() -> None:

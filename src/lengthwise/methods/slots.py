@@ -105,7 +105,7 @@ class Slots:
     @property
     def names(self) -> list[str]:
         """Names of the methods, in the order of the equation; once where a method fills several slots."""
-        return [*dict.fromkeys(method_name(method) for method in (*self.temperature, *self._others))]
+        return [*{id(method): method_name(method) for method in (*self.temperature, *self._others)}.values()]
 
     @property
     def _others(self) -> tuple[object, ...]:
