@@ -177,6 +177,13 @@ def test_cases_whose_own_target_would_be_wrong_are_refused(task: str, target: st
     Questions(TOKENIZER, ["answer"], [], samples=2, seed=0, data=path)
 
 
+def test_a_case_with_another_right_answer_is_asked(tmp_path: Path) -> None:
+    ctxs = [{"title": "T", "text": "They live in NYC.", "isgold": True}]
+    path = lines_of(tmp_path / "nq.jsonl", {"question": "Where?", "answers": ["New\nYork", "NYC"], "ctxs": ctxs})
+    ((case,),) = Questions(TOKENIZER, ["multi_document_qa"], [], samples=1, seed=0, data=path).cases.values()
+    assert TASKS["multi_document_qa"].mark("NYC", case) == 1
+
+
 @pytest.mark.parametrize(
     ("made", "complaint"),
     [

@@ -149,7 +149,7 @@ def check_answerable(name: str, task: Task, cases: Sequence[Sample], data: Path)
     """Refuse cases that no answer could be right to, not even their own target; a user's score may ask for other words."""
     for number, case in enumerate(cases if not task.code else (), 1):
         require(
-            task.mark(case.target, case) == 1,
+            any(task.mark(answer, case) == 1 for answer in (case.target, *case.labels)),
             f"case {number} of {data}: no answer would be right, because the task {name} does not find its target "
             f"{case.target[:40]!r} in that target itself; put the target right, or give another --task",
         )
