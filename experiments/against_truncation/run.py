@@ -103,7 +103,7 @@ def by_scores(answers: Answers, method: str, over: str = TRUNCATE, prefix: str =
     """Every task and length with inputs beyond the training length, and all these lengths together."""
     verdicts = []
     for task in answers.tasks:
-        name, lengths = f"{prefix}{task}", [length for length in answers.lengths if _beyond(answers, task, length)]
+        name, lengths = f"{prefix}{task}", [length for length in answers.lengths if _beyond(answers, over, task, length)]
         pairs = [(n, paired(*(answers.scores(m, [task], [n]) for m in (method, over)))) for n in lengths]
         verdicts += [_verdict(name, length, pair) for length, pair in pairs if pair is not None]
         everywhere = paired(*(answers.means(m, [task], lengths, len(lengths)) for m in (method, over)))
@@ -117,7 +117,7 @@ def by_documents(answers: Answers, method: str, over: str, prefix: str) -> list[
     verdicts = []
     for documents in sorted({int(task.split("-")[0]) for task in answers.tasks}):
         tasks = [task for task in answers.tasks if task.startswith(f"{documents}-")]
-        if any(_beyond(answers, task, length) for task in tasks for length in answers.lengths):
+        if any(_beyond(answers, over, task, length) for task in tasks for length in answers.lengths):
             pair = paired(*(answers.means(m, tasks, answers.lengths, len(tasks)) for m in (method, over)))
             verdicts += [] if pair is None else [_verdict(f"{prefix}{documents} documents", None, pair)]
     return verdicts
@@ -151,8 +151,8 @@ def _verdict(task: str, length: int | None, pair: Paired) -> Verdict:
     return Verdict(task, length, points, _said(pair.low, pair.high), pair.n, pair.p_below)
 
 
-def _beyond(answers: Answers, task: str, length: int) -> bool:
-    groups = (group for key, group in answers.groups.items() if (key.method, key.task, key.length) == (TRUNCATE, task, length))
+def _beyond(answers: Answers, method: str, task: str, length: int) -> bool:
+    groups = (group for key, group in answers.groups.items() if (key.method, key.task, key.length) == (method, task, length))
     return any(record.tokens > answers.train_length for group in groups for record in group.values())
 
 

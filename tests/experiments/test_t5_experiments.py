@@ -277,6 +277,13 @@ def test_a_sample_that_is_missing_at_one_length_counts_at_none_together() -> Non
     assert [(one.length, one.n) for one in found] == [(4096, 8), (8192, 5), (None, 5)]
 
 
+def test_two_methods_are_compared_where_nothing_was_truncated() -> None:
+    records = [*answered("none", "3-1", [0.0] * 8), *answered("log", "3-1", [1.0] * 8)]
+    for found in (against_truncation.by_scores, against_truncation.by_documents):
+        (one,) = found(Answers(records, TRAIN), "log", "none", "questions ")
+        assert (one.said, one.n) == ("above", 8), found
+
+
 def verdict(said: str, p: float, length: int | None = 4096) -> against_truncation.Verdict:
     return against_truncation.Verdict("line", length, "-1 points", said, 100, p)
 
