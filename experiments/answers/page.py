@@ -82,10 +82,6 @@ def _flat(tau: Any) -> list[float]:
     return [value for one in tau for value in _flat(one)] if isinstance(tau, list) else [tau]
 
 
-def _several(tau: Any) -> bool:
-    return len(_flat(tau)) > 1
-
-
 def _figure(heads: Mapping[str, Sequence[Sequence[float]]]) -> Any:
     figure, panels = draw.panels(len(heads), titles=[f"{int(n):,} tokens" for n in heads], key=0)
     for axes, taus in zip(panels, heads.values(), strict=True):
