@@ -17,6 +17,7 @@ from lengthwise.common.files import write_whole
 FORMAT = "lengthwise.experiments.entropy_invariance/2"
 SEED_FORMAT = "lengthwise.experiments.entropy_seeds/1"
 MODELS = "models.json"
+MADE_OF = dict.fromkeys(("tables", "alone"), ("models",))
 LENGTHS = (128, 256, 512, 1024, 2048, 4096)
 # CosScale's S, another one with windowed attention, and those of Table 9
 SCALE, WINDOW_SCALE = 128.0, 16.0

@@ -24,7 +24,8 @@ from experiments._lib.student import Mean
 from lengthwise.common.files import write_whole
 
 FORMAT = "lengthwise.experiments.entropy_seeds/1"
-PAGE, FIGURE, SUMMARY = "seeds.md", "seeds.svg", "summary.json"
+PAGE, FIGURE, SUMMARY = "seeds.md", "seeds.svg", "summary.json"  # the last is made with the page
+MADE_OF = {"seeds": ("seed-0", "seed-1", "seed-2")}
 WORDS = words_beside(__file__)
 CONFIRMED, REFUTED, UNDECIDED = "confirmed", "refuted", "undecided"
 SHARES = {"content": "content", "rotation": "rotation", "share": "rotation's share", "distance": "told by distance"}

@@ -22,6 +22,7 @@ from lengthwise.tasks.ruler import NAMES as RULER_TASKS
 FORMAT = "lengthwise.experiments.misalignment_perplexity/2"
 PAGE, FIGURE = "misalignment_perplexity.md", "misalignment_perplexity.svg"
 COEFFICIENTS, METHODS = "coefficients.json", "over_methods.json"  # made with the page; of an earlier run
+MADE_OF = {Path(PAGE).stem: sorted(f.stem for f in Path(__file__).parent.glob("results/*.json") if f.name != COEFFICIENTS)}
 MEASURES = {"l_train": "L_train", "l_misalign": "L_misalign", "kl": "symmetric KL"}
 RULER = "RULER"
 UNITS = {"token": "nats a token", "byte": "nats a byte"}

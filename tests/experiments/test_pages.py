@@ -95,6 +95,19 @@ def test_every_page_names_its_files_and_a_command_that_exists() -> None:
             assert all(pages.HERE.joinpath(*module.split(".")).with_suffix(".py").exists() for module in modules), file
 
 
+def test_a_page_names_all_that_it_is_made_of_and_nothing_made_with_it() -> None:
+    for name, page_of, of, without in (
+        ("entropy_invariance", "tables", "models", "alone"),
+        ("entropy_seeds", "seeds", "seed-2", "summary"),
+        ("misalignment_perplexity", "misalignment_perplexity", "over_methods", "coefficients"),
+        ("misalignment_lora", "misalignment_lora", "smollm2_135m-code", "changes"),
+        ("decoders", "decoders", "stories15M", "compared"),
+    ):
+        last = (pages.folder(name) / f"{page_of}.md").read_text().splitlines()[-1]
+        assert f"({of}.json)" in last, name
+        assert f"({without}.json)" not in last, name
+
+
 @pytest.mark.parametrize("path", sorted(pages.HERE.rglob("*.py")), ids=lambda path: str(path.relative_to(pages.HERE)))
 def test_a_module_can_be_imported_and_says_what_it_is_for(path: Path) -> None:
     module = importlib.import_module(".".join(("experiments", *path.relative_to(pages.HERE).with_suffix("").parts)))
