@@ -156,12 +156,13 @@ def accepted(folder: Path, spec: str, length: int, work: Callable[[], None]) -> 
 
     It is tried again by the next call, because a newer version may have what this one lacks; success takes a refusal back.
     """
-    refused = read_refused(folder)
-    refused.pop(refusal(spec, length), None)
+    name, why = refusal(spec, length), dict[str, str]()
     try:
         work()
     except BadInput as error:
         say(f"refused: {error}")
-        refused[refusal(spec, length)] = str(error)
-    write_json(folder / REFUSED, refused)
-    return refusal(spec, length) not in refused
+        why = {name: str(error)}
+    # Read after the work, meanwhile others may have noted theirs
+    others = {other: told for other, told in read_refused(folder).items() if other != name}
+    write_json(folder / REFUSED, others | why)
+    return not why

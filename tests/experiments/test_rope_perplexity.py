@@ -16,6 +16,7 @@ from experiments._lib import rotary_methods, streams
 from experiments._lib.likelihood_cells import Cells, read_cells, read_nll, save_array
 from experiments.rope_perplexity import run
 from experiments.rope_perplexity.run import Reencoding
+from lengthwise.errors import BadInput
 from lengthwise.evaluation.likelihood import token_nll
 from tests.helpers.answering import answering, saved
 
@@ -86,6 +87,17 @@ def test_reencoding_tells_each_token_from_its_own_window(stride: int, tmp_path: 
     for length in (61, 77):
         nll = gold.read(tmp_path, 2, length)
         assert np.allclose(nll, expected[:, :length], atol=1e-4)
+
+
+def test_a_refusal_that_another_process_notes_meanwhile_stays(tmp_path: Path) -> None:
+    def refuse() -> None:
+        raise BadInput("no such method")
+
+    assert rotary_methods.accepted(tmp_path, "slow", 8, lambda: rotary_methods.accepted(tmp_path, "other", 8, refuse))
+    assert not rotary_methods.accepted(tmp_path, "none", 8, refuse)
+    assert rotary_methods.read_refused(tmp_path).keys() == {"other at 8 tokens", "none at 8 tokens"}
+    assert rotary_methods.accepted(tmp_path, "none", 8, lambda: None)
+    assert rotary_methods.read_refused(tmp_path).keys() == {"other at 8 tokens"}
 
 
 def test_cells_hold_the_likelihoods_of_one_forward_and_refusals_their_reason(finished: Path) -> None:
