@@ -26,6 +26,7 @@ from experiments._lib.command import main, option
 from experiments._lib.measure import refuse_flattened
 from experiments.answers.page import FORMAT, write_pages
 from lengthwise.calibration import answer_cases, answers
+from lengthwise.common.text import read_texts
 from lengthwise.errors import require
 from lengthwise.evaluation.recommendation.asked import CONFIRM
 from lengthwise.evaluation.recommendation.text import AskedText
@@ -74,6 +75,7 @@ class Options:
 
 
 def run(options: Options) -> None:
+    novel = None if options.novel is None else read_texts([options.novel])
     model, tokenizer = load(options.model, options.dtype)
     refuse_flattened(model, options.model)
     anatomy = anatomy_of(model, options.train_length)
@@ -87,7 +89,7 @@ def run(options: Options) -> None:
         "train_length": anatomy.train_length,
         "on": options.on,
         "fits": {fit: told for fit, (_, told) in fitted.items()},
-        "scores": {**_asked(options, model, tokenizer, methods), **_told(options, model, tokenizer, methods)},
+        "scores": {**_asked(options, model, tokenizer, methods), **_told(options, model, tokenizer, methods, novel)},
     }
     command = f"python -m experiments.answers.run {options.command}"
     results.write(options.out / f"{name}.json", FORMAT, command, content, str(model.device))
@@ -100,7 +102,7 @@ def _fit(options: Options, model: Any, tokenizer: Any, fit: str) -> tuple[lw.Ali
     statistic, _, scope = named.partition("-")
     asked: dict[str, Any] = {}
     if statistic == "answers":
-        text = None if options.fit_text is None else options.fit_text.read_text()
+        text = None if options.fit_text is None else read_texts([options.fit_text])
         tasks = tuple(settings["task"].split("+")) if "task" in settings else options.fit_tasks
         asked = {
             "text": text,
@@ -173,15 +175,15 @@ def _asked(options: Options, model: Any, tokenizer: Any, methods: dict[str, Any]
     return scores
 
 
-def _told(options: Options, model: Any, tokenizer: Any, methods: dict[str, Any]) -> Scores:
+def _told(options: Options, model: Any, tokenizer: Any, methods: dict[str, Any], novel: str | None) -> Scores:
     """Minus the nats a token of what follows in a novel."""
-    if options.novel is None:
+    if novel is None:
         return {}
     scores: dict[str, dict[str, list[float]]] = {}
     for length in options.asked_lengths:
         folder = options.out / "novel"
         trial = (model, tokenizer, anatomy_of(model, options.train_length), length, options.seed, folder, True)
-        for reading in AskedText(*trial, options.novel.read_text()).answers(CONFIRM, methods, [length], options.samples):
+        for reading in AskedText(*trial, novel).answers(CONFIRM, methods, [length], options.samples):
             scores.setdefault(str(length), {}).setdefault(reading.method, []).append(round(reading.score, 4))
     return {"novel": scores}
 

@@ -18,6 +18,8 @@ from typing import Any
 from experiments._lib.command import main, option
 from experiments._lib.results import write
 from experiments.recommendation.page import FORMAT, write_pages
+from lengthwise.common.text import read_texts
+from lengthwise.errors import require
 from lengthwise.evaluation.recommendation.asked import CONFIRM, Asked, AskedQuestions
 from lengthwise.evaluation.recommendation.clock import Clock
 from lengthwise.evaluation.recommendation.steps import Recommendation
@@ -44,6 +46,10 @@ class Options:
     dtype: str = option("auto", "of the model")
     seed: int = option(0, "of the recommendation")
     command: str = ""
+
+    def __post_init__(self) -> None:
+        both = (self.text is None) == (self.other_text is None)
+        require(both, "a text chooses and another one compares; give both --text and --other-text")
 
 
 def run(options: Options) -> None:
@@ -84,8 +90,8 @@ def _asked(options: Options, model: Any, tokenizer: Any, length: int, folder: Pa
     if options.text is None or options.other_text is None:
         asked = AskedQuestions(*trial, options.tasks, None, None, options.model)
         return asked, replace(asked, seed=options.seed + AGAIN, folder=folder / "again", given=tuple(asked.known))
-    text = AskedText(*trial, options.text.read_text())
-    return text, replace(text, text=options.other_text.read_text(), folder=folder / "again")
+    text = AskedText(*trial, read_texts([options.text]))
+    return text, replace(text, text=read_texts([options.other_text]), folder=folder / "again")
 
 
 if __name__ == "__main__":

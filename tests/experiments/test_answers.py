@@ -9,6 +9,8 @@ import pytest
 
 from experiments._lib.results import read
 from experiments.answers.run import Options, run
+from experiments.recommendation import run as recommendation
+from lengthwise.errors import BadInput
 
 # Whole runs, before a release; a model of random weights has little to gain
 pytestmark = [pytest.mark.sweep, pytest.mark.filterwarnings("ignore:length 600")]
@@ -30,3 +32,13 @@ def test_every_fit_is_told_with_its_cost_and_asked_beside_the_plain_model(
     page = (tmp_path / "out" / "tiny.md").read_text()
     assert "| `answers-head` |" in page
     assert "`python -m experiments.answers.run as typed`" in page
+
+
+def test_a_novel_that_is_not_there_is_told_before_anything_is_fitted(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"cannot read the text file .*none\.txt"):
+        run(Options("no model", (600,), tmp_path, novel=tmp_path / "none.txt"))
+
+
+def test_a_recommendation_by_a_text_wants_another_to_compare_by(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="give both --text and --other-text"):
+        recommendation.Options("embedded", (600,), tmp_path, text=tmp_path / "one.txt")
