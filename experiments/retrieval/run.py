@@ -7,7 +7,6 @@ The same command again goes on where the last one stopped, and several of them a
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -25,6 +24,7 @@ from experiments._lib.paired import paired
 from experiments._lib.retrieval_tasks import RUNS, TASKS, asked
 from experiments.retrieval.page import FORMAT, write_pages
 from lengthwise.methods.temperature.aligned import SCOPES, STATISTICS
+from lengthwise.tasks.material.case_files import cases
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,8 +107,7 @@ def _scopes(answers: Answers, statistic: str, tasks: Sequence[str], lengths: tup
 
 def _task_of(path: Path) -> str:
     """A file of LongEval says by its keys what it asks for."""
-    with path.open(encoding="utf-8") as file:
-        return "topic" if "topics" in json.loads(file.readline()) else "line"
+    return "topic" if "topics" in next(cases(path)).fields else "line"
 
 
 if __name__ == "__main__":

@@ -277,6 +277,17 @@ def test_a_sample_that_is_missing_at_one_length_counts_at_none_together() -> Non
     assert [(one.length, one.n) for one in found] == [(4096, 8), (8192, 5), (None, 5)]
 
 
+def test_files_of_longeval_tell_their_task_or_what_is_wrong_with_them(tmp_path: Path) -> None:
+    file = tmp_path / "cases.jsonl"
+    for line, task in (('{"topics": []}', "topic"), ('{"lines": []}', "line")):
+        file.write_text(f"\n{line}\n")
+        assert retrieval._task_of(file) == task
+    file.write_text("no JSON\n")
+    for wrong in (file, tmp_path / "none.jsonl"):
+        with pytest.raises(BadInput, match=wrong.name):
+            retrieval._task_of(wrong)
+
+
 def test_two_methods_are_compared_where_nothing_was_truncated() -> None:
     records = [*answered("none", "3-1", [0.0] * 8), *answered("log", "3-1", [1.0] * 8)]
     for found in (against_truncation.by_scores, against_truncation.by_documents):
