@@ -19,6 +19,7 @@ from transformers import BertTokenizer
 
 from lengthwise.errors import require
 
+WANTED = "--data takes a folder with gau_vocab/vocab.txt and zh/*.txt"
 HEADING = re.compile(r"^\s*第[一二三四五六七八九十百零〇]+回", re.MULTILINE)
 
 
@@ -47,12 +48,14 @@ class Special:
 
 
 def tokenizer_of(data: Path) -> Any:
-    return BertTokenizer(str(data / "gau_vocab" / "vocab.txt"))
+    file = data / "gau_vocab" / "vocab.txt"
+    require(file.is_file(), f"there is no {file}; {WANTED}")
+    return BertTokenizer(str(file))
 
 
 def chapters(data: Path, tokenizer: Any) -> list[Chapter]:
     novels = sorted((data / "zh").glob("*.txt"))
-    require(bool(novels), f"{data / 'zh'} holds no novel; --data takes a folder with gau_vocab/vocab.txt and zh/*.txt")
+    require(bool(novels), f"{data / 'zh'} holds no novel; {WANTED}")
     texts = {novel.stem: divided(novel.read_text(encoding="utf-8")) for novel in novels}
     named = [(f"{name}/{at}", text) for name, parts in texts.items() for at, text in enumerate(parts)]
     ids = tokenizer([text for _, text in named], add_special_tokens=False, verbose=False).input_ids

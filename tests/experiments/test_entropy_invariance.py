@@ -25,6 +25,7 @@ from experiments.entropy_invariance import measure, train
 from experiments.entropy_invariance.measure import Cell
 from experiments.entropy_invariance.page import LENGTHS, ROWS, Row
 from experiments.entropy_invariance.train import Configuration, Loss, Options, Windows
+from lengthwise.errors import BadInput
 from lengthwise.methods.similarity.cosscale import peak as cosscale_peak
 from lengthwise.records.append_only import read_lines
 from lengthwise.tasks.masked_tokens import places
@@ -99,6 +100,12 @@ def test_answers_are_those_of_plain_forwards(tokens_each: int | None, monkeypatc
         expected += [(-float(rows[at, tokens[at]]), int(int(rows[at].argmax()) == tokens[at])) for at in group]
     assert nll[0] == pytest.approx([loss for loss, _ in expected], abs=1e-4)
     assert right[0] == [mark for _, mark in expected]
+
+
+def test_a_folder_without_the_vocabulary_or_novels_is_told_in_one_line(tmp_path: Path) -> None:
+    for read in (chinese_novels.tokenizer_of, lambda data: chinese_novels.chapters(data, None)):
+        with pytest.raises(BadInput, match="--data takes a folder with gau_vocab"):
+            read(tmp_path)
 
 
 def test_each_cluster_gives_its_share_of_documents() -> None:
