@@ -307,8 +307,10 @@ def test_masks_of_other_shapes_are_refused(shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
-# As many keys as a line of `encode` has numbers among them
-@pytest.mark.parametrize(("rows", "queries", "keys"), [(5, 5, 5), (1, 1, 5), (4, 4, 12), (1, 4, 12), (1, 1, 7), (4, 4, 13)])
+# As many keys as a row or a line of `encode` has numbers among them
+@pytest.mark.parametrize(
+    ("rows", "queries", "keys"), [(3, 3, 3), (4, 4, 4), (5, 5, 5), (1, 1, 5), (4, 4, 12), (1, 4, 12), (1, 1, 7), (4, 4, 13)]
+)
 def test_masks_of_whole_numbers_are_refused(dtype: torch.dtype, rows: int, queries: int, keys: int) -> None:
     with pytest.raises(BadInput, match=rf"an attention mask of {dtype} cannot be read; give truth values"):
         decode(torch.ones(1, 1, rows, keys, dtype=dtype), queries, keys, False, CPU)

@@ -242,7 +242,8 @@ def decode(
         return known
     if tensor.dtype == torch.int32 and (torch.compiler.is_compiling() or _is_line(tensor, queries, keys)):
         return ForwardMask(_read_line(tensor, queries, keys))
-    if _in_runs(tensor):
+    # A caller's mask of as many keys holds zeros and ones
+    if _in_runs(tensor) and (torch.compiler.is_compiling() or tensor.shape[-1] != keys or int(tensor.amax()) > 1):
         start, stop, position, *first = tensor[:, 0].unbind(-1)
         visible = Visible(start, stop, position[0], keys)
         return ForwardMask(visible.knowing(first=first[0][:, :1]) if first else visible)
