@@ -190,10 +190,16 @@ def _in_runs(tensor: Tensor) -> bool:
 
 
 def _is_line(tensor: Tensor, queries: int, keys: int) -> bool:
-    """Whether this is one line of `encode`: it has as many numbers, and the last query's position is above 1 where keys are."""
-    fits = tensor.shape[2:-1] == (1,) and tensor.shape[-1] - 3 * queries in (0, 1, keys + 1, keys + 2)
-    # A caller's row of zeros and ones may be as long; what a graph holds cannot be looked at
-    return fits and (torch.compiler.is_compiling() or tensor.shape[-1] != keys or int(tensor.amax()) > 1)
+    """Whether this has the shape of one line of `encode`."""
+    return tensor.shape[2:-1] == (1,) and tensor.shape[-1] - 3 * queries in (0, 1, keys + 1, keys + 2)
+
+
+def _is_callers(tensor: Tensor, keys: int) -> bool:
+    """Whether whole numbers in a shape of ours are a caller's zeros and ones, one a key; ours tell positions above 1.
+
+    What a graph holds cannot be looked at, and is taken for ours.
+    """
+    return not torch.compiler.is_compiling() and tensor.shape[-1] == keys and int(tensor.amax()) <= 1
 
 
 def real_tokens(mask: Any, queries: int) -> Tensor | None:  # [batch or 1, queries]
@@ -240,10 +246,10 @@ def decode(
     known = MASK.on(tensor)
     if known is not None and known.visible.keys == keys and known.visible.start.device == device:
         return known
-    if tensor.dtype == torch.int32 and (torch.compiler.is_compiling() or _is_line(tensor, queries, keys)):
+    in_line = tensor.dtype == torch.int32 and (torch.compiler.is_compiling() or _is_line(tensor, queries, keys))
+    if in_line and not _is_callers(tensor, keys):
         return ForwardMask(_read_line(tensor, queries, keys))
-    # A caller's mask of as many keys holds zeros and ones
-    if _in_runs(tensor) and (torch.compiler.is_compiling() or tensor.shape[-1] != keys or int(tensor.amax()) > 1):
+    if _in_runs(tensor) and not _is_callers(tensor, keys):
         start, stop, position, *first = tensor[:, 0].unbind(-1)
         visible = Visible(start, stop, position[0], keys)
         return ForwardMask(visible.knowing(first=first[0][:, :1]) if first else visible)
