@@ -96,8 +96,9 @@ class TrainingDirectory:
         """Raise where a copy of a checkpoint stands beside them: transformers counts it as one, and removes it in time."""
         numbered = sorted(path.name for path in self.checkpoints.glob(f"{CHECKPOINT}[0-9]*"))
         copies = [name for name in numbered if not name.removeprefix(CHECKPOINT).isdecimal()]
-        told = "which transformers would take for a checkpoint, and remove; move it to another folder"
-        require(not copies, f"{self.checkpoints} holds {''.join(copies[:1])}, {told}")
+        if copies:
+            told = "which transformers would take for a checkpoint, and remove; move it to another folder"
+            raise BadInput(f"{self.checkpoints} holds {copies[0]}, {told}")
 
     def last_checkpoint(self, learns: str | None) -> Path | None:
         """The latest checkpoint that was written to its end; `learns` is the method that has weights of its own."""
