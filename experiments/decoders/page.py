@@ -86,12 +86,11 @@ def overview(found: Sequence[tuple[str, Document]]) -> str:
             keys = {
                 cell["method"]: cell for cell in document["answers"] if (cell["task"], cell["length"]) == ("passkey", length)
             }
-            # Two names may be one method at a length
-            one_each = {filled(method, length, document["train_length"]): method for method in reversed(keys)}
-            beyond = [*one_each.values()][::-1] if length > document["train_length"] else []
+            beyond = one_each(document, [*keys], length) if length > document["train_length"] else []
             some = [method for method in beyond if method not in (PLAIN, TRUNCATED) and any(keys[method]["scores"])]
             best = sorted(some, key=lambda method: -fmean(keys[method]["scores"]))[:3]
-            told = ", ".join(f"`{written(method)}` {_percent(keys[method]['scores'])}" for method in best)
+            most = max((len(cell["scores"]) for cell in keys.values()), default=0)
+            told = ", ".join(f"`{written(method)}` {_percent(keys[method]['scores'], most)}" for method in best)
             plain = [_percent(keys[name]["scores"]) if name in keys else "" for name in (PLAIN, TRUNCATED)]
             ruler = {method: ruler_means(document, method, length) for method in keys}
             shown = sorted((m for m in ruler if ruler[m]), key=lambda method: -fmean(ruler[method]))[:3]
@@ -157,24 +156,32 @@ def methods_of(cells: Sequence[Numbers]) -> list[str]:
     return list(dict.fromkeys(cell["method"] for cell in cells))
 
 
-def _percent(scores: Sequence[float]) -> str:
+def one_each(document: Document, names: Sequence[str], length: int) -> list[str]:
+    """The names without those that are the method of an earlier name at this length."""
+    first = {filled(name, length, document["train_length"]): name for name in reversed(names)}
+    return [name for name in names if name in first.values()]
+
+
+def _percent(scores: Sequence[float], most: int = 0) -> str:
+    """With how many there are, where that is fewer than `most`."""
     mean, low, high = (f"{100 * value:.0f}" for value in mean_interval(scores))
-    return f"{mean} ({low}-{high})"
+    return f"{mean} ({low}-{high})" + (f" of {len(scores)}" if len(scores) < most else "")
 
 
 def _by_length(document: Document, task: str) -> str:
+    train = document["train_length"]
     cells = {(cell["method"], cell["length"]): cell for cell in document["answers"] if cell["task"] == task}
     lengths, names = sorted({length for _, length in cells}), methods_of(list(cells.values()))
-    marks = {length: _marks({name: cells[name, length] for name in names if (name, length) in cells}) for length in lengths}
-    rows = [
-        [f"`{written(name)}`", *(_marked(cells.get((name, length)), marks[length].get(name, "")) for length in lengths)]
-        for name in names
-    ]
-    return table(["method", *(f"{length:,}" for length in lengths)], rows)
+    most = max(len(cell["scores"]) for cell in cells.values())
+    # Two names may be one method at a length, which then is compared once
+    marks = {n: _marks({filled(name, n, train): cell for (name, at), cell in cells.items() if at == n}) for n in lengths}
 
+    def told(name: str, n: int) -> str:
+        mark = marks[n].get(filled(name, n, train), "")
+        return f"{mark}{_percent(cells[name, n]['scores'], most)}{mark}" if (name, n) in cells else ""
 
-def _marked(cell: Numbers | None, mark: str) -> str:
-    return "" if cell is None else f"{mark}{_percent(cell['scores'])}{mark}"
+    rows = [[f"`{written(name)}`", *(told(name, n) for n in lengths)] for name in names]
+    return table([f"method, of {most}", *(f"{n:,}" for n in lengths)], rows)
 
 
 def _marks(cells: Mapping[str, Numbers]) -> dict[str, str]:
@@ -204,7 +211,7 @@ def _ruler_tables(document: Document, asked: Sequence[str]) -> list[str]:
             continue
         here = [task for task in asked if any(known == task for _, known in cells)]
         rows = []
-        for name in dict.fromkeys(method for method, _ in cells):
+        for name in one_each(document, list(dict.fromkeys(method for method, _ in cells)), length):
             own = [cells.get((name, task)) for task in here]
             whole = [cell["scores"] for cell in own if cell is not None]
             mean = _mean_of_tasks(whole) if len(whole) == len(here) else ""
@@ -226,7 +233,7 @@ def ruler_differences(document: Document) -> list[dict[str, Any]]:
     rows = []
     for length in lengths_of(document):
         cells = [cell for cell in document["answers"] if cell["length"] == length and cell["task"] in RULER_TASKS]
-        for over, method in combinations(methods_of(cells), 2):
+        for over, method in combinations(one_each(document, methods_of(cells), length), 2):
             own, others = (
                 {cell["task"]: cell["scores"] for cell in cells if cell["method"] == name} for name in (method, over)
             )

@@ -21,7 +21,8 @@ from tests.helpers.answering import TRAIN_LENGTH, answering, saved
 pytestmark = pytest.mark.sweep
 
 SHORT, LONG, SAMPLES = TRAIN_LENGTH, 320, 6
-METHODS = ("none", "streaming_llm", "yarn:factor={factor}", "truncate", "no_such_method")
+YARN = "yarn:factor={factor}"
+METHODS = ("none", "streaming_llm", YARN, "truncate", "no_such_method")
 
 
 @pytest.fixture(scope="module")
@@ -113,20 +114,34 @@ def test_ruler_differs_from_the_plain_model_by_task_and_from_every_method_over_t
 
     none, some, all_right = [0.0] * 20, [1.0] * 7 + [0.0] * 13, [1.0] * 20
     answers = cells("none", passkey=none, ruler_vt=none, ruler_cwe=none)
-    answers += cells("rerope", ruler_vt=some, ruler_cwe=none) + cells("yarn", ruler_vt=all_right)
-    rows = page.ruler_differences({"answers": answers})
+    answers += cells("rerope", ruler_vt=some, ruler_cwe=none)
+    # At twice the training length this is the same method as `yarn:factor={factor}`, and not compared again
+    answers += cells("yarn:factor={factor}", ruler_vt=all_right) + cells("yarn:factor=2", ruler_vt=all_right)
+    document = {"answers": answers, "train_length": LONG // 2}
+    rows = page.ruler_differences(document)
     told = {(row["method"], row["over"], row["task"]): row for row in rows}
     assert list(told) == [
         *(("rerope", "none", task) for task in ("ruler_vt", "ruler_cwe", None)),
-        *(("yarn", "none", task) for task in ("ruler_vt", None)),
-        ("yarn", "rerope", None),
+        *((YARN, "none", task) for task in ("ruler_vt", None)),
+        (YARN, "rerope", None),
     ]
     one, together = told["rerope", "none", "ruler_vt"], told["rerope", "none", None]
     assert (one["difference"], one["better"], one["worse"], one["n"]) == (pytest.approx(7 / 20), 7, 0, 20)
     assert (one["p"], one["sign_p"]) == (pytest.approx(2 / 2**7), pytest.approx(2 / 2**7))
     assert (together["difference"], together["n"], together["tasks"]) == (pytest.approx(7 / 40), 40, 2)
-    assert told["yarn", "rerope", None]["difference"] == pytest.approx(13 / 20)
-    assert "+35.0 [+5.0, +59.2], 7:0 p 0.016 |" in "\n".join(page._ruler_differences({"answers": answers}))
+    assert told[YARN, "rerope", None]["difference"] == pytest.approx(13 / 20)
+    assert "+35.0 [+5.0, +59.2], 7:0 p 0.016 |" in "\n".join(page._ruler_differences(document))
+
+
+def test_a_cell_of_fewer_samples_says_how_many() -> None:
+    cells = [
+        {"method": method, "task": "passkey", "length": LONG, "scores": scores}
+        for method, scores in (("none", [1.0] * 20), (YARN, [1.0] * 9), ("yarn:factor=2", [1.0] * 9))
+    ]
+    told = page._by_length({"answers": cells, "train_length": LONG // 2}, "passkey")
+    assert "| method, of 20 |" in told
+    assert "| `none` | 100 (84-100) |" in told
+    assert told.count("100 (70-100) of 9") == 2
 
 
 def test_a_mean_over_tasks_that_never_differ_has_an_interval() -> None:
