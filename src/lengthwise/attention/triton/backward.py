@@ -8,10 +8,10 @@ With a = scale * q.k + bias, p = exp(g a - lse), w = p (dO.v - delta), delta = d
 Where dropout took a weight out of the output, p is 0 in dv and dO.v is 0 in w; the others are 1 / (1 - rate) as large.
 
 One kernel goes over blocks of keys (`by_key`: dk, dv; the heads of a group are summed inside), one over blocks of
-queries (`by_query`: dq, dg, bias): seven products. One kernel of five, which adds up dq in memory, took a quarter
-longer on an H200. Both have the forward kernel's two kinds of tiles: near ones with table and masks, far ones bare. The bias
-gradient needs no atomics: pairs nearer than the radius are written to a band [rows, 2 radius + 1], one entry each, the others
-add up in two numbers a row that fill the band's ends; PyTorch sums the rows. So it is deterministic.
+queries (`by_query`: dq, dg, bias): seven products. Kernels of five, which add up dq in memory, took 0.97 to 1.44 times as
+long on an H200 and differ from run to run. Both have the forward kernel's two kinds of tiles: near ones with table and masks,
+far ones bare. The bias gradient needs no atomics: pairs nearer than the radius are written to a band [rows, 2 radius + 1],
+one entry each, the others add up in two numbers a row that fill the band's ends; PyTorch sums the rows. So it is deterministic.
 """
 
 from __future__ import annotations
