@@ -223,17 +223,15 @@ def decoders_going_on() -> str:
 
 def decoders_finding() -> str:
     """Rotary models past their training length: percent of pass keys found, and RULER's mean."""
-    from experiments._lib.rotary_methods import filled
     from experiments.decoders.page import ruler_means
 
-    models, far = _decoders(), _read("recommendation/results/gemma3_270m-131072.json")
+    models = _decoders()
     smol, qwen, gemma = (models[name] for name in ("smollm2_135m", "qwen_coder_05b", "gemma3_270m"))
-    places = ((smol, 16384), (smol, 32768), (qwen, 65536), (qwen, 131072), (gemma, 65536))
+    places = ((smol, 16384), (smol, 32768), (qwen, 65536), (qwen, 131072), (gemma, 65536), (gemma, 131072))
 
     def cells(method: str) -> list[str]:
         asked = [_cell(document["answers"], method=method, task="passkey", length=length) for document, length in places]
         scores = [None if cell is None else cell["scores"] for cell in asked]
-        scores.append(far["scores"].get(filled(method, 131072, far["train_length"])))
         means = [ruler_means(document, method, length) for document, length in ((smol, 16384), (qwen, 65536))]
         return ["" if not own else f"{100 * fmean(own):.0f}" for own in (*scores, *means)]
 
