@@ -22,9 +22,13 @@ from experiments._lib.measure import LENGTHS, Answers, Place, Subject
 from experiments._lib.minutes import work_for
 from experiments._lib.paired import paired
 from experiments._lib.retrieval_tasks import RUNS, TASKS, asked
-from experiments.retrieval.page import FORMAT, write_pages
+from experiments.retrieval.page import FORMAT, OFFICIAL, write_pages
 from lengthwise.methods.temperature.aligned import SCOPES, STATISTICS
+from lengthwise.records import CellKey
 from lengthwise.tasks.material.case_files import cases
+
+# Task, official file or none, tokens
+Located = tuple[str, str, int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,40 +70,61 @@ def _answer_official(subject: Subject, methods: Sequence[str], official: dict[Pa
 
 
 def scopes(answers: Answers, compared: Sequence[int]) -> list[dict[str, Any]]:
-    """One temperature for the model, a layer or a head: task by task at each length, then all tasks, then all lengths."""
+    """One temperature for the model, a layer or a head: task by task at each length, then all tasks, then all lengths; then
+    official files, those of a task, and all of them."""
     lengths = [n for n in compared if n in answers.lengths] or answers.lengths[-1:]
     spans = [*((n,) for n in lengths), *([tuple(lengths)] if len(lengths) > 1 else [])]
     rows: list[dict[str, Any]] = []
     for statistic in STATISTICS:
-        for span in spans:
-            for tasks in [*([[task] for task in answers.tasks] if len(span) == 1 else []), answers.tasks]:
-                row = _scopes(answers, statistic, tasks, span)
-                # Where there is one task only, it is all tasks
-                if row is not None and row not in rows:
-                    rows.append(row)
+        wanted = [
+            ("all tasks" if len(tasks) > 1 else tasks[0], [(task, "", n) for n in span for task in tasks])
+            for span in spans
+            for tasks in [*([[task] for task in answers.tasks] if len(span) == 1 else []), answers.tasks]
+        ]
+        for name, places in [*wanted, *_official_places(answers)]:
+            row = _scopes(answers, statistic, name, places)
+            # Where there is one task only, it is all tasks
+            if row is not None and row not in rows:
+                rows.append(row)
     return rows
 
 
-def _scopes(answers: Answers, statistic: str, tasks: Sequence[str], lengths: tuple[int, ...]) -> dict[str, Any] | None:
-    scores = {scope: answers.scores(f"{statistic}-{scope}", tasks, lengths) for scope in SCOPES}
+def _official_places(answers: Answers) -> list[tuple[str, list[Located]]]:
+    """Official files by the names of their rows; where there is one file only, it is all of its task."""
+    places = sorted({(cell.task, cell.data, cell.length) for cell in answers.cells if cell.data}, key=lambda at: (at[0], at[2]))
+    named = [(Path(at[1]).stem, [at]) for at in places]
+    for task in dict.fromkeys(task for task, _, _ in places):
+        own = [at for at in places if at[0] == task]
+        named += [(f"{OFFICIAL} {task}s", own)] if len(own) > 1 else []
+    return [*named, (f"{OFFICIAL} cases", places)] if len({task for task, _, _ in places}) > 1 else named
+
+
+def _scopes(answers: Answers, statistic: str, name: str, places: Sequence[Located]) -> dict[str, Any] | None:
+    scores: dict[str, dict[tuple[Located, int], float]] = {}
+    for scope in SCOPES:
+        groups = {place: answers.groups.get(CellKey(f"{statistic}-{scope}", *place), {}) for place in places}
+        scores[scope] = {(place, index): record.score for place, group in groups.items() for index, record in group.items()}
     scores = {scope: row for scope, row in scores.items() if row}
     # The same samples for all of them, also while some are still being answered
     common = set.intersection(*map(set, scores.values())) if len(scores) > 1 else set()
     if not common:
         return None
-    # One number or line is asked for at every length and in both wordings, so that a sample's answers belong together
-    together: dict[int, list[tuple[str, int, int]]] = {}
+    # One number or line is asked for at every length and in both wordings, so that a sample's answers belong together; every
+    # official case is another
+    together: dict[tuple[str, int], list[tuple[Located, int]]] = {}
     for key in common:
-        together.setdefault(key[2], []).append(key)
-    places = max(map(len, together.values()))
-    whole = {index: keys for index, keys in together.items() if len(keys) == places}
-    means = {scope: {index: fmean(row[key] for key in keys) for index, keys in whole.items()} for scope, row in scores.items()}
+        (_, data, _), index = key
+        together.setdefault((data, index), []).append(key)
+    most = max(map(len, together.values()))
+    whole = {sample: keys for sample, keys in together.items() if len(keys) == most}
+    means = {scope: {at: fmean(row[key] for key in keys) for at, keys in whole.items()} for scope, row in scores.items()}
     pairs = [(a, b) for a, b in (("layer", "model"), ("head", "model"), ("head", "layer")) if a in means and b in means]
     against = {f"{a} - {b}": paired(means[a], means[b]) for a, b in pairs}
+    reached = {length for (_, _, length), _ in common}
     return {
         "statistic": statistic,
-        "task": tasks[0] if len(tasks) == 1 else "all tasks",
-        "lengths": [n for n in lengths if any(n == length for _, length, _ in common)],
+        "task": name,
+        "lengths": sorted(reached),
         "means": {scope: fmean(row.values()) for scope, row in means.items()},
         "against": {key: asdict(pair) for key, pair in against.items() if pair is not None},
     }

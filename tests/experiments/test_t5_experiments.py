@@ -127,6 +127,35 @@ def test_scopes_are_compared_on_the_same_samples() -> None:
     assert [row["lengths"] for row in retrieval.scopes(Answers(half, 512), (4096, 15000))] == [[4096]]
 
 
+def test_scopes_are_compared_on_official_cases_of_each_file_and_of_all() -> None:
+    files = (("line", "200_lines.jsonl", 4251), ("line", "400_lines.jsonl", 8378), ("topic", "5_topics.jsonl", 3853))
+    records = [
+        replace(record, data=data)
+        for task, data, length in files
+        for scope, right in (("model", 40), ("head", 30))
+        for record in answered(f"entropy-{scope}", task, [float(at < right) for at in range(50)], length)
+    ]
+    generated = [record for scope in ("model", "head") for record in answered(f"entropy-{scope}", "line", [1.0, 0.0], 512)]
+    compared = retrieval.scopes(Answers([*generated, *records], 512), (512,))
+    assert [(row["task"], row["lengths"]) for row in compared] == [
+        ("line", [512]),
+        ("200_lines", [4251]),
+        ("400_lines", [8378]),
+        ("5_topics", [3853]),
+        ("official lines", [4251, 8378]),
+        ("official cases", [3853, 4251, 8378]),
+    ]
+    # The first cases of two files are not one case
+    pairs = [row["against"]["head - model"] for row in compared]
+    assert [(pair["n"], pair["better"], pair["worse"]) for pair in pairs[3:]] == [(50, 0, 10), (100, 0, 20), (150, 0, 30)]
+    shown = retrieval_page._scopes({"scopes": compared, "samples": 50})
+    assert "independent" not in shown[1]
+    assert "entropy, official cases, 3,853 and 4,251 and 8,378" in shown[2]
+    # One file is all there is of its task, and of all
+    one = [record for record in records if record.task == "topic"]
+    assert [row["task"] for row in retrieval.scopes(Answers([*generated, *one], 512), (512,))] == ["line", "5_topics"]
+
+
 def test_pmax_is_held_against_every_other_method_on_the_same_samples() -> None:
     right = {"none": [0, 0, 1], "pmax-model": [1, 1, 0], "log": [1, 0]}
     answers = Answers([record for method, scores in right.items() for record in answered(method, "line", scores)], TRAIN)
