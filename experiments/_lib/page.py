@@ -29,6 +29,8 @@ STYLES: dict[str, dict[str, Any]] = {
     "entropy-layer": {"color": draw.COLOURS[5], "linestyle": "--"},
     "entropy-head": {"color": draw.COLOURS[5], "linestyle": ":"},
     "hedge+none": {"color": draw.INK, "linestyle": "-."},
+    "answers-model": {"color": "#7a3b9a", "linestyle": ":"},
+    "answers-layer": {"color": "#7a3b9a", "linestyle": "-."},
 }
 METHODS = """`none` is the model as it is, `truncate` reads the last {train_length} tokens, `log` is the log law, `pmax-model`
 is the paper's P_max alignment and `entropy-model` its entropy alignment; `-layer` and `-head` align every layer or head alone,

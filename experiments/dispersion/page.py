@@ -68,7 +68,9 @@ def _mean(values: list[float]) -> str:
 
 def _figure(tasks: dict[str, list[page.Cell]]) -> Any:
     titles = [f"{task}: {statistic}" for statistic in WORDS for task in tasks]
-    figure, panels = draw.panels(len(titles), columns=len(tasks) if len(tasks) > 1 else 2, width=4.4, titles=titles)
+    # Up to four tasks side by side; of more, half of them
+    columns = -(-len(tasks) // 2) if len(tasks) > 4 else max(2, len(tasks))
+    figure, panels = draw.panels(len(titles), columns=columns, width=4.4, titles=titles)
     places = ((statistic, cells) for statistic in WORDS for cells in tasks.values())
     for axes, (statistic, cells) in zip(panels, places, strict=True):
         page.curves(axes, cells, 1, (statistic,))
