@@ -129,7 +129,8 @@ def _told(rows: Sequence[Row], whose: str) -> str:
     both = f"{found['both']} in part, " if found["both"] else ""
     certain = {(row.item, row.says) for row in rows if row.interval and row.verdict in ("reproduced", "reduced")}
     bare = sum(together(verdicts) == "holds" and claim not in certain for claim, verdicts in claims.items())
-    holds = f"{found['holds']} hold ({bare} by a number without an interval)"
+    how = f"{bare} by a number without an interval" if bare else "each by a figure with an interval"
+    holds = f"{found['holds']} hold ({how})"
     rest = f"{found['refuted']} are refuted, {both}{found['undecided']} are undecided"
     return f"Of {len(claims)} claims tested on {whose}, {holds}, {rest}."
 

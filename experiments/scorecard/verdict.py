@@ -44,10 +44,11 @@ def figure(entry: Any) -> Figure:
 
 
 def less(one: Any, other: Any) -> Figure:
-    """The difference: of two lists on the same samples, or of two figures of which nothing else is known.
+    """The difference: of two lists, paired by place, or of two figures of which nothing else is known.
 
-    The second interval is made of the two figures' own as if their samples had nothing in common (Newcombe 1998), which is too
-    wide where they are the same.
+    Lists are of the same samples, or of texts that one seed made at two lengths: the interval holds whether a pair has much in
+    common or nothing, because no text is in two pairs. That of two figures is made of their own as if their samples had nothing
+    in common (Newcombe 1998), which is too wide where they are the same.
     """
     if isinstance(one, list):
         if len(one) != len(other):
@@ -61,7 +62,7 @@ def less(one: Any, other: Any) -> Figure:
 
 
 def over(one: Any, other: Any) -> Figure:
-    """The ratio: of two numbers, without an interval, or of two lists on the same samples, the geometric mean."""
+    """The ratio: of two numbers, without an interval, or of two lists as in `less`, the geometric mean."""
     if not isinstance(one, list):
         return figure(one / other)
     ratio = less([math.log(value) for value in one], [math.log(value) for value in other])

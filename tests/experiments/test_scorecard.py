@@ -58,6 +58,14 @@ def test_the_ratio_of_two_lists_is_that_of_their_logarithms() -> None:
         over([1.0], [1.0, 2.0])
 
 
+@pytest.mark.parametrize(
+    ("late", "said"), [([0.2, 0.21, 0.19], "reduced"), ([0.4, 0.41, 0.39], "refuted"), ([0.2, 0.4, 0.3], "undecided")]
+)
+def test_texts_of_two_lengths_decide_by_their_pairs(tmp_path: Path, late: list[float], said: str) -> None:
+    (row,) = judge(tmp_path, {"gain": late, "before": [0.3, 0.31, 0.3]}, over="before", below=1, unit="times")
+    assert (row.verdict, row.interval) == (said, True)
+
+
 def test_a_claim_between_two_bounds_is_refuted_on_either_side() -> None:
     inside, across, outside = (Figure(x, x - 0.02, x + 0.02) for x in (1.0, 1.04, 1.2))
     assert [verdict(x, above=0.95, below=1.05) for x in (inside, across, outside)] == ["reduced", "undecided", "refuted"]
