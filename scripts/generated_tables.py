@@ -226,18 +226,23 @@ def decoders_finding() -> str:
     from experiments.decoders.page import ruler_means
 
     models = _decoders()
-    smol, qwen, gemma = (models[name] for name in ("smollm2_135m", "qwen_coder_05b", "gemma3_270m"))
-    places = ((smol, 16384), (smol, 32768), (qwen, 65536), (qwen, 131072), (gemma, 65536), (gemma, 131072))
+    names = {"SmolLM2": "smollm2_135m", "Qwen": "qwen_coder_05b", "Qwen 1.5B": "qwen_coder_15b", "Gemma": "gemma3_270m"}
+    places = [(models[name], times * models[name]["train_length"]) for name in names.values() for times in (2, 4)]
 
     def cells(method: str) -> list[str]:
         asked = [_cell(document["answers"], method=method, task="passkey", length=length) for document, length in places]
-        scores = [None if cell is None else cell["scores"] for cell in asked]
-        means = [ruler_means(document, method, length) for document, length in ((smol, 16384), (qwen, 65536))]
-        return ["" if not own else f"{100 * fmean(own):.0f}" for own in (*scores, *means)]
+        found = ["" if cell is None else _of_twenty(cell["scores"]) for cell in asked]
+        ruler = [models[names[name]] for name in ("SmolLM2", "Qwen")]
+        means = [ruler_means(model, method, 2 * model["train_length"]) for model in ruler]
+        return [*found, *("" if not own else f"{100 * fmean(own):.0f}" for own in means)]
 
-    return _by_method(
-        ["SmolLM2, 2 x", "4 x", "Qwen, 2 x", "4 x", "Gemma, 2 x", "4 x", "RULER: SmolLM2", "RULER: Qwen"], cells, sees=False
-    )
+    head = [column for name in names for column in (f"{name}, 2 x", "4 x")]
+    return _by_method([*head, "RULER: SmolLM2", "RULER: Qwen"], cells, sees=False)
+
+
+def _of_twenty(scores: Sequence[float]) -> str:
+    """Percent, and of how many where they are fewer."""
+    return f"{100 * fmean(scores):.0f}" + (f" of {len(scores)}" if len(scores) < 20 else "")
 
 
 def _decoders() -> dict[str, Any]:
