@@ -222,22 +222,24 @@ def decoders_going_on() -> str:
 
 
 def decoders_finding() -> str:
-    """Rotary models past their training length: percent of pass keys found, and RULER's mean."""
+    """Rotary models at two and four times their training length: percent of pass keys found, and RULER's mean at two."""
     from experiments.decoders.page import ruler_means
 
-    models = _decoders()
     names = {"SmolLM2": "smollm2_135m", "Qwen": "qwen_coder_05b", "Qwen 1.5B": "qwen_coder_15b", "Gemma": "gemma3_270m"}
-    places = [(models[name], times * models[name]["train_length"]) for name in names.values() for times in (2, 4)]
+    models = {name: _decoders()[file] for name, file in names.items()}
+
+    def found(document: Mapping[str, Any], method: str) -> str:
+        lengths = [times * document["train_length"] for times in (2, 4)]
+        asked = [_cell(document["answers"], method=method, task="passkey", length=length) for length in lengths]
+        return " / ".join("..." if cell is None else _of_twenty(cell["scores"]) for cell in asked) if any(asked) else ""
 
     def cells(method: str) -> list[str]:
-        asked = [_cell(document["answers"], method=method, task="passkey", length=length) for document, length in places]
-        found = ["" if cell is None else _of_twenty(cell["scores"]) for cell in asked]
-        ruler = [models[names[name]] for name in ("SmolLM2", "Qwen")]
+        ruler = [models[name] for name in ("SmolLM2", "Qwen")]
         means = [ruler_means(model, method, 2 * model["train_length"]) for model in ruler]
-        return [*found, *("" if not own else f"{100 * fmean(own):.0f}" for own in means)]
+        told = [f"{100 * fmean(own):.0f}" if own else "" for own in means]
+        return [*(found(model, method) for model in models.values()), *told]
 
-    head = [column for name in names for column in (f"{name}, 2 x", "4 x")]
-    return _by_method([*head, "RULER: SmolLM2", "RULER: Qwen"], cells, sees=False)
+    return _by_method([*models, "RULER, SmolLM2", "RULER, Qwen"], cells, sees=False)
 
 
 def _of_twenty(scores: Sequence[float]) -> str:
