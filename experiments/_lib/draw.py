@@ -83,7 +83,7 @@ def curve(
     at: int = 0,
     **style: Any,
 ) -> None:
-    """A line with a mark at every point and its interval as a band; `at` chooses colour and mark, `style` goes to plot."""
+    """A line with a mark at every point, intervals as a band (a single one as a bar); `at` chooses colour and mark."""
     how: dict[str, Any] = {
         "color": colour(at),
         "marker": MARKERS[at % len(MARKERS)],
@@ -92,8 +92,11 @@ def curve(
         **style,
     }
     axes.plot(x, y, label=label, **how)
-    if low is not None and high is not None:
+    if low is not None and high is not None and len(x) > 1:
         axes.fill_between(x, low, high, color=how["color"], alpha=0.15, linewidth=0)
+    elif low is not None and high is not None:
+        # A band of no width would not be seen
+        axes.vlines(x, low, high, color=how["color"], alpha=0.4)
 
 
 def intervals(axes: Any, rows: Sequence[tuple[str, float, float, float]], *, at: int = 0, **style: Any) -> None:
