@@ -8,7 +8,7 @@ from __future__ import annotations
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 from experiments._lib.keys import look_up
 from experiments._lib.markdown import table, words_beside
 from experiments._lib.results import read
-from experiments.scorecard.verdict import Figure, figure, less, noisy, over, verdict
+from experiments.scorecard.verdict import Figure, figure, less, noisy, over, verdict, widened
 from lengthwise.common.files import write_whole
 
 HERE = Path(__file__).parent
@@ -46,6 +46,7 @@ class Row:
     verdict: str
     page: str = ""  # path of the page that has more
     interval: bool = False
+    corrected: str = ""  # the verdict, were the claim's figures on models of one training to decide together
 
 
 def write_pages(results: Path, out: Path) -> None:
@@ -65,13 +66,18 @@ def judged(claims: Sequence[Mapping[str, Any]], models: Mapping[str, Any], root:
         about = claim["item"], claim["says"], claim["paper"]
         if not claim.get("asked"):
             yield Row(*about, "", "", claim["why"], "not attempted")
-        for line in sorted(claim.get("asked", []), key=lambda line: order.index(line["model"])):
+        asked = sorted(claim.get("asked", []), key=lambda line: order.index(line["model"]))
+        figures = Counter(models[line["model"]]["trained"] for line in asked)
+        for line in asked:
             whole = {**claim, **line}
             found = measured(whole, root)
-            said = verdict(found, whole.get("above"), whole.get("below"), whole.get("own", False))
+            one_of_many = widened(found, figures[models[line["model"]]["trained"]])
+            said, corrected = (
+                verdict(each, whole.get("above"), whole.get("below"), whole.get("own", False)) for each in (found, one_of_many)
+            )
             page = whole.get("page", f"{Path(whole['file']).parent.parent}/README.md")
             shown = _shown(found, whole.get("unit", ""))
-            yield Row(*about, line["model"], line["at"], shown, said, page, found.has_interval)
+            yield Row(*about, line["model"], line["at"], shown, said, page, found.has_interval, corrected)
 
 
 def measured(line: Mapping[str, Any], root: Path) -> Figure:
@@ -135,12 +141,27 @@ def _told(rows: Sequence[Row], whose: str) -> str:
     return f"Of {len(claims)} claims tested on {whose}, {holds}, {rest}."
 
 
+def _corrected(rows: Sequence[Row], models: Mapping[str, Any]) -> str:
+    """What the claims on models of other people come to, corrected for their figures' number, and which change."""
+    whose = next(iter(by_training(rows, models)))
+    others = [row for row in rows if row.model and models[row.model]["trained"] == whose]
+    before, after = (
+        {claim: together(found) for claim, found in by_claim(some).items()}
+        for some in (others, [replace(row, verdict=row.corrected) for row in others])
+    )
+    told = Counter(after.values())
+    changed = {claim: f"{before[claim]}, then {word}" for claim, word in after.items() if word != before[claim]}
+    left = f"{told['holds']} hold, {told['refuted']} are refuted, {told['both']} in part, {told['undecided']} are undecided"
+    return f"{left} ({'; '.join(f'{item}, {says}: {words}' for (item, says), words in changed.items()) or 'as above'})"
+
+
 def _about(rows: Sequence[Row], models: Mapping[str, Any]) -> str:
     asked = [row for row in rows if row.model]
     intervals = sum(row.interval for row in asked)
     used = {row.model for row in asked}
     lines = [f"- **{name}**, {model['trained']}: {model['what']}" for name, model in models.items() if name in used]
-    numbers = {"rows": len(asked), "intervals": intervals, "chance": round(intervals / 40)}
+    numbers: dict[str, object] = {"rows": len(asked), "intervals": intervals, "chance": round(intervals / 40)}
+    numbers["corrected"] = _corrected(rows, models)
     return str(words_beside(__file__)["about"].format(**numbers, models="\n".join(lines)))
 
 

@@ -12,6 +12,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 from experiments._lib.paired import paired
@@ -79,6 +80,13 @@ def verdict(measured: Figure, above: float | None = None, below: float | None = 
     # Without an interval a number that does not lie where the claim has it lies elsewhere
     outside = measured.high < low or measured.low > high or not measured.has_interval
     return "refuted" if outside else "undecided"
+
+
+def widened(measured: Figure, figures: int) -> Figure:
+    """The figure as one of so many, any of which could decide: ends where Bonferroni's correction puts a normal one's."""
+    further = NormalDist().inv_cdf(1 - 0.025 / figures) / Z
+    low, high = (measured.value + further * (end - measured.value) for end in (measured.low, measured.high))
+    return Figure(measured.value, low, high)
 
 
 def noisy(measured: Figure, noise: float) -> Figure:

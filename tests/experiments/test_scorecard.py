@@ -11,7 +11,7 @@ import pytest
 
 from experiments._lib.keys import look_up
 from experiments.scorecard import page
-from experiments.scorecard.verdict import Figure, figure, less, noisy, over, verdict
+from experiments.scorecard.verdict import Figure, figure, less, noisy, over, verdict, widened
 
 MODELS = {"theirs": {"trained": "by others"}, "ours": {"trained": "by us"}}
 ABOUT = {"item": "Table 1", "says": "it rises", "paper": "+1"}
@@ -64,6 +64,23 @@ def test_the_ratio_of_two_lists_is_that_of_their_logarithms() -> None:
 def test_texts_of_two_lengths_decide_by_their_pairs(tmp_path: Path, late: list[float], said: str) -> None:
     (row,) = judge(tmp_path, {"gain": late, "before": [0.3, 0.31, 0.3]}, over="before", below=1, unit="times")
     assert (row.verdict, row.interval) == (said, True)
+
+
+def test_one_figure_of_many_is_widened_for_all_of_them() -> None:
+    one, of_two = (widened(Figure(0.3, 0.1, 0.6), n) for n in (1, 2))
+    assert (one.low, one.high) == pytest.approx((0.1, 0.6))
+    further = 2.241402728 / 1.959963985  # the normal distribution's 98.75 and 97.5 % points
+    assert (of_two.low, of_two.high) == pytest.approx((0.3 - 0.2 * further, 0.3 + 0.3 * further))
+
+
+def test_a_claim_that_one_figure_of_many_decides_falls_when_they_are_corrected(tmp_path: Path) -> None:
+    for name, low in ("near", 0.01), ("open", -0.4):
+        (tmp_path / name).write_text(json.dumps({"gain": {"mean": 0.2, "low": low, "high": 0.39}}))
+    lines = [{"model": "theirs", "at": "", "file": name, "key": "gain"} for name in ("near", "open")]
+    alone, both = (list(page.judged([{**ABOUT, "above": 0, "asked": some}], MODELS, tmp_path)) for some in (lines[:1], lines))
+    assert [(row.verdict, row.corrected) for row in alone] == [("reduced", "reduced")]
+    assert [(row.verdict, row.corrected) for row in both] == [("reduced", "undecided"), ("undecided", "undecided")]
+    assert "1 are undecided (Table 1, it rises: holds, then undecided)" in page._corrected(both, MODELS)
 
 
 def test_a_claim_between_two_bounds_is_refuted_on_either_side() -> None:
