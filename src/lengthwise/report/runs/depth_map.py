@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from lengthwise.records import Record
 from lengthwise.report.charts import AxisTick, length_label
-from lengthwise.report.contrast import ramps
 from lengthwise.report.formatting import percent, tokens_at
 from lengthwise.report.runs.group import ReportedTask, RunGroup
 from lengthwise.report.styles import Style
@@ -17,6 +16,8 @@ FEW, MANY = 5, 10  # bins of depth
 ENOUGH = 50  # samples a column for the finer bins
 CELL_WIDTH, LEFT, RIGHT, TOP, BOTTOM = 42, 44, 6, 8, 26
 HEIGHTS = {FEW: 26, MANY: 17}
+# Scores on whose cells white can be read and black hardly: from the one on on a light screen, up to the other on a dark one
+WHITE_BY_DAY, WHITE_BY_NIGHT = 0.8, 0.62
 
 Column = tuple[int, str]  # length, name of a file
 
@@ -27,7 +28,7 @@ class HeatCell:
     y: float
     mean: float
     label: str  # the score, in the cell
-    white_on: str  # classes of the style sheet: on which screens the label is white, elsewhere it is black
+    white_on: str  # classes of the style sheet
     place: str  # length and depth, as the hover shows them
     text: str  # the score and of how many samples
 
@@ -91,16 +92,20 @@ def _depth_map(
 
 def _cell(k: int, row: int, column: Column, bins: int, height: int, scores: list[float]) -> HeatCell:
     mean = sum(scores) / len(scores)
-    screens = zip(("day", "night"), ramps(), strict=True)
     return HeatCell(
         x=LEFT + CELL_WIDTH * k,
         y=TOP + height * row,
         mean=mean,
         label=f"{100 * mean:.0f}",
-        white_on=" ".join(f"white-by-{when}" for when, ramp in screens if ramp.takes_white(mean)),
+        white_on=white_on(mean),
         place=f"{tokens_at(*column)}, depth {100 * row // bins} to {100 * (row + 1) // bins} %",
         text=f"{percent(mean)} of {len(scores)} sample{'s' * (len(scores) != 1)}",
     )
+
+
+def white_on(score: float) -> str:
+    """The style sheet's classes of a cell: on which screens its label is white; elsewhere it is black."""
+    return " ".join(["white-by-day"] * (score >= WHITE_BY_DAY) + ["white-by-night"] * (score <= WHITE_BY_NIGHT))
 
 
 def bin_of(depth: float | None, bins: int) -> int:
