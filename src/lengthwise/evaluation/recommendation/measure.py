@@ -6,11 +6,10 @@ Scores are larger where a method is better, so that one race serves both; a text
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from lengthwise.records.intervals import mean_interval, paired_interval
 from lengthwise.tasks.perplexity import by_bucket, compared
@@ -36,74 +35,52 @@ class Scored(Protocol):
 
 
 @dataclass(frozen=True)
-class Measure(ABC):
-    """How the scores of one recommendation are compared and told."""
-
-    where: str  # "questions at 4,096 tokens"
-    name: str = ""  # as the recipe's evidence has it
-    asked: str = ""  # what was asked, in the plural
-    doing: str = ""  # what takes time
-
-    @abstractmethod
-    def interval(self, scores: Scores) -> tuple[float, float, float] | None:
-        """(mean, low, high) in the measure's own numbers; None where a model gives none."""
-
-    @abstractmethod
-    def beats(self, mine: Scores, theirs: Scores) -> bool:
-        """Whether a method is worth using instead of doing nothing or truncating."""
-
-    @abstractmethod
-    def reads_already(self, plain: Scores, truncated: Scores | None) -> bool:
-        """Whether the plain model does well at the length."""
-
-    @abstractmethod
-    def told(self, scores: Scores) -> str: ...
-
-    @abstractmethod
-    def brief(self, scores: Scores) -> str: ...
-
-    @abstractmethod
-    def gain(self, mine: Scores, theirs: Scores) -> str: ...
-
-
-@dataclass(frozen=True)
-class ShareRight(Measure):
+class ShareRight:
     """The share of questions that are right; scores lie between 0 and 1."""
 
-    name: str = "share right"
-    asked: str = "questions"
-    doing: str = "An answer"
+    where: str  # "questions at 4,096 tokens"
+    name: ClassVar[str] = "share right"  # as the recipe's evidence has it
+    asked: ClassVar[str] = "questions"
+    doing: ClassVar[str] = "An answer"  # what takes time
 
     def interval(self, scores: Scores) -> tuple[float, float, float]:
+        """(mean, low, high) in the measure's own numbers."""
         return mean_interval(scores)
 
     def beats(self, mine: Scores, theirs: Scores) -> bool:
+        """Whether a method is worth using instead of doing nothing or truncating."""
         return fmean(mine) > fmean(theirs)
 
     def reads_already(self, plain: Scores, truncated: Scores | None) -> bool:
+        """Whether the plain model does well at the length."""
         return fmean(plain) >= 0.85
 
     def told(self, scores: Scores) -> str:
+        """The mean and its interval, as a part of a sentence."""
         mean, low, high = map(_percent, mean_interval(scores))
         return f"{mean} of {self.where} right (95 % interval {low} to {high})"
 
     def brief(self, scores: Scores) -> str:
+        """The mean alone."""
         return _percent(fmean(scores))
 
     def gain(self, mine: Scores, theirs: Scores) -> str:
+        """By how much the first are ahead of the second, on the same questions."""
         mean, low, high = paired_interval([a - b for a, b in zip(mine, theirs, strict=True)])
         return f"{100 * mean:+.0f} points (95 % interval {100 * max(-1, low):+.0f} to {100 * min(1, high):+.0f})"
 
 
 @dataclass(frozen=True)
-class TextLikelihood(Measure):
-    """How well a text's next tokens are told; scores are minus nats a token, minus infinity where a model gives no number."""
+class TextLikelihood:
+    """The same of how well a text's next tokens are told: scores are minus nats a token, -inf where a model gives no number."""
 
-    name: str = "nats a token"
-    asked: str = "places"
-    doing: str = "A reading"
+    where: str
+    name: ClassVar[str] = "nats a token"
+    asked: ClassVar[str] = "places"
+    doing: ClassVar[str] = "A reading"
 
     def interval(self, scores: Scores) -> tuple[float, float, float] | None:
+        """None where the model gives no number."""
         if not _finite(scores):
             return None
         (whole,) = by_bucket(_nats(scores), [0, 1])
@@ -120,11 +97,11 @@ class TextLikelihood(Measure):
 
     def told(self, scores: Scores) -> str:
         ends = self.interval(scores)
-        inside = "" if ends is None else f" (95 % interval {_number(ends[1])} to {_number(ends[2])})"
+        inside = "" if ends is None else f" (95 % interval {perplexity(ends[1])} to {perplexity(ends[2])})"
         return f"perplexity {self.brief(scores)} on {self.where}{inside}"
 
     def brief(self, scores: Scores) -> str:
-        return _number(-fmean(scores)) if _finite(scores) else "not a number"
+        return perplexity(-fmean(scores)) if _finite(scores) else "not a number"
 
     def gain(self, mine: Scores, theirs: Scores) -> str:
         if not (_finite(mine) and _finite(theirs)):
@@ -134,13 +111,16 @@ class TextLikelihood(Measure):
         return f"{fmean(theirs) - fmean(mine):+.3f} nats a token, {times}"
 
 
+Measure = ShareRight | TextLikelihood
+
+
+def perplexity(nats: float) -> str:
+    """The perplexity of so many nats a token."""
+    return f"{math.exp(min(nats, 700)):.4g}"
+
+
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
-
-
-def _number(nats: float) -> str:
-    """A perplexity, of nats a token."""
-    return f"{math.exp(min(nats, 700)):.4g}"
 
 
 def _finite(scores: Scores) -> bool:

@@ -10,10 +10,11 @@ from typing import Any
 from lengthwise.common.formats import checked, read_json
 from lengthwise.errors import BadInput, require
 from lengthwise.evaluation.recommendation.evidence import Confirmed, Raced
-from lengthwise.evaluation.recommendation.measure import ShareRight
+from lengthwise.evaluation.recommendation.measure import ShareRight, perplexity
 from lengthwise.models.train_length import GIVEN
 from lengthwise.report import Section
 from lengthwise.report.article import Article, Block, Table
+from lengthwise.report.formatting import percent
 
 RECIPE = "recipe.json"
 FORMAT = "lengthwise.recipe/1"  # that of methods/recipe.py, which needs torch
@@ -86,7 +87,7 @@ def _fresh_row(line: Confirmed, shares: bool) -> tuple[str, ...]:
 def _shown(value: float | None, shares: bool) -> str:
     if value is None:
         return "not a number"
-    return f"{100 * value:.0f}\u00a0%" if shares else f"{math.exp(min(value, 700)):.4g}"
+    return percent(value) if shares else perplexity(value)
 
 
 def _command(model: str, recipe: dict[str, Any]) -> str:
