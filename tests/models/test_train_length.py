@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import transformers as tf
 
-from lengthwise.cli.options import say_train_length
+from lengthwise.cli.options import loaded_model
 from lengthwise.errors import BadInput
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.train_length import CHECKPOINTS, CONFIG, train_length_of
@@ -71,13 +72,16 @@ def test_the_table_is_for_t5s_alone() -> None:
     assert train_length_of(config, "llama").tokens == 4096
 
 
-def test_commands_say_what_was_taken_unless_it_was_told(capsys: pytest.CaptureFixture[str]) -> None:
-    flan = t5("google/flan-t5-small")
-    say_train_length(flan, None)
+def test_commands_say_what_was_taken_unless_it_was_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = {name: t5(name) for name in ("google/flan-t5-small", "mine")}
+    monkeypatch.setattr(importlib.import_module("lengthwise.models.load"), "load", lambda name, *_: (models[name], None))
+    flan, _ = loaded_model("google/flan-t5-small", "auto", None, None)
     told = capsys.readouterr().err
     assert told.count("\n") == 1
     assert all(part in told for part in ("training length 2,048", "issue 36", "--train-length"))
-    say_train_length(flan, 512)
-    say_train_length(t5("mine"), None)
+    loaded_model("google/flan-t5-small", "auto", None, 512)
+    loaded_model("mine", "auto", None, None)
     assert capsys.readouterr().err == ""
     assert anatomy_of(flan, 512).train_length == 512

@@ -17,10 +17,10 @@ from lengthwise.cli.options import (
     Model,
     Texts,
     TrainLength,
+    loaded_model,
     method_option,
     print_json,
     say,
-    say_train_length,
     task_option,
 )
 from lengthwise.cli.stopping import can_go_on
@@ -45,11 +45,9 @@ def analyse(
     from lengthwise.analysis import tables
     from lengthwise.analysis.analyse import analyse as verb
     from lengthwise.analysis.section import findings
-    from lengthwise.models.load import load
 
     check_names((), task or ())
-    loaded, tokenizer = load(model, dtype, device)
-    say_train_length(loaded, train_length)
+    loaded, tokenizer = loaded_model(model, dtype, device, train_length)
     with can_go_on(out):
         analysis = verb(
             loaded,
@@ -88,12 +86,10 @@ def misalignment(
 ) -> None:
     """Measure how differently a model goes on from a text and from the text's own suffix."""
     from lengthwise.methods.spec import check_spec
-    from lengthwise.models.load import load
     from lengthwise.training.output_alignment.misalignment import misalignment as verb
 
     check_spec(method)
-    loaded, tokenizer = load(model, dtype, device)
-    say_train_length(loaded, train_length)
+    loaded, tokenizer = loaded_model(model, dtype, device, train_length)
     measured = verb(
         loaded, tokenizer, files=text or (), train_length=train_length, length=length, pairs=pairs, seed=seed, method=method
     )

@@ -12,7 +12,7 @@ import typer
 
 from lengthwise.cli import completion
 from lengthwise.cli.evaluation import columns
-from lengthwise.cli.options import Device, Dtype, Force, Json, Model, TrainLength, print_json, say, say_train_length
+from lengthwise.cli.options import Device, Dtype, Force, Json, Model, TrainLength, loaded_model, print_json, say
 from lengthwise.common.files import check_writable, save_whole, standard_stream
 from lengthwise.common.formats import read_json
 from lengthwise.errors import BadInput, require
@@ -59,7 +59,6 @@ def calibrate(
     from lengthwise.calibration.position_search import SEARCHED, search_positions
     from lengthwise.methods.spec import NONE, check_spec
     from lengthwise.models.anatomy import anatomy_of
-    from lengthwise.models.load import load
     from lengthwise.models.suitability import refuse_unreachable
     from lengthwise.tasks import without_groups
 
@@ -75,8 +74,7 @@ def calibrate(
     check_spec(method)
     check_writable(out)
     _refuse_foreign(out)
-    loaded, tokenizer = load(model, dtype, device)
-    say_train_length(loaded, train_length)
+    loaded, tokenizer = loaded_model(model, dtype, device, train_length)
     if not timed and method == NONE and (anatomy := anatomy_of(loaded, train_length)).rotates:
         refuse_unreachable(loaded, anatomy)
         say("a temperature alone harms a rotary model or hardly helps; calibrate on positions, as with --method yarn:factor=4")
@@ -165,13 +163,11 @@ def export(
     from lengthwise.calibration.export.export import check_place
     from lengthwise.calibration.export.export import export as verb
     from lengthwise.methods.spec import check_spec
-    from lengthwise.models.load import load
 
     check_spec(spec)
     check_place(out, to, overwrite, verify)
     # Weights of 16 bits stay so in a checkpoint; elsewhere only those that lose nothing by it
-    loaded, tokenizer = load(model, dtype, "cpu", as_stored=to == "transformers")
-    say_train_length(loaded, train_length)
+    loaded, tokenizer = loaded_model(model, dtype, "cpu", train_length, as_stored=to == "transformers")
     chosen: dict[str, Any] = {"length": length, "train_length": train_length}
     chosen |= {"verify": verify, "overwrite": overwrite, "force": force}
     command = shlex.join(["lengthwise", "export", model, spec, "--to", to, *_as_options(chosen), "--out", str(out)])

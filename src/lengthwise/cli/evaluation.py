@@ -18,10 +18,10 @@ from lengthwise.cli.options import (
     Json,
     Model,
     TrainLength,
+    loaded_model,
     method_option,
     print_json,
     say,
-    say_train_length,
     task_option,
 )
 from lengthwise.cli.stopping import can_go_on
@@ -74,8 +74,7 @@ def evaluate(
     what = "give HOST:PORT, ray://HOST:PORT or auto, or nothing for this machine"
     require(ray is None or _is_address(ray), f"{ray} is not a Ray address; {what}")
     check_names(method or (), task or ())
-    loaded, tokenizer, device = _loaded(model, dtype, device, on_ray=ray is not None)
-    say_train_length(loaded, train_length)
+    loaded, tokenizer, device = _loaded(model, dtype, device, train_length, on_ray=ray is not None)
     with can_go_on(out):
         records = verb(
             loaded,
@@ -129,8 +128,7 @@ def reach(
     from lengthwise.evaluation.reach import reach as verb
 
     check_names(method or (), task or ())
-    loaded, tokenizer, _ = _loaded(model, dtype, device)
-    say_train_length(loaded, train_length)
+    loaded, tokenizer = loaded_model(model, dtype, device, train_length)
     with can_go_on(out):
         reaches = verb(
             loaded,
@@ -187,16 +185,13 @@ def check_names(methods: Sequence[str], tasks: Sequence[str]) -> None:
         check_spec(method, prompts=True)
 
 
-def _loaded(model: str, dtype: str, device: str | None, on_ray: bool = False) -> tuple[Any, Any, str]:
+def _loaded(model: str, dtype: str, device: str | None, train_length: int | None, on_ray: bool) -> tuple[Any, Any, str]:
     """(model, tokenizer, device to answer on); Ray's driver reads the model but leaves GPUs to the workers."""
     import torch
 
-    from lengthwise.models.load import load
-
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    on_cpu = device.startswith("cpu")
-    loaded, tokenizer = load(model, dtype, "cpu" if on_ray else device, as_stored=on_ray and not on_cpu)
-    return loaded, tokenizer, device
+    kept = on_ray and not device.startswith("cpu")
+    return *loaded_model(model, dtype, "cpu" if on_ray else device, train_length, as_stored=kept), device
 
 
 def effective_lengths(cells: Sequence[Any], threshold: float) -> dict[str, int | None]:

@@ -38,12 +38,15 @@ def say(line: str) -> None:
     print(printed, file=sys.stderr, flush=True)
 
 
-def say_train_length(model: Any, given: int | None) -> None:
-    """Say which training length is taken, where neither the user nor the model's config tells it."""
+def loaded_model(name: str, dtype: str, device: str | None, train_length: int | None, **how: Any) -> tuple[Any, Any]:
+    """(model, tokenizer). Says which training length is taken, where neither the user nor the model's config tells it."""
     from lengthwise.models.anatomy import anatomy_of
+    from lengthwise.models.load import load
 
-    if line := anatomy_of(model, given).trained.said:
+    model, tokenizer = load(name, dtype, device, **how)
+    if line := anatomy_of(model, train_length).trained.said:
         say(line)
+    return model, tokenizer
 
 
 def print_json(document: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from lengthwise.cli.evaluation import BatchTokens, check_names
-from lengthwise.cli.options import Device, Dtype, Json, Model, TrainLength, print_json, say, say_train_length, task_option
+from lengthwise.cli.options import Device, Dtype, Json, Model, TrainLength, loaded_model, print_json, say, task_option
 from lengthwise.cli.stopping import can_go_on
 from lengthwise.common.files import check_writable
 
@@ -33,13 +33,11 @@ def recommend(
     from lengthwise.common.text import read_texts
     from lengthwise.evaluation.recommendation.recommend import recommend as verb
     from lengthwise.methods.spec import TRUNCATE
-    from lengthwise.models.load import load
 
     check_names((), task or ())
     check_writable(out / "recipe.json")
     own_text = read_texts(text) if text else None
-    loaded, tokenizer = load(model, dtype, device)
-    say_train_length(loaded, train_length)
+    loaded, tokenizer = loaded_model(model, dtype, device, train_length)
     with can_go_on(out):
         recipe = verb(
             loaded,
