@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
-from lengthwise.common.formats import Declared, Listed, Such, checked, read_json
+from lengthwise.common.formats import Declared, Listed, Such, checked, read_format
 from lengthwise.errors import BadInput, require
 from lengthwise.records.record import Heads, Length
 
@@ -205,14 +205,7 @@ def read_analysis(path: Path) -> Analysis:
 
 def read_document(path: Path) -> dict[str, Any]:
     """analysis.json of a directory as it stands there, its format checked."""
-    try:
-        document = read_json(path / ANALYSIS)
-    except (OSError, ValueError) as error:
-        raise BadInput(
-            f"{path / ANALYSIS} is not an analysis: {getattr(error, 'strerror', None) or error}; {MAKE_ONE}"
-        ) from None
-    other = document.get("format") if isinstance(document, dict) else None
-    require(other == FORMAT, f"{path / ANALYSIS} is not an analysis: its format is {other!r}, not {FORMAT!r}; {MAKE_ONE}")
+    document = read_format(path / ANALYSIS, FORMAT, "an analysis", MAKE_ONE)
     whole = all(isinstance(document.get(key), dict) for key in ("model", "settings"))
     require(whole, f"{path / ANALYSIS} is damaged: it does not tell of which model it is; {MAKE_ONE}")
-    return dict(document)
+    return document

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar, cast
 
 from lengthwise.common.files import read_file
+from lengthwise.errors import BadInput, require
 
 Format = TypeVar("Format")
 SHOWN = 40  # letters of a value in a message
@@ -90,6 +91,17 @@ Whole = Annotated[int, Such("a whole number", lambda value: type(value) is int)]
 def read_json(path: str | Path, *, finite: bool = True) -> Any:
     """The plain data of a JSON file; an OSError where it cannot be read, a ValueError where it is no JSON."""
     return parse_json(read_file(path), finite=finite)
+
+
+def read_format(path: Path, wanted: str, what: str, otherwise: str) -> dict[str, Any]:
+    """The object in a JSON file whose `format` is the wanted one; BadInput says that the file is not `what`, and what to do."""
+    try:
+        document = read_json(path)
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{path} is not {what}: {getattr(error, 'strerror', None) or error}; {otherwise}") from None
+    other = document.get("format") if isinstance(document, dict) else None
+    require(other == wanted, f"{path} is not {what}: its format is {other!r}, not {wanted!r}; {otherwise}")
+    return dict(document)
 
 
 def parse_json(text: str | bytes, *, finite: bool = True) -> Any:

@@ -88,13 +88,6 @@ class RunConfig(TypedDict):
     made_with: NotRequired[Any]  # versions of the packages that the run began with
 
 
-def check_format(config: Config, path: Path) -> None:
-    """Refuse the config of another format, and values that no evaluation writes."""
-    if (other := config.get("format")) != FORMAT:
-        raise BadInput(f"{path} is not a run directory of this version: its format is {other!r}, not {FORMAT!r}; {ANOTHER}")
-    check_whole(config, path)
-
-
 def check_whole(config: Config, path: Path) -> None:
     """Refuse values that no evaluation writes."""
     try:
@@ -106,7 +99,6 @@ def check_whole(config: Config, path: Path) -> None:
 
 def grown(old: Config, new: Config, path: Path) -> Config:
     """The old config with what the new one adds; refused where they contradict each other."""
-    check_format(old, path)
     check_same(old, new, path)
     tasks, now_tasks = old.get("tasks", {}), new.get("tasks", {})
     made = {"samples": new["samples"]} if "samples" in new else {}

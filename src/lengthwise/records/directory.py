@@ -9,14 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from lengthwise.common.files import PART, write_whole
-from lengthwise.common.formats import parse_json, read_json
+from lengthwise.common.formats import parse_json, read_format
 from lengthwise.errors import BadInput, require
 from lengthwise.records.append_only import AppendOnly
-from lengthwise.records.config import ANOTHER, Config, check_format, grown
+from lengthwise.records.config import ANOTHER, FORMAT, Config, check_whole, grown
 from lengthwise.records.locks import claim
 from lengthwise.records.record import CellKey, Record, Sharpness
 from lengthwise.records.summary import summarise, summary_csv
@@ -64,13 +64,11 @@ class RunDirectory:
         return agreed
 
 
-def read_config(path: Path) -> Config:
-    """A config as it stands in its file, which is one of some format."""
-    with suppress(OSError, ValueError):
-        config = read_json(path)
-        if isinstance(config, dict) and "format" in config:
-            return config
-    raise BadInput(f"{path} is not the config of a run directory; {ANOTHER}")
+def read_config(path: Path, otherwise: str = ANOTHER) -> Config:
+    """The config of a run directory; where the file is none, it is said what to do `otherwise`."""
+    config = read_format(path, FORMAT, "the config of a run directory", otherwise)
+    check_whole(config, path.parent)
+    return config
 
 
 def _make(path: Path) -> None:
@@ -81,7 +79,7 @@ def _make(path: Path) -> None:
         raise BadInput(f"cannot use {path} as a run directory: {error.strerror}; {ANOTHER}") from None
     if (path / CONFIG).exists():
         # Somebody else's config.json is refused before anything is put beside it
-        check_format(read_config(path / CONFIG), path)
+        read_config(path / CONFIG)
     # A run that was killed at its beginning has this file alone
     elif foreign := sorted({*names} - {RECORDS}):
         raise BadInput(f"{path} is not a run directory, but holds {foreign[0]}; give a new or empty directory as --out")

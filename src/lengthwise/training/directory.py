@@ -15,14 +15,13 @@ from __future__ import annotations
 
 import json
 import shutil
-from contextlib import suppress
 from pathlib import Path, PurePath
 from typing import Annotated, Any, NotRequired, cast
 
 from typing_extensions import TypedDict
 
 from lengthwise.common.files import PART, write_whole
-from lengthwise.common.formats import Such, Whole, checked, parse_json, read_json
+from lengthwise.common.formats import Such, Whole, checked, parse_json, read_format, read_json
 from lengthwise.errors import BadInput, require
 from lengthwise.records.append_only import read_lines
 from lengthwise.records.config import ANOTHER, check_same
@@ -148,17 +147,12 @@ def _complete(checkpoint: Path, learns: str | None) -> bool:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    config: Any = None
-    with suppress(OSError, ValueError):
-        config = read_json(path)
-    other = config.get("format", "unknown") if isinstance(config, dict) else "unknown"
-    foreign = f"{path.parent} is not a training directory: the format of its config.json is {other!r}"
-    require(other == FORMAT, f"{foreign}; {ANOTHER}")
+    config = read_format(path, FORMAT, "the config of a training directory", ANOTHER)
     try:
         checked(TrainingConfig, config)
     except ValueError as error:
         raise BadInput(f"{path} is damaged: {error}; put it right, or {ANOTHER}") from None
-    return dict(config)
+    return config
 
 
 def _check_same(old: dict[str, Any], new: dict[str, Any], path: Path) -> None:
