@@ -15,7 +15,7 @@ from lengthwise.tasks.answer import score
 from lengthwise.tasks.material import word_lists
 from lengthwise.tasks.material.case_files import read
 from lengthwise.tasks.material.fit_length import by_word, fit_to_length
-from lengthwise.tasks.sample import Sample, check_depth, endless_from_anywhere, sentences, with_inserted
+from lengthwise.tasks.sample import Sample, draws, endless_from_anywhere, sentences, with_inserted
 
 INTRODUCTION = "Read the text below. You will be asked about somebody in it."
 QUESTION = "Who {asked}? The name of that person is"
@@ -27,15 +27,13 @@ __all__ = ["ANSWER_TOKENS", "INTRODUCTION", "PAIRS", "QUESTION", "read", "sample
 
 def samples(tokenizer: Any, length: int, n: int, seed: int, depth: float | None = None) -> list[Sample]:
     """`n` prompts of `length` tokens within 2 %, never more; the sentence about the person stands at `depth`, or anywhere."""
-    check_depth(depth)
     prose = shipped_prose()
     filler = sentences(prose)
     # Nobody else in the text has the name
     names = [name for name in NAMES if name not in prose]
     random.Random(f"association {seed}").shuffle(names)
     made = []
-    for index in range(n):
-        randomness = random.Random(f"association {seed} {index}")
+    for index, randomness in enumerate(draws("association", seed, n, depth)):
         name = names[index % len(names)]
         told, asked = randomness.choice(PAIRS)
         place = randomness.random() if depth is None else depth

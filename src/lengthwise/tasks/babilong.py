@@ -20,7 +20,7 @@ from lengthwise.tasks.material.babi import Story
 from lengthwise.tasks.material.fit_length import by_word, fit_to_length
 from lengthwise.tasks.material.stories import KINDS, story
 from lengthwise.tasks.material.token_counts import token_count
-from lengthwise.tasks.sample import Sample, check_depth, endless_from_anywhere, sentences, with_inserted
+from lengthwise.tasks.sample import Sample, draws, endless_from_anywhere, sentences, with_inserted
 
 INTRODUCTION = "Facts are hidden in the text below. Remember them; you will be asked about them."
 QUESTION = "Question: {question} Answer in one word:"
@@ -45,15 +45,13 @@ def samples(
     `filler` are the sentences around the facts, in their order; without them the package's prose. A story that the length has
     no room for is drawn again.
     """
-    check_depth(depth)
     require(kind in KINDS, f"no kind of story {kind!r}; the kinds are {', '.join(KINDS)}")
     require(stories is None or bool(stories), "there are no stories to ask about; give at least one")
     prose = [" ".join(sentence.split()) for sentence in (sentences(shipped_prose()) if filler is None else filler)]
     prose = [sentence for sentence in prose if sentence]
     require(bool(prose), "there are no sentences to hide the facts in; give at least one")
     made = []
-    for index in range(n):
-        randomness = random.Random(f"babilong {kind} {seed} {index}")
+    for randomness in draws(f"babilong {kind}", seed, n, depth):
         hidden = _hidden(
             tokenizer, length, depth, randomness, lambda draw: draw.choice(stories) if stories else story(kind, draw)
         )

@@ -23,7 +23,7 @@ from lengthwise.tasks.material.case_files import Case, last_question, read_as
 from lengthwise.tasks.material.code_files import CodeFile, shuffled, standard_library, take
 from lengthwise.tasks.material.fit_length import by_last_letter, check_room, fit_to_length
 from lengthwise.tasks.material.token_counts import token_count
-from lengthwise.tasks.sample import Sample, check_depth
+from lengthwise.tasks.sample import Sample, draws
 from lengthwise.tasks.scoring import first_line
 
 ANSWER_TOKENS = 64
@@ -42,7 +42,7 @@ def samples(
 
     Without files of Python's standard library. There is no `depth`: what tells the line may stand anywhere.
     """
-    check_depth(depth)
+    sources = draws("code_completion", seed, n, depth)
     require(depth is None, f"code_completion has no depth, and {depth} was given: what tells the next line may stand anywhere")
     files = standard_library() if files is None else tuple(files)
     lines = _completable(files)
@@ -50,8 +50,7 @@ def samples(
         bool(lines), f"no file has a line of code of {SHORTEST} to {LONGEST} letters behind {BEFORE} others; give more code"
     )
     made = []
-    for index in range(n):
-        randomness = random.Random(f"code_completion {seed} {index}")
+    for randomness in sources:
         file, at = randomness.choice(lines)
         check_room(length, token_count(tokenizer, _prompt([_line_before(files[file], at)])))
         before = _backwards(files, file, at, randomness)

@@ -12,7 +12,7 @@ from typing import Any
 from lengthwise.tasks.material.case_files import read
 from lengthwise.tasks.material.code_files import CodeFile, shuffled, standard_library, take
 from lengthwise.tasks.material.fit_length import by_letter, fit_to_length
-from lengthwise.tasks.sample import Sample, check_depth
+from lengthwise.tasks.sample import Sample, draws
 from lengthwise.tasks.scoring import is_first_integer as score
 
 NAME = "pass_key"
@@ -31,11 +31,9 @@ def samples(
 
     `files` are the code around it, by default Python's standard library.
     """
-    check_depth(depth)
     files = standard_library() if files is None else files
     made = []
-    for index in range(n):
-        randomness = random.Random(f"code_key_retrieval {seed} {index}")
+    for randomness in draws("code_key_retrieval", seed, n, depth):
         key = str(randomness.randint(1, 100))
         at = randomness.random() if depth is None else depth
 

@@ -16,7 +16,7 @@ from lengthwise.errors import require
 from lengthwise.tasks.material import word_lists
 from lengthwise.tasks.material.case_files import Case, asked_at, read_as
 from lengthwise.tasks.material.fit_length import fit_to_length
-from lengthwise.tasks.sample import Sample, check_depth
+from lengthwise.tasks.sample import Sample, draws
 from lengthwise.tasks.scoring import is_last_integer as score
 
 Names = tuple[Sequence[str], Sequence[str]]
@@ -47,11 +47,9 @@ def samples(
 
     `names` are the words that make the lines' names, one of the first list and one of the second.
     """
-    check_depth(depth)
     introduction, line, asking = wording
     made = []
-    for index in range(n):
-        randomness = random.Random(f"line {seed} {index}")
+    for randomness in draws("line", seed, n, depth):
         at = randomness.random() if depth is None else depth
         lines = _lines(randomness, names, line)
         name, number, asked = next(lines)

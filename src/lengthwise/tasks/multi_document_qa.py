@@ -18,7 +18,7 @@ from lengthwise.tasks.material.case_files import Case, read_as
 from lengthwise.tasks.material.documents import Document, Question, documents_of, made_up, question_of, read_questions
 from lengthwise.tasks.material.fit_length import by_word, fit_to_length
 from lengthwise.tasks.material.token_counts import token_count
-from lengthwise.tasks.sample import Sample, check_depth
+from lengthwise.tasks.sample import Sample, draws
 from lengthwise.tasks.scoring import best_subspan_em, first_line, normalised
 
 INTRODUCTION = "Answer the question from the documents below; one of them tells the answer."
@@ -35,10 +35,8 @@ def samples(
     `questions` are asked in a random order, and the documents of those that do not answer the one asked stand around its own;
     without them questions are made up. The last document around is cut where the length is reached.
     """
-    check_depth(depth)
     made = []
-    for index in range(n):
-        randomness = random.Random(f"multi_document_qa {seed} {index}")
+    for index, randomness in enumerate(draws("multi_document_qa", seed, n, depth)):
         at = randomness.random() if depth is None else depth
         asked, others = drawn(questions, seed, index, randomness)
 
@@ -59,8 +57,8 @@ def at_position(
     require(documents >= 1, f"a prompt needs at least 1 document, not {documents}")
     require(0 <= position < documents, f"position is {position}; with {documents} documents it runs from 0 to {documents - 1}")
     made = []
-    for index in range(n):
-        asked, others = drawn(questions, seed, index, random.Random(f"multi_document_qa {seed} {index}"))
+    for index, randomness in enumerate(draws("multi_document_qa", seed, n, None)):
+        asked, others = drawn(questions, seed, index, randomness)
         around = list(itertools.islice(others, documents - 1))
         prompt = prompt_of(asked.text, [*around[:position], asked.gold.told, *around[position:]])
         made.append(_sample(prompt, token_count(tokenizer, prompt), asked, position / max(1, documents - 1)))

@@ -5,7 +5,6 @@ Scored by the first whole number of the answer (Mohtashami and Jaggi 2023; Chi e
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from lengthwise.common.text import shipped_prose
 from lengthwise.errors import require
 from lengthwise.tasks.material.case_files import read
 from lengthwise.tasks.material.fit_length import by_word, fit_to_length
-from lengthwise.tasks.sample import Sample, check_depth, endless_from_anywhere, sentences
+from lengthwise.tasks.sample import Sample, draws, endless_from_anywhere, sentences
 from lengthwise.tasks.scoring import is_first_integer as score
 
 INTRODUCTION = "An important number is hidden in the text below. Find it and remember it; you will be asked for it."
@@ -29,12 +28,10 @@ def samples(
 
     `filler` are the sentences around it, in their order; without them the package's prose.
     """
-    check_depth(depth)
     prose = sentences(shipped_prose()) if filler is None else [sentence for sentence in filler if sentence.strip()]
     require(bool(prose), "there are no sentences to hide the number in; give at least one")
     made = []
-    for index in range(n):
-        randomness = random.Random(f"passkey {seed} {index}")
+    for randomness in draws("passkey", seed, n, depth):
         key = randomness.randint(1, 50000)
         at = randomness.random() if depth is None else depth
         needle = f"The pass key is {key}. Remember it. {key} is the pass key."

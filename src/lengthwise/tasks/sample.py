@@ -28,6 +28,12 @@ def check_depth(depth: float | None) -> None:
     require(depth is None or 0 <= depth <= 1, f"depth is {depth}; it runs from 0, the beginning, to 1, the end")
 
 
+def draws(task: str, seed: int, n: int, depth: float | None) -> list[random.Random]:
+    """The randomness of each sample, the same however many are made; refuses a depth that is no place in a prompt."""
+    check_depth(depth)
+    return [random.Random(f"{task} {seed} {index}") for index in range(n)]
+
+
 def sentences(text: str) -> list[str]:
     return [sentence for sentence in re.split(r"(?<=[.!?])\s+", text) if sentence]
 

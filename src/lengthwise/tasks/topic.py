@@ -18,7 +18,7 @@ from lengthwise.errors import BadInput, require
 from lengthwise.tasks.material import word_lists
 from lengthwise.tasks.material.case_files import Case, asked_at, read_as
 from lengthwise.tasks.material.fit_length import BLOCK, by_word, fit_to_length, tokens_per_letter
-from lengthwise.tasks.sample import Sample, check_depth, endless_from_anywhere, sentences
+from lengthwise.tasks.sample import Sample, draws, endless_from_anywhere, sentences
 
 INTRODUCTION = (
     "Below is a conversation between USER and ASSISTANT about several topics, one after the other. "
@@ -41,12 +41,10 @@ def samples(
 
     No topic comes twice. Where a long prompt would need more than there are `labels`, every topic is talked about longer.
     """
-    check_depth(depth)
     labels = list(dict.fromkeys(LABELS if labels is None else labels))
     require(bool(labels), "there are no topic labels to choose from; give at least one")
     prose = [" ".join(sentence.split()) for sentence in sentences(shipped_prose())]
-    makers = (random.Random(f"topic {seed} {index}") for index in range(n))
-    return [_sample(tokenizer, length, depth, labels, prose, randomness) for randomness in makers]
+    return [_sample(tokenizer, length, depth, labels, prose, randomness) for randomness in draws("topic", seed, n, depth)]
 
 
 def score(prediction: str, target: str) -> float:

@@ -14,7 +14,7 @@ from typing import Any
 from lengthwise.tasks.material.fit_length import by_word, fit_to_length
 from lengthwise.tasks.ruler.needles import NOISE
 from lengthwise.tasks.ruler.references import joined
-from lengthwise.tasks.sample import Sample, check_depth, with_inserted
+from lengthwise.tasks.sample import Sample, draws, with_inserted
 
 INTRODUCTION = "The text below gives values to variables. Follow them from one variable to the next."
 QUESTION = "Which {count} variables have the value {value}? The variables with the value {value} are"
@@ -24,9 +24,7 @@ ANSWER_TOKENS = 30
 
 def samples(tokenizer: Any, length: int, n: int, seed: int, depth: float | None = None) -> list[Sample]:
     """`n` prompts of `length` tokens within 2 %, never more; the assignments stand anywhere in their order, or at `depth`."""
-    check_depth(depth)
-    makers = (random.Random(f"ruler vt {seed} {index}") for index in range(n))
-    return [_sample(tokenizer, length, depth, randomness) for randomness in makers]
+    return [_sample(tokenizer, length, depth, randomness) for randomness in draws("ruler vt", seed, n, depth)]
 
 
 def _sample(tokenizer: Any, length: int, depth: float | None, randomness: random.Random) -> Sample:

@@ -25,7 +25,7 @@ from lengthwise.errors import require
 from lengthwise.tasks.line import ADJECTIVES, NOUNS, endless_names
 from lengthwise.tasks.material.fit_length import by_letter, by_word, fit_to_length
 from lengthwise.tasks.ruler.references import joined
-from lengthwise.tasks.sample import Sample, check_depth, endless_from_anywhere, sentences, with_inserted
+from lengthwise.tasks.sample import Sample, draws, endless_from_anywhere, sentences, with_inserted
 
 NEEDLE = "One {kind} that belongs to {key} is {value}."
 NOISE = "The rain falls. The wind turns. The road is long. We walk on. Nobody is late."
@@ -70,11 +70,10 @@ def samples(
 
     `essays` are sentences in their order; without them the package's prose.
     """
-    check_depth(depth)
     prose = sentences(shipped_prose()) if essays is None else list(essays)
     require(bool(prose), "there are no sentences to hide needles in; give at least one")
-    makers = (random.Random(f"ruler {kind} {seed} {index}") for index in range(n))
-    return [_sample(tokenizer, length, depth, KINDS[kind], prose, randomness) for randomness in makers]
+    sources = draws(f"ruler {kind}", seed, n, depth)
+    return [_sample(tokenizer, length, depth, KINDS[kind], prose, randomness) for randomness in sources]
 
 
 def take(path: Path) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from lengthwise.tasks.material.documents import Document, Question, two_hops
 from lengthwise.tasks.material.fit_length import by_word, fit_to_length
 from lengthwise.tasks.multi_document_qa import INTRODUCTION, QUESTION, drawn, prompt_of
 from lengthwise.tasks.ruler.references import joined
-from lengthwise.tasks.sample import Sample, check_depth, with_inserted
+from lengthwise.tasks.sample import Sample, draws, with_inserted
 
 INTRODUCTION_OF_TWO = "Answer the question from the documents below; two of them together tell the answer."
 ANSWER_TOKENS = 32
@@ -25,10 +25,8 @@ def one_document(
     tokenizer: Any, length: int, n: int, seed: int, depth: float | None = None, questions: Sequence[Question] | None = None
 ) -> list[Sample]:
     """`n` prompts of as many documents as `length` tokens hold, within 2 %; the one that answers is at `depth`, or anywhere."""
-    check_depth(depth)
     made = []
-    for index in range(n):
-        randomness = random.Random(f"ruler qa_1 {seed} {index}")
+    for index, randomness in enumerate(draws("ruler qa_1", seed, n, depth)):
         asked, others = drawn(questions, seed, index, randomness)
         made.append(_sample(tokenizer, length, depth, asked, [asked.gold], others, randomness))
     return made
@@ -36,10 +34,8 @@ def one_document(
 
 def two_documents(tokenizer: Any, length: int, n: int, seed: int, depth: float | None = None) -> list[Sample]:
     """The same with two documents that make the answer together."""
-    check_depth(depth)
     made = []
-    for index in range(n):
-        randomness = random.Random(f"ruler qa_2 {seed} {index}")
+    for randomness in draws("ruler qa_2", seed, n, depth):
         source = two_hops(randomness)
         asked, gold = next(source)
         others = (document.told for _, documents in source for document in documents)

@@ -22,7 +22,7 @@ from lengthwise.common.text import shipped_prose
 from lengthwise.errors import NoRoom, require
 from lengthwise.tasks.material.fit_length import fit_to_length
 from lengthwise.tasks.ruler.references import joined
-from lengthwise.tasks.sample import Sample, check_depth
+from lengthwise.tasks.sample import Sample, draws
 
 LIST = "Below is a numbered list of words. Some words stand in it more often than others. Remember those."
 MOST_COMMON = "Question: Which 10 words stand in the list most often? Answer: The 10 most common words of the list are"
@@ -37,14 +37,12 @@ ZETA_2 = math.pi**2 / 6
 
 def common_words(tokenizer: Any, length: int, n: int, seed: int, depth: float | None = None) -> list[Sample]:
     """`n` prompts of `length` tokens within 2 %, never more; there is no `depth`."""
-    _check_no_depth("ruler_cwe", depth)
-    return [_common(tokenizer, length, random.Random(f"ruler cwe {seed} {index}")) for index in range(n)]
+    return [_common(tokenizer, length, randomness) for randomness in _draws("cwe", seed, n, depth)]
 
 
 def frequent_words(tokenizer: Any, length: int, n: int, seed: int, depth: float | None = None) -> list[Sample]:
     """`n` prompts of `length` tokens within 2 %, never more; there is no `depth`."""
-    _check_no_depth("ruler_fwe", depth)
-    return [_frequent(tokenizer, length, random.Random(f"ruler fwe {seed} {index}")) for index in range(n)]
+    return [_frequent(tokenizer, length, randomness) for randomness in _draws("fwe", seed, n, depth)]
 
 
 def _common(tokenizer: Any, length: int, randomness: random.Random) -> Sample:
@@ -110,6 +108,7 @@ def _frequent(tokenizer: Any, length: int, randomness: random.Random) -> Sample:
     return Sample(fitted.prompt, joined(words[1 : 1 + FREQUENT]), fitted.tokens, None, MOST_FREQUENT)
 
 
-def _check_no_depth(task: str, depth: float | None) -> None:
-    check_depth(depth)
-    require(depth is None, f"{task} has no depth, and {depth} was given: what it asks for stands everywhere")
+def _draws(kind: str, seed: int, n: int, depth: float | None) -> list[random.Random]:
+    made = draws(f"ruler {kind}", seed, n, depth)
+    require(depth is None, f"ruler_{kind} has no depth, and {depth} was given: what it asks for stands everywhere")
+    return made
