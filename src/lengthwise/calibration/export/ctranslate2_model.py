@@ -24,6 +24,7 @@ from torch import Tensor
 from lengthwise.calibration.export.packages import needed
 from lengthwise.calibration.export.plan import Plan
 from lengthwise.calibration.export.verify import ends_of
+from lengthwise.common.formats import read_json
 from lengthwise.errors import BadInput, require
 from lengthwise.models.load import reason_of
 
@@ -43,15 +44,10 @@ def check(plan: Plan) -> None:
     require(family in FAMILIES, known)
     config: Any = plan.anatomy.stack.config
     own = {"rope_type": "default", **(getattr(config, "rope_parameters", None) or {})}
-    rope, whose = own, "this model has"
-    if plan.rope is not None:
-        rope, whose = plan.rope.parameters, f"{' + '.join(plan.slots.names)} needs"
-    stretch = max(2, -(-plan.length // plan.anatomy.train_length))
-    told = f"CTranslate2 does not know rotations of type {rope['rope_type']}, which {whose}; the nearest that"
-    plain = own["rope_type"] in KNOWN_ROPES
-    nearest = (
-        f"it computes is ntk:factor={stretch} or interpolation:factor={stretch}" if plain else "can be had is --to transformers"
-    )
+    rope, names = plan.rotation(own)
+    told = f"CTranslate2 does not know rotations of type {rope['rope_type']}, which {names} needs; the nearest that"
+    computed = f"it computes is ntk:factor={plan.stretch} or interpolation:factor={plan.stretch}"
+    nearest = computed if own["rope_type"] in KNOWN_ROPES else "can be had is --to transformers"
     require(rope["rope_type"] in KNOWN_ROPES, f"{told} {nearest}")
     window = min((width for width in plan.anatomy.windows if width is not None), default=plan.length)
     hidden = f"CTranslate2 computes this model's sliding window of {window} tokens otherwise; give a --length up to it, or"
@@ -93,7 +89,4 @@ def ask(folder: Path, prompts: Sequence[list[int]], greedy: dict[str, Any]) -> t
 
 def _is_translator(folder: Path) -> bool:
     """Whether the model reads with an encoder, which its config tells by a token to start the answer with."""
-    from lengthwise.common.formats import read_json
-
-    config = read_json(folder / "config.json")
-    return "decoder_start_token" in config
+    return "decoder_start_token" in read_json(folder / "config.json")

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy
 
+from lengthwise.calibration.export.plan import Plan
 from lengthwise.errors import BadInput
 
 # Architectures of llama.cpp by the family of transformers; SmolLM and SmolLM2 are Llamas
@@ -82,12 +83,13 @@ def _attention_factor(rope: dict[str, Any], factor: float) -> float:
     return float((1 + 0.1 * mscale * log) / (1 + 0.1 * of_all * log)) if kind == "yarn" else 1.0
 
 
-def refuse_rope(architecture: str, rope: dict[str, Any], names: str, stretch: int) -> None:
-    """Raise for rotations that llama.cpp does not compute for an architecture."""
+def refuse_rope(architecture: str, plan: Plan, own: dict[str, Any]) -> None:
+    """Raise for rotations that llama.cpp does not compute for an architecture; `own` are the model's rope parameters."""
+    rope, names = plan.rotation(own)
     kind = rope["rope_type"]
-    told = f"llama.cpp does not know {{}}, which {names} needs; the nearest that it computes is yarn:factor={stretch}"
+    told = f"llama.cpp does not know {{}}, which {names} needs; the nearest that it computes is yarn:factor={plan.stretch}"
     if kind == "dynamic":
-        raise BadInput(told.format("frequencies that follow the input") + f" or ntk:factor={stretch}")
+        raise BadInput(told.format("frequencies that follow the input") + f" or ntk:factor={plan.stretch}")
     if kind in ("longrope", "llama3") and architecture not in TAKES_FACTORS:
         raise BadInput(told.format(f"a factor for each pair of {architecture} models"))
     if kind == "yarn" and not rope.get("truncate", True):

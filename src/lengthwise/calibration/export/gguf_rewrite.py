@@ -67,8 +67,7 @@ def check_rewrite(source: Path, plan: Plan) -> None:
     architecture = str(reader.fields["general.architecture"].contents())
     require(architecture in ("llama", "qwen2", "qwen3", "gemma3", "t5"), f"--to gguf does not rewrite files of {architecture}")
     if plan.rope is not None:
-        stretch = max(2, -(-plan.length // plan.anatomy.train_length))
-        refuse_rope(architecture, plan.rope.parameters, " + ".join(plan.slots.names), stretch)
+        refuse_rope(architecture, plan, {})
     if plan.folds and not _is_uniform(plan):
         if any(FUSED.fullmatch(tensor.name) for tensor in reader.tensors):
             raise BadInput(f"{source.name} keeps queries, keys and values in one tensor; no temperature can be folded into it")

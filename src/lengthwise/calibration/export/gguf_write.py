@@ -37,12 +37,8 @@ def check_write(plan: Plan) -> None:
         raise BadInput(
             f"--to gguf writes {known}, not {family}; use --to transformers, and llama.cpp's converter on what it writes"
         )
-    rope, names = _rope_of(config), "this model"
-    if plan.rope is not None:
-        rope, names = plan.rope.parameters, " + ".join(plan.slots.names)
-    if rope:
-        stretch = max(2, -(-plan.length // plan.anatomy.train_length))
-        refuse_rope(architecture, rope, names, stretch)
+    if own := _rope_of(config):
+        refuse_rope(architecture, plan, own)
     windows = any(plan.anatomy.windows) and architecture != "gemma3"
     require(not windows, f"llama.cpp's {architecture} models have no sliding window, and this one has; it cannot be written")
     distance = getattr(config, "relative_attention_max_distance", T5_DISTANCE)

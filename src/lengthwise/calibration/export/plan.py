@@ -52,6 +52,15 @@ class Plan:
         return torch.where((g - 1).abs() < 1e-6, torch.ones_like(g), g)
 
     @property
+    def stretch(self) -> int:
+        """How many times the training length, rounded up; the factor of what is recommended in place of a method."""
+        return max(2, -(-self.length // self.anatomy.train_length))
+
+    def rotation(self, own: dict[str, Any]) -> tuple[dict[str, Any], str]:
+        """The rope parameters that an engine has to compute, and who needs them; `own` are the model's."""
+        return (own, "this model") if self.rope is None else (self.rope.parameters, " + ".join(self.slots.names))
+
+    @property
     def freezes(self) -> bool:
         """Whether frequencies that follow the input are fixed at the plan's length."""
         if self.rope is None or not follows_length(self.slots.rotation):
