@@ -90,7 +90,7 @@ class Cases:
     tokenizer: Any
     anatomy: Anatomy
     tasks: dict[str, Task]  # none: far words of the text
-    data: Path | None  # cases of the one task, where it makes none
+    data: str | Path | None  # cases of the one task, where it makes none
     text: str
     samples: int  # of a task
     seed: int
@@ -136,7 +136,7 @@ class Cases:
     def _answers(self, name: str, length: int, shorter: int, n: int) -> list[Case]:
         task = self.tasks[name]
         if self.data is not None and task.take is None:
-            return answer_cases(self.model, self.tokenizer, self._read(name, self.data, length, shorter, n))
+            return answer_cases(self.model, self.tokenizer, self._read(name, Path(self.data), length, shorter, n))
         room = length if has_encoder(self.model) else length - task.answer_tokens
         samples = make_samples(name, task, self.tokenizer, room, n, FAR_SEEDS + self.seed)
         return answer_cases(self.model, self.tokenizer, samples)

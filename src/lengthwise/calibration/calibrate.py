@@ -94,9 +94,7 @@ def calibrate(
             slots.refuse_adaptive()
         if statistic == "answers":
             with progress("calibrating", len(lengths) * STEPS, show_progress) as tick:
-                cases = Cases(
-                    model, tokenizer, anatomy, asked, None if data is None else Path(data), text, sequences, seed, tick
-                )
+                cases = Cases(model, tokenizer, anatomy, asked, data, text, sequences, seed, tick)
                 results = fit_to_answers(cases, lengths, scope, minutes)
         else:
             cut = partial(short_and_long, tokenizer, text if rows is None else rows, tasks[0] if tasks else None)

@@ -117,18 +117,9 @@ def search_positions(
     with progress("searching", MOST_CANDIDATES, show_progress) as tick, extend(model, method, train_length=train_length):
         with extend(model, space.make(space.starts[0]), train_length=train_length):
             pass  # or why it cannot be
-        made = Cases(
-            model,
-            tokenizer,
-            anatomy,
-            {} if files else asked_tasks(tasks, data),
-            None if data is None else Path(data),
-            text,
-            sequences,
-            seed,
-            tick,
-        )
-        groups = made.asked(length, anatomy.train_length, task_shares(made.known()))
+        asked = {} if files else asked_tasks(tasks, data)
+        cases = Cases(model, tokenizer, anatomy, asked, data, text, sequences, seed, tick)
+        groups = cases.asked(length, anatomy.train_length, task_shares(cases.known()))
         climb = Climb(model, anatomy.train_length, space, groups, seed, begun + 60 * minutes, tick)
         best = climb.run()
         expects = {"plain": climb.held_out(None), "found": climb.held_out(best)}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lengthwise.common.progress import ProgressCallback
+from lengthwise.common.progress import ProgressCallback, no_progress
 from lengthwise.evaluation.sweep.named_methods import NamedMethod
 from lengthwise.methods.spec import END
 from lengthwise.records import CellKey, Record, RunDirectory
@@ -100,7 +100,7 @@ class RemainingWork:
     def __init__(self, jobs: Sequence[Job], run: RunDirectory, train_length: int) -> None:
         self.weights = {job.cell: job.weight(train_length) for job in jobs}
         self.steps: dict[CellKey, int] = {job.cell: missing_work(job, run).steps for job in jobs}
-        self.on_progress: ProgressCallback | None = None
+        self.on_progress: ProgressCallback = no_progress
 
     @property
     def total(self) -> float:
@@ -108,11 +108,9 @@ class RemainingWork:
 
     def update(self, job: Job, steps: int) -> None:
         """Note that a cell now has `steps` left."""
-        if self.on_progress is not None:
-            self.on_progress(self.weights[job.cell] * (self.steps[job.cell] - steps))
+        self.on_progress(self.weights[job.cell] * (self.steps[job.cell] - steps))
         self.steps[job.cell] = steps
 
     def announce(self, job: Job) -> None:
         """Name the job beside the bar."""
-        if self.on_progress is not None:
-            self.on_progress(0, job.label)
+        self.on_progress(0, job.label)
