@@ -71,9 +71,9 @@ def test_a_directory_of_something_else_is_left_alone(tmp_path: Path, name: str, 
 
 def test_a_place_that_cannot_be_a_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(BadInput, match=r"cannot use .*file as a training directory: Not a directory; give another --out"):
+    with pytest.raises(BadInput, match=r"cannot use .*file as a training directory: File exists; give another --out"):
         TrainingDirectory(tmp_path / "file").agree(CONFIG)
-    with pytest.raises(BadInput, match=r"cannot write .*below/config.json: Not a directory; give another place"):
+    with pytest.raises(BadInput, match=r"cannot use .*below as a training directory: Not a directory; give another --out"):
         TrainingDirectory(tmp_path / "file" / "below").agree(CONFIG)
 
 

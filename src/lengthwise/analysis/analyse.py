@@ -41,7 +41,7 @@ from lengthwise.analysis.tables import csv_tables
 from lengthwise.analysis.temperatures import temperatures
 from lengthwise.calibration.calibrate import calibrate
 from lengthwise.common.arguments import require_tokenizer, typed
-from lengthwise.common.files import PART, write_whole, writing
+from lengthwise.common.files import write_whole
 from lengthwise.common.progress import ProgressCallback, progress
 from lengthwise.common.sequences import long_sequences
 from lengthwise.common.text import parse_lengths, text_or_prose
@@ -54,6 +54,7 @@ from lengthwise.models.patches import refuse_extended
 from lengthwise.models.suitability import check_can_answer, refuse_past_the_table
 from lengthwise.records.append_only import AppendOnly
 from lengthwise.records.config import ANOTHER, check_same
+from lengthwise.records.directory import make_or_enter
 from lengthwise.report import png
 from lengthwise.report.charts import svg
 from lengthwise.tasks import find_task, without_groups
@@ -175,13 +176,9 @@ class _AnalysisFolder:
     def __init__(self, path: Path, begun: Analysis, tasks: Sequence[str]) -> None:
         """Begin a new or empty directory, or go on with one that was begun with the same model and settings."""
         self.path, self.begun = path, begun
-        with writing(path):
-            path.mkdir(parents=True, exist_ok=True)
-            entries = [entry.name for entry in path.iterdir() if not entry.name.startswith(PART)]
-        if ANALYSIS in entries:
+        if make_or_enter(path, "an analysis", ANALYSIS):
             check_same(read_document(path), begun.to_json(), path)
         else:
-            require(not entries, f"{path} is not an analysis, but holds {min(entries, default='')}; {ANOTHER}, new or empty")
             write_whole(path / ANALYSIS, json.dumps(begun.to_json(), indent=1) + "\n")
         self.lengths = AppendOnly(path / LENGTHS, AtLength)
         self.aligned = AppendOnly(path / ALIGNED, Aligned)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Collection
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -29,7 +30,10 @@ class RunDirectory:
 
     def __init__(self, path: str | Path, config: Config) -> None:
         self.path = Path(path)
-        _make(self.path)
+        # A run killed at its beginning has records alone; a config.json of others is refused before anything is put beside it
+        if make_or_enter(self.path, "a run directory", CONFIG, (RECORDS,)):
+            read_config(self.path / CONFIG)
+        require(os.access(self.path, os.W_OK), f"cannot write to {self.path}; {ANOTHER}")
         self.records = AppendOnly(self.path / RECORDS, Record)
         with self.records.locked():
             # Only the holder of the lock writes, so whoever left these is dead
@@ -71,16 +75,16 @@ def read_config(path: Path, otherwise: str = ANOTHER) -> Config:
     return config
 
 
-def _make(path: Path) -> None:
+def make_or_enter(path: Path, what: str, begun: str, others: Collection[str] = ()) -> bool:
+    """Make a directory, or enter one: true where it holds the file `begun`, refused where it holds anything but `others`.
+
+    What a kill may have left, claims and files that were being written, counts as nothing.
+    """
     try:
         path.mkdir(parents=True, exist_ok=True)
-        names = [entry.name for entry in path.iterdir() if not entry.name.startswith((".claim-", PART))]
+        names = {entry.name for entry in path.iterdir() if not entry.name.startswith((".claim-", PART))}
     except OSError as error:
-        raise BadInput(f"cannot use {path} as a run directory: {error.strerror}; {ANOTHER}") from None
-    if (path / CONFIG).exists():
-        # Somebody else's config.json is refused before anything is put beside it
-        read_config(path / CONFIG)
-    # A run that was killed at its beginning has this file alone
-    elif foreign := sorted({*names} - {RECORDS}):
-        raise BadInput(f"{path} is not a run directory, but holds {foreign[0]}; give a new or empty directory as --out")
-    require(os.access(path, os.W_OK), f"cannot write to {path}; {ANOTHER}")
+        raise BadInput(f"cannot use {path} as {what}: {error.strerror}; {ANOTHER}") from None
+    foreign = min(names - {*others}, default="")
+    require(begun in names or not foreign, f"{path} is not {what}, but holds {foreign}; {ANOTHER}, new or empty")
+    return begun in names

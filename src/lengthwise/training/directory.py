@@ -25,6 +25,7 @@ from lengthwise.common.formats import Such, Whole, checked, parse_json, read_for
 from lengthwise.errors import BadInput, require
 from lengthwise.records.append_only import read_lines
 from lengthwise.records.config import ANOTHER, check_same
+from lengthwise.records.directory import make_or_enter
 
 FORMAT = "lengthwise.training/1"
 CLAIM = ".claim-training"
@@ -75,16 +76,10 @@ class TrainingDirectory:
         """Make the directory, or check that it is this very run's; nothing is touched where it is not."""
         config = parse_json(json.dumps(config))
         known = self.path / "config.json"
-        if known.exists():
+        if make_or_enter(self.path, "a training directory", known.name):
             _check_same(_read(known), config, self.path)
-            return
-        try:
-            names = sorted(entry.name for entry in self.path.iterdir()) if self.path.exists() else []
-        except OSError as error:
-            raise BadInput(f"cannot use {self.path} as a training directory: {error.strerror}; {ANOTHER}") from None
-        if foreign := [name for name in names if not name.startswith((CLAIM, PART))]:
-            raise BadInput(f"{self.path} is not a training directory, but holds {foreign[0]}; give a new or empty one as --out")
-        write_whole(known, json.dumps(config, indent=2) + "\n")
+        else:
+            write_whole(known, json.dumps(config, indent=2) + "\n")
 
     def remove_unfinished(self) -> None:
         """Remove what a killed process had begun to write, which may be as large as a model; for whoever holds the claim."""
