@@ -154,7 +154,7 @@ class _Job:
         folder.write(self.anatomy)
 
     def cost_of_answers(self, length: int) -> float:
-        """A way back takes as long as two forwards."""
+        """The cost of one task's slopes: a backward takes as long as two forwards."""
         return 3 * CASES * self.sequences * _cost(length)
 
     def aligned(self, length: int, statistic: str) -> Aligned:
@@ -171,7 +171,7 @@ class _Job:
 
 
 class _AnalysisFolder:
-    """What `analyse` writes, and what it wrote before."""
+    """The folder that `analyse` writes, with the lengths that are finished already."""
 
     def __init__(self, path: Path, begun: Analysis, tasks: Sequence[str]) -> None:
         """Begin a new or empty directory, or go on with one that was begun with the same model and settings."""
@@ -257,5 +257,5 @@ def _checked(lengths: Sequence[int], train_length: int, sequences: int) -> list[
 
 
 def _cost(length: int) -> float:
-    """The cost of a forward, as far as a progress bar has to know."""
+    """The cost of a forward, in units of the progress bar."""
     return float(max(length, TOKENS // 2)) ** 2

@@ -34,7 +34,7 @@ SHORTEST = 2
 
 @dataclass(frozen=True)
 class EveryHead:
-    """A g of its own for every head, at every length."""
+    """A method with one g for each head, the same for every row; its gradient is what is measured."""
 
     log_g: Tensor  # [layers, heads]
 

@@ -31,7 +31,7 @@ def _tells_name(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class AtLength(Declared):
-    """What one forward at one length told."""
+    """The measurements of one forward at one length."""
 
     length: Length  # tokens of a sequence
     sequences: int  # sequences it was averaged over
@@ -64,7 +64,7 @@ class AtLength(Declared):
 
 @dataclass(frozen=True)
 class Aligned(Declared):
-    """What Algorithm 1 found at one length."""
+    """Algorithm 1's temperature at one length."""
 
     length: int
     statistic: str  # "pmax" or "entropy"
@@ -148,7 +148,7 @@ class AnswerSlopes(Declared):
 
     @property
     def wants(self) -> str:
-        """What would make the answers likelier, as far as the cases tell."""
+        """Whether sharper or flatter attention would make the answers likelier, if the interval excludes 0."""
         if self.nats < ENOUGH:
             return "nothing to gain"
         return "sharper" if self.high < 0 else "flatter" if self.low > 0 else "unclear"
@@ -176,11 +176,11 @@ class Analysis(Declared):
 
     @cached_property
     def trained(self) -> AtLength | None:
-        """What was measured at the training length; None while that has not been measured yet."""
+        """The measurements at the training length; None while there are none."""
         return next((at for at in self.lengths if at.length == self.train_length), None)
 
     def can_do(self, task: str) -> bool:
-        """Whether the model tells the task's answers at its training length; believed where that has no room for them."""
+        """Whether the model finds the right answers likely at its training length; true where the task has no room there."""
         return all(a.nats_a_token <= KNOWN for a in self.answers if a.key == (self.train_length, task))
 
     def to_json(self) -> dict[str, Any]:

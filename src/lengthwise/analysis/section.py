@@ -143,7 +143,7 @@ def _temperatures(analysis: Analysis) -> str:
 
 
 def _answers(analysis: Analysis) -> list[str]:
-    """What each task's answers want at the longest length, and whether keeping P_max would go the other way."""
+    """Whether sharper or flatter attention helps each task at the longest length, and whether keeping P_max opposes that."""
     last, sentences = analysis.temperatures[-1], []
     for a in (a for a in analysis.answers if a.length == last.length and analysis.can_do(a.task)):
         told = f"{a.task} at {a.length:,} tokens: slope {a.slope:+.3g} nats per unit of ln g [{a.low:+.3g}, {a.high:+.3g}]"

@@ -23,7 +23,7 @@ from lengthwise.methods.temperature.aligned import interpolate
 
 @dataclass(frozen=True)
 class Parabola:
-    """How a statistic answers to sharpness: parabolas through y [3, ...] at centre - width, centre, centre + width."""
+    """A statistic as a function of ln g: parabolas through its values y [3, ...] at centre - width, centre, centre + width."""
 
     centre: Tensor
     width: float
@@ -58,7 +58,7 @@ class Parabola:
 
 @dataclass(frozen=True)
 class SharpnessByLength:
-    """g of rows by their number of keys: 1 at the training length, through calibrated lengths, to a candidate at this one."""
+    """g as a function of a row's number of keys: 1 at the training length, then through calibrated lengths to a candidate."""
 
     train_length: int
     length: int
@@ -111,7 +111,7 @@ class AtSharpness(RowMeans):
         return not bool((equation.n > self.sharpness.train_length).any())
 
     def response(self, layer: int, equation: Equation, g: Tensor, rows: Sequence[slice] = (slice(None),)) -> Parabola:
-        """The layer's statistic a little flatter than g, at g, and a little sharper; a head each where g has heads."""
+        """The layer's statistic a little flatter than g, at g, and a little sharper; for each head where g has heads."""
         steps = torch.tensor([-self.WIDTH, 0.0, self.WIDTH], dtype=torch.float64).exp()
         candidates = self.sharpness.rows(equation.n, steps[:, None] * g, layer)
         base = equation.inverse_temperature
@@ -126,7 +126,7 @@ class AtSharpness(RowMeans):
         return Parabola(g.log(), self.WIDTH, to_search_scale(means, self.statistic))
 
     def strips(self, equation: Equation) -> list[slice]:
-        """Neighbouring rows, a few at a time, evenly over those that count: enough of them to point the way."""
+        """Slices of neighbouring rows, spread evenly over those that count: a sample is enough to point the way."""
         counted = row_weights(equation.count, self.least_share).amax((0, 1)).nonzero()[:, 0]
         first, last = int(counted[0]), int(counted[-1]) + 1
         if last - first <= self.ROWS:

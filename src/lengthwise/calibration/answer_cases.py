@@ -39,7 +39,7 @@ FAR, KEPT = 128, 32  # tokens of a continuation: to find some that depend on the
 
 @dataclass(frozen=True)
 class Case:
-    """What the model reads, and what it should tell from it."""
+    """A prompt with its answer, or a place in a text with what follows: what is read, and which tokens should be predicted."""
 
     inputs: Tensor  # [1, tokens], read by the long stack
     targets: Tensor  # [1, tokens]
@@ -47,7 +47,7 @@ class Case:
     kept: Tensor | None = None  # [counted, vocabulary], log-probabilities that should stay as they are
 
     def loss(self, model: nn.Module) -> Tensor:  # []
-        """-ln p of what is counted; or how far it moved from what is kept, as KL in nats a token."""
+        """-ln p of the counted targets; or KL a token from the log-probabilities that should be `kept`."""
         logits = self.logits(model)
         if self.kept is None:
             return cross_entropy(logits, self.targets[0, self.counted].to(logits.device), reduction="sum")
@@ -67,7 +67,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Group:
-    """Cases of one kind, and what their losses weigh; one in four is not fitted."""
+    """Cases of one task, or of prose, and the weight of their losses; one in four is held out."""
 
     name: str
     weight: float
@@ -84,7 +84,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Cases:
-    """What one model is asked at any length."""
+    """Makes the cases that one model is fitted to, at any length."""
 
     model: nn.Module
     tokenizer: Any
@@ -97,7 +97,7 @@ class Cases:
     tick: ProgressCallback
 
     def known(self) -> dict[str, tuple[float, float]]:
-        """By task, the nats of an answer and of a token of it at the training length; without tasks that have no room there."""
+        """By task, nats of an answer and of one of its tokens at the training length; tasks without room there are left out."""
         check_can_answer(self.model)
         known, without_room = {}, None
         with evaluating(self.model), torch.no_grad():
@@ -115,7 +115,7 @@ class Cases:
         return known
 
     def asked(self, length: int, shorter: int, weights: dict[str, float]) -> list[Group]:
-        """The tasks, or the text's far words, at one length."""
+        """The cases of every task, or of the text's far words, at one length."""
         self.tick(0, f"length {length:,}: making cases")
         cases = {
             name: self._answers(name, length, shorter, self.samples)
@@ -126,7 +126,7 @@ class Cases:
         return [Group(name, weight, cases[name]) for name, weight in weights.items()]
 
     def groups(self, length: int, shorter: int, weights: dict[str, float]) -> list[Group]:
-        """What is asked at one length, and prose that should be told as it is now."""
+        """`asked`, and prose whose predictions should stay as they are now."""
         asked = self.asked(length, shorter, weights)
         prose = self._places(length, min(self.samples, MOST_KEPT), FAR_SEEDS + self.seed, far=False)
         with evaluating(self.model), torch.no_grad():
@@ -142,7 +142,7 @@ class Cases:
         return answer_cases(self.model, self.tokenizer, samples)
 
     def _read(self, name: str, data: Path, length: int, shorter: int, n: int) -> list[Sample]:
-        """Cases of the user's file that are longer than `shorter` and within the length; all of them where 0 leaves none."""
+        """The file's cases that are longer than `shorter` and within the length; all where `shorter` is 0 and none fits."""
         every = read_samples(name, self.tasks[name], self.tokenizer, data)
         read = [sample for sample in every if shorter < sample.tokens <= length] or (every if shorter == 0 else [])
         told = f"{data.name} has {len(read)} cases of {shorter + 1} to {length} tokens; at least 2 are needed"
@@ -154,7 +154,7 @@ class Cases:
 
 
 def answer_cases(model: nn.Module, tokenizer: Any, samples: Sequence[Sample]) -> list[Case]:
-    """Samples of a task; a decoder reads prompt and answer in one."""
+    """The cases of a task's samples; a decoder's prompt and answer are tokenised as one text."""
     cases = []
     for sample in samples:
         prompt = tokenizer(sample.prompt, verbose=False).input_ids
@@ -172,7 +172,7 @@ def answer_cases(model: nn.Module, tokenizer: Any, samples: Sequence[Sample]) ->
 def text_cases(
     model: nn.Module, tokenizer: Any, text: str, length: int, train_length: int, n: int, seed: int, far: bool
 ) -> list[Case]:
-    """Places in the text, `length` tokens of it before each; of their continuations the far tokens count, or the others.
+    """Cases at places in the text with `length` tokens before each; of what follows only far tokens count, or only the others.
 
     A text that is too short is repeated where nothing of it is asked for.
     """

@@ -69,13 +69,13 @@ def fit_to_answers(cases: Cases, lengths: Sequence[int], scope: str, minutes: fl
 
 
 def end_after(end: float, lengths: int) -> float:
-    """When the next of so many lengths should end."""
+    """The time at which the next of so many lengths should be done, so that all get the same share."""
     now = time.monotonic()
     return now + (end - now) / lengths
 
 
 def task_shares(known: dict[str, tuple[float, float]]) -> dict[str, float]:
-    """What each task weighs: the more, the better the model knows its answers at the training length; a text stands alone."""
+    """The weight of each task, by how well the model knows its answers at the training length; a text alone weighs 1."""
     shares = {name: math.exp(-a_token) for name, (_, a_token) in known.items()}
     return {name: share / sum(shares.values()) for name, share in shares.items()} or {TEXT: 1.0}
 
@@ -118,7 +118,7 @@ class Fit:
         return found.detach().cpu(), path, {"plain": plain, "fitted": fitted}
 
     def _search(self, a: Tensor) -> tuple[Tensor, list[dict[str, float]], Losses]:
-        """One number: a step to the side that is better, on while it is, then by half a step."""
+        """Search one number: step to the better side while that helps, then halve the step."""
         tried: dict[float, float] = {}
 
         def loss(x: float) -> float:
@@ -137,7 +137,7 @@ class Fit:
         return a, [{"tau": math.exp(-x), "loss": value} for x, value in tried.items()], self._held_out()
 
     def _descend(self, a: Tensor, plain: Losses) -> tuple[Tensor, list[dict[str, float]], Losses]:
-        """Many numbers: Adam, with a few cases of every group a step."""
+        """Fit many numbers by Adam, with a few cases of every group a step."""
         randomness, start = random.Random(f"answers {self.seed}"), self.start.to(a)
         path, best, idle = [self._step(0, plain)], (torch.zeros_like(a), plain), 0
         a.copy_(start).requires_grad_()
@@ -198,7 +198,7 @@ def _require_finite(nats: float, length: int) -> None:
 
 @contextmanager
 def frozen(model: nn.Module) -> Iterator[None]:
-    """No gradients for the weights."""
+    """Switch gradients of the weights off for the time of the block."""
     learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
     try:
         for parameter in learning:
@@ -210,6 +210,6 @@ def frozen(model: nn.Module) -> Iterator[None]:
 
 
 def _table(tau: Tensor, scope: str) -> Any:
-    """As an alignment of this scope holds it."""
+    """A temperature as an alignment of this scope holds it: a number, a list, or a list of lists."""
     values = tau.double()
     return float(values) if scope == "model" else values[:, 0].tolist() if scope == "layer" else values.tolist()

@@ -60,7 +60,7 @@ class LengthCalibration:
         return math.log(self.length) / math.log(self.anatomy.train_length)
 
     def run(self, observer: RowMeans, batch: Batch) -> AttentionStatistics:
-        """What the observer measures in one forward over the batch."""
+        """Run one forward over the batch, and return what the observer measured."""
         with extend(self.model, "none", train_length=self.anatomy.train_length, observer=observer):
             run_stack(self.anatomy, batch)
         result = observer.result()

@@ -59,7 +59,7 @@ def bake(
 
 
 def refuse_unsavable(model: nn.Module) -> None:
-    """Raise for models whose weights are not all here, or not all a stock checkpoint's."""
+    """Refuse models with offloaded weights, or with an adapter, which a stock checkpoint cannot hold."""
     offloaded = any(parameter.is_meta for parameter in unwrapped(model).parameters())
     require(not offloaded, "weights are offloaded; load the model without device_map to bake it")
     if any(hasattr(module, "base_layer") for module in unwrapped(model).modules()):
@@ -76,7 +76,7 @@ def sharpness_at(anatomy: Anatomy, slots: Slots, length: int) -> Tensor:  # -> [
 
 
 def fold_proven(model: Any, g: Tensor, length: int, train_length: int | None) -> None:  # [layers, heads]
-    """Fold g into the weights; it is taken back where the model then does not do on a few tokens what it does extended."""
+    """Fold g into the weights, and undo it where the model then computes something else on a few tokens than when extended."""
     anatomy, earlier = anatomy_of(model, train_length), _baked_before(model, g)
     probe = PROBE % model.get_input_embeddings().weight.shape[0]
     # A short forward also refuses what cannot be extended, and so has nothing to agree with
@@ -94,7 +94,7 @@ def fold_proven(model: Any, g: Tensor, length: int, train_length: int | None) ->
 
 
 def _baked_before(model: Any, g: Tensor) -> Tensor:  # [layers, heads] -> [layers or 1, heads or 1]
-    """The tau that the note of an earlier `bake` tells, and 1 without one."""
+    """The tau that an earlier `bake` noted in the config; 1 without a note."""
     note = getattr(model.config, "lengthwise", None) or {}
     try:
         tau = _rounded(torch.tensor(note.get("tau", 1.0)))

@@ -182,7 +182,7 @@ def _check_lengths(lengths: list[int], train_length: int, sequences: int, least:
 def text_source(
     statistic: str, text: str | None, files: Sequence[str | Path], tasks: Sequence[str], data: str | Path | None, ids: bool
 ) -> tuple[str, str]:
-    """(description, text) of what is read; a task has no text, but for what answers must leave as it is."""
+    """(description, text) of what is read. With a task the text is only prose whose predictions `answers` must not change."""
     sources = sum((text is not None, bool(files), bool(tasks), ids))
     require(sources <= 1, "give a text, text files, input_ids or a task, not several of them")
     if ids:

@@ -93,7 +93,7 @@ def _scaler(anatomy: Anatomy, module: Any, row: Tensor) -> list[Part]:
 
 
 def _refuse_what_comes_after(anatomy: Anatomy, module: Any) -> None:
-    """Steps after the projection of q that would swallow its factor."""
+    """Refuse layers that do something to q after its projection that would undo a factor."""
     name = type(module).__name__
     if any(getattr(holder, "clip_qkv", None) is not None for holder in (anatomy.stack.config, module)):
         raise BadInput(f"{name} clips q after its projection, so no temperature can be folded into it")

@@ -53,7 +53,7 @@ Numbers = tuple[float, ...]
 
 @dataclass(frozen=True)
 class Space:
-    """The numbers that a method can have, and what it is with some of them."""
+    """The search space of one method: where to start, what to try next, and the method made of some numbers."""
 
     starts: Sequence[Numbers]
     neighbours: Callable[[Numbers, random.Random], Iterator[Numbers]]
@@ -155,7 +155,7 @@ class Climb:
     stopped: str = ""  # why the search ended
 
     def run(self) -> Numbers:
-        """The best numbers."""
+        """Search until no neighbour is better, or the time is up; returns the best numbers."""
         randomness = random.Random(f"positions {self.seed}")
         for start in self.space.starts:
             self._try(start)
@@ -165,7 +165,7 @@ class Climb:
         return self.best
 
     def _climb_once(self, randomness: random.Random) -> None:
-        """To the first neighbour that is better."""
+        """Move to the first neighbour that is better, or note why the search stops."""
         best = self.best
         for numbers in self.space.neighbours(best, randomness):
             if numbers not in self.tried:

@@ -134,7 +134,7 @@ def _next(search: Search, statistic: str) -> float:
 
 
 def _continuations(used: list[Measured]) -> list[Curve]:
-    """Curves beyond the last of the points: along the responses; where these turn away, along a slope."""
+    """Guesses of the curve beyond the last point: along the layers' responses, then along two slopes, where those turn away."""
     joined = _joined(used)
     (x0, y0, _), (x1, y1, _) = used[0], used[-1]
     tangent = (joined(x1 + STEP) - joined(x1 - STEP)) / (2 * STEP)

@@ -110,7 +110,7 @@ def _check_text(arguments: list[str]) -> None:
 
 
 def _bad_input(error: Exception) -> str | None:
-    """One line for what a user can put right, however deep a library met it; None for a mistake of ours."""
+    """The one line to print for an error that a user can put right; None for a mistake of ours, which keeps its traceback."""
     if isinstance(error, BadInput):
         return str(error)
     # The command-line parser's own errors; newer typer carries its own click, so their class has no one home
@@ -130,7 +130,7 @@ def _bad_input(error: Exception) -> str | None:
 
 
 def _wrong_usage(error: Any) -> str:
-    """What the parser says of a command line, with our own word on a misspelt option."""
+    """The parser's message, with a suggestion for a misspelt option."""
     name, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
     if name is None or context is None or "No such option" not in str(error.message):
         command = "lengthwise" if context is None else context.command_path
@@ -140,7 +140,7 @@ def _wrong_usage(error: Any) -> str:
 
 
 def _thread_failed(told: threading.ExceptHookArgs) -> None:
-    """One line where the system refused a thread its work, as TensorBoard's on a full disk; a mistake keeps its traceback."""
+    """Print one line where the system refused a thread its work, as TensorBoard's on a full disk; else the traceback."""
     reason = None if told.exc_value is None else system_reason(told.exc_value)
     if reason is None:
         threading.__excepthook__(told)

@@ -187,7 +187,7 @@ def _as_options(chosen: dict[str, Any]) -> list[str]:
 
 
 def _refuse_foreign(out: Path) -> None:
-    """Refuse to replace what is no alignment and no positions, as a text to read, a model's config or a recipe."""
+    """Refuse to overwrite a file that `calibrate` did not write."""
     if not out.is_file() or out.stat().st_size == 0 or standard_stream(out.stat()) is not None:
         return
     document = None

@@ -28,7 +28,7 @@ MODEL, PAGE = "embedded", "report.html"
 
 @dataclass(frozen=True)
 class Plan:
-    """What a demo shows."""
+    """The tasks, lengths and methods of a demo."""
 
     tasks: Sequence[str]
     lengths: Sequence[int]

@@ -18,7 +18,7 @@ class CannotPrint(OSError):
 
 
 class Output:
-    """Standard output, but for what it raises."""
+    """Standard output that raises `CannotPrint` where it cannot be written."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

@@ -55,7 +55,7 @@ def typed(function: Function) -> Function:
 
 
 def require_tokenizer(tokenizer: Any) -> None:
-    """Refuse what cannot turn text into tokens."""
+    """Refuse an object that is no tokenizer."""
     require(callable(tokenizer), f"tokenizer must be the model's own, as AutoTokenizer loads it, not {shortened(tokenizer)}")
 
 

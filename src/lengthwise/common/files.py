@@ -143,7 +143,7 @@ def writing(path: str | Path) -> Iterator[None]:
 
 
 def system_reason(error: BaseException) -> str | None:
-    """What the operating system has said against a file, in one line; None for an error of another kind."""
+    """The operating system's reason for an error, in one line; None for an error of another kind."""
     told = " ".join(str(error).split())
     if is_out_of_memory(error):
         return None

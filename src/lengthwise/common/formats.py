@@ -61,7 +61,7 @@ class Declared:
 
 @dataclass(frozen=True)
 class Such:
-    """Marks a field, in Annotated, whose values are taken as they are where `holds` is true, and refused elsewhere."""
+    """Marks a field, in Annotated: a value is taken as it is where `holds` is true, and refused elsewhere."""
 
     what: str  # ends the sentence "its 'x' is 5, not ..."
     holds: Callable[[Any], bool]
@@ -225,7 +225,7 @@ def _in_words(fault: Any) -> str:
 
 
 def should_be(fault: Any) -> str:
-    """What the value of one of pydantic's errors should have been."""
+    """In words, the kind of value that one of pydantic's errors says was expected."""
     words = SHOULD_BE.get(fault["type"].removesuffix("_type").removesuffix("_parsing"))
     return str(fault["msg"]) if words is None else words.format(**fault.get("ctx", {}))
 

@@ -131,7 +131,7 @@ def _digest(content: bytes) -> str:
 
 @contextmanager
 def told(what: str, of_any_code: bool = False) -> Iterator[None]:
-    """Say in one line what the code of a plug-in raises, and where; what other code raises stays as it is unless asked for."""
+    """Turn an error of a plug-in's code into one line with its place; errors of other code too with `of_any_code`."""
     try:
         yield
     except (Exception, SystemExit) as error:
@@ -142,7 +142,7 @@ def told(what: str, of_any_code: bool = False) -> Iterator[None]:
 
 
 def raised_in(error: BaseException) -> str | None:
-    """What the code of a plug-in has raised, with its line; None for errors of other code."""
+    """An error of a plug-in's code in one line, with its place; None for errors of other code."""
     frames = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__) if _is_plugin(frame.f_globals)]
     if frames:
         frame, line = frames[-1]

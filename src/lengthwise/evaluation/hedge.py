@@ -78,7 +78,7 @@ def mixed_nll(whole: Tensor, end: Tensor, prior: float = PRIOR) -> Tensor:  # [c
 
 
 class Hedge(LogitsProcessor):  # type: ignore[misc]
-    """Mixes a second reading, which it generates along, into the scores of one `generate`."""
+    """A logits processor for one `generate`: it reads the end of each prompt too, and mixes both predictions of each token."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class Hedge(LogitsProcessor):  # type: ignore[misc]
 
 
 class _Step:
-    """The state after the last call, row by row."""
+    """What a call leaves for the next one: the odds of both readings, and what each predicted, row by row."""
 
     def __init__(self, reading: _Reading, input_ids: Tensor, odds: Tensor, whole: Tensor, end: Tensor) -> None:
         self.reading, self.input_ids, self.odds, self.whole, self.end = reading, input_ids, odds, whole, end
@@ -156,7 +156,7 @@ class _Step:
 
 
 class _Reading(ABC):
-    """Generation from the end of the input alone, step by step beside `generate`."""
+    """The second reading: predictions from the end of the input alone, step by step beside `generate`."""
 
     def __init__(self, hedge: Hedge, input_ids: Tensor) -> None:
         self.model = hedge.model
@@ -193,7 +193,7 @@ class _Reading(ABC):
 
 
 class _EncoderDecoderReading(_Reading):
-    """An encoder-decoder's: the encoder reads the end once."""
+    """In an encoder-decoder: the encoder reads the end once, the decoder then takes every step twice."""
 
     def __init__(self, hedge: Hedge, input_ids: Tensor) -> None:
         super().__init__(hedge, input_ids)
@@ -207,7 +207,7 @@ class _EncoderDecoderReading(_Reading):
 
 
 class _DecoderReading(_Reading):
-    """A decoder's: it reads the end, then what was generated."""
+    """In a decoder: it reads the end, then each token that was generated."""
 
     def __init__(self, hedge: Hedge, input_ids: Tensor) -> None:
         super().__init__(hedge, input_ids)

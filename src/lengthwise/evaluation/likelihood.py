@@ -221,7 +221,7 @@ def _checked(model: nn.Module, ids: Tensor) -> Tensor:
 
 
 def _alike(windows: list[SlidingWindow], at_once: int) -> Iterator[list[SlidingWindow]]:
-    """Neighbouring windows that read and score the same number of tokens, a few at a time."""
+    """Batches of neighbouring windows that read and score the same number of tokens, at most `at_once` each."""
     for _, same in groupby(windows, key=lambda window: (window.stop - window.start, window.targets)):
         alike = list(same)
         yield from (alike[first : first + at_once] for first in range(0, len(alike), at_once))

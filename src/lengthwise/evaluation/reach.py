@@ -185,7 +185,7 @@ def _reach(method: str, task: str, threshold: float, start: int, longest: int, s
 
 
 def _with_plain_model(methods: str | Iterable[object] | Mapping[str, object], facts: Mapping[str, object]) -> list[NamedMethod]:
-    """The methods, the plain model before them."""
+    """The methods by their names, with the plain model (`none`) first."""
     if isinstance(methods, Mapping):
         return named_methods({"none": "none"} | dict(methods), facts)
     return named_methods(["none", *([methods] if isinstance(methods, str) else methods)], facts)

@@ -140,7 +140,7 @@ def check_same(old: Mapping[str, Any], new: Mapping[str, Any], path: Path) -> No
 
 
 def another_model(was: dict[str, Any], now: dict[str, Any]) -> str:
-    """What tells two models apart by their fingerprints, in words; empty for the same model."""
+    """In words, the first difference between two fingerprints; empty where they are of the same model."""
     key = next((key for key in COMPARED if was.get(key) != now.get(key)), None)
     return "" if key is None else f"its {key} is {was.get(key)}, this model's is {now.get(key)}"
 

@@ -54,7 +54,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Article:
-    """What a section tells of one model."""
+    """The content of one section: findings on a model, blocks of tables and figures, and how they were obtained."""
 
     model: str
     question: str  # the heading on the page, {} for the model: "How does {} attend at length?"

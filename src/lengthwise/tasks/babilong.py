@@ -101,7 +101,7 @@ class _Hidden:
 def _hidden(
     tokenizer: Any, length: int, depth: float | None, randomness: random.Random, draw: Callable[[random.Random], Story]
 ) -> _Hidden:
-    """A story that fits; if none of many does, the last, to be refused with what it takes."""
+    """A story that fits into the length; if none of many does, the last one, whose prompt is then refused as too long."""
     for _ in range(DRAWS):
         drawn = draw(randomness)
         places = [randomness.random() if depth is None else depth for _ in drawn.facts]

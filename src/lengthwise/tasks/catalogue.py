@@ -146,7 +146,7 @@ def without_groups(names: Iterable[str]) -> list[str]:
 
 
 def find_task(name: str) -> Task:
-    """The task of a name. Only for names that somebody typed: a task of their own is code that is run."""
+    """The task of a name, ours or a plug-in's. Only for names that a user typed: a FILE.py:NAME is code that is run."""
     plugin = plugins.find("task", name, TASKS)
     if plugin is None and name not in TASKS:
         grouped = set().union(*GROUPS.values())
@@ -165,7 +165,7 @@ def find_task(name: str) -> Task:
 
 
 def scores_of_records(own: Mapping[str, Task] | None = None) -> dict[str, Callable[[str, str], float]]:
-    """Scores by the names that records carry, but for tasks whose score must know a sample's labels: no record holds those.
+    """Score functions by task, for checking records; without those that need a sample's labels, which no record holds.
 
     `own` are tasks of the user's own that are at hand.
     """

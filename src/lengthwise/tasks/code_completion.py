@@ -98,7 +98,7 @@ def _backwards(files: Sequence[CodeFile], file: int, at: int, randomness: random
 
 @lru_cache(maxsize=4)
 def _completable(files: tuple[CodeFile, ...]) -> list[tuple[int, int]]:
-    """(file, line) of all lines that are worth completing: of some length, neither comment nor text."""
+    """(file, line) of all lines worth completing: long enough code, no comments and no text in quotes."""
     completable = []
     for number, file in enumerate(files):
         inside = False

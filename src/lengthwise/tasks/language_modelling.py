@@ -35,7 +35,7 @@ SENTINEL = "<extra_id_0>"
 
 @dataclass(frozen=True)
 class Frame:
-    """What stands around a prefix and before its continuation."""
+    """The special tokens around a prefix and before its continuation."""
 
     before: tuple[int, ...]  # in front of the prefix
     after: tuple[int, ...]  # behind it
@@ -83,7 +83,7 @@ def passages(
 def passages_of(
     tokens: Sequence[int], prefix: int, continuation: int, cases: int, seed: int = 0
 ) -> Tensor:  # [cases, prefix + continuation]
-    """The same of a text's tokens."""
+    """`passages` of a text that is tokens already."""
     require(cases >= 1, f"there must be at least 1 case, not {cases}")
     require(continuation >= 1, f"a continuation needs at least 1 token, not {continuation}")
     share = (len(tokens) - prefix) // cases
@@ -101,7 +101,7 @@ def passages_of(
 def framed(
     frame: Frame, passages: Tensor, length: int, continuation: int
 ) -> tuple[Tensor, Tensor]:  # [cases, read], [cases, lead + continuation]
-    """What the model reads at one length, and the tokens it should predict from it."""
+    """The model's inputs at one length, and the tokens it should predict from them."""
     prefix = frame.prefix_tokens(length, continuation)
     there = passages.shape[1] - continuation
     require(prefix <= there, f"a length of {length} tokens needs prefixes of {prefix}, and these have {there}")

@@ -14,7 +14,7 @@ HALF_A_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
 def make_samples(name: str, task: Task, tokenizer: Any, length: int, n: int, seed: int) -> list[Sample]:
-    """`n` samples of a task at a length, each of them whole."""
+    """`n` samples of a task at a length; refuses what a user's own task may return instead."""
     try:
         made = task.samples(tokenizer, length, n, seed)
     except NoRoom as error:
@@ -27,7 +27,7 @@ def make_samples(name: str, task: Task, tokenizer: Any, length: int, n: int, see
 
 
 def read_samples(name: str, task: Task, tokenizer: Any, path: Path) -> list[Sample]:
-    """The samples of a file, each of them whole."""
+    """A file's samples; refuses what a user's own task may return instead."""
     read = task.read(tokenizer, path)
     require(_are_samples(read) and bool(read), f"of {path} the task {name} must make a list of Samples, not {read!r:.100}")
     _check_whole(name, read)
@@ -39,7 +39,7 @@ def _are_samples(made: object) -> bool:
 
 
 def _check_whole(name: str, made: list[Sample]) -> None:
-    """Refuse what records could not hold."""
+    """Refuse samples with values that records could not hold."""
     for sample in made:
         given = (sample.prompt, sample.target, sample.question)
         # Half a character cannot be written

@@ -14,7 +14,7 @@ VERSION = 2  # of all samples: another number where the same seed makes other pr
 
 @dataclass(frozen=True)
 class Sample:
-    """What a model reads, and what it should answer."""
+    """One question: a prompt, and the answer that is right."""
 
     prompt: str
     target: str

@@ -37,7 +37,7 @@ LEARNT = "lengthwise_adjustment"
 
 @dataclass(frozen=True)
 class Adjustment:
-    """What a run changes about its model, every choice made."""
+    """How a run changes its model, with all defaults filled in."""
 
     spec: str  # in force in training and afterwards
     lora_rank: int  # 0 trains all weights
@@ -102,7 +102,7 @@ def methods_for(adjustment: Adjustment, settings: Settings, anatomy: Anatomy, tr
 
 
 def prepared(model: nn.Module, adjustment: Adjustment, methods: TrainingMethods, seed: int) -> Any:
-    """The model with LoRA in it, if there is some, and with what the method learns."""
+    """The model ready to train: with LoRA, if asked for, and with the weights that the method learns."""
     if adjustment.lora_rank:
         model = with_lora(model, adjustment.lora_rank, seed)
     elif methods.learnt is not None and learns_alone(methods.learnt):
@@ -113,7 +113,7 @@ def prepared(model: nn.Module, adjustment: Adjustment, methods: TrainingMethods,
 
 
 def learnt_in(spec: str) -> str | None:
-    """The method of a spec that has weights of its own."""
+    """The name of the method in a spec that has weights to learn; None where none has."""
     learning = [name for name in parse_spec(spec).names if _has_weights(name)]
     require(len(learning) < 2, f"{' and '.join(learning)} both learn; train with one of them at a time")
     return next(iter(learning), None)

@@ -21,7 +21,7 @@ STATES = ("optimizer.pt", "scheduler.pt", "rng_state*.pth")
 
 
 class FirstStep(TrainerCallback):  # type: ignore[misc]
-    """Notes that a step has begun, before which all of a checkpoint is read."""
+    """Notes that a step has begun: by then the whole checkpoint has been read."""
 
     begun = False
 
@@ -45,7 +45,7 @@ def readable(checkpoint: Path | None, trainer: Any) -> Iterator[None]:
 
 
 def _damaged_file(checkpoint: Path) -> Path | None:
-    """The first file of a checkpoint's states that is no such file."""
+    """The first file of a checkpoint's states that cannot be loaded; None where all can."""
     for path in (path for pattern in STATES for path in sorted(checkpoint.glob(pattern))):
         try:
             with safe_globals():

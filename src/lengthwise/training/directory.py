@@ -133,7 +133,7 @@ def step_of(checkpoint: Path) -> int:
 
 
 def _complete(checkpoint: Path, learns: str | None) -> bool:
-    """transformers writes trainer_state.json last, and we what the method learnt after it."""
+    """Whether it was written to its end: transformers writes trainer_state.json last, and we the method's weights then."""
     try:
         read_json(checkpoint / "trainer_state.json", finite=False)
     except (OSError, ValueError):

@@ -46,7 +46,7 @@ FREE = ("model", "out", "data", "dataset", "dataset_config", "split", "text_fiel
 
 @dataclass(frozen=True)
 class Trained:
-    """What a run left behind."""
+    """The result of a training run."""
 
     model: str  # directory of the checkpoint
     method: str  # spec to use it with

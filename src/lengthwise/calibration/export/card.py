@@ -21,7 +21,7 @@ RUNS = {
 
 @dataclass(frozen=True)
 class Card:
-    """What an export tells of itself, as text for people and as the entries of `--json`."""
+    """The facts of one export, from which its model card and the lines of `--json` are made."""
 
     name: str  # of the model it was made from
     method: str

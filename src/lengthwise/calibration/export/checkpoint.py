@@ -25,11 +25,11 @@ SCRIPT = Path(__file__).with_name("run_plain.py")
 
 
 def check(plan: Plan) -> None:
-    """Whatever a plan holds, transformers computes."""
+    """Refuse nothing: transformers computes whatever a plan holds."""
 
 
 def write(stock: Any, tokenizer: Any, plan: Plan, folder: Path) -> list[str]:
-    """Save the model, its tokenizer and what reads its pictures and sounds; nothing else is to be said."""
+    """Save the model, its tokenizer and what reads its pictures and sounds; no notes for the card."""
     for part in (stock, tokenizer, Processors(stock.config)):
         part.save_pretrained(folder)
     return []
@@ -49,7 +49,7 @@ class Processors:
 
 
 def ask(folder: Path, prompts: Sequence[list[int]], greedy: dict[str, Any]) -> tuple[Tensor, list[list[int]]]:
-    """What a fresh process without lengthwise says: logits of the next token [prompts, words], and greedy answers."""
+    """Run the checkpoint in a process without lengthwise: logits of the next token [prompts, words], and greedy answers."""
     with tempfile.TemporaryDirectory() as name:
         asked, told = Path(name, "asked.json"), Path(name, "told.safetensors")
         asked.write_text(json.dumps({"prompts": [*prompts], "greedy": greedy, "threads": torch.get_num_threads()}))

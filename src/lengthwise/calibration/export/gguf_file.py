@@ -44,7 +44,7 @@ def check(plan: Plan) -> None:
 
 
 def write(stock: Any, tokenizer: Any, plan: Plan, folder: Path) -> list[str]:
-    """Write model.gguf; what is to be said of it."""
+    """Write model.gguf; returns notes for the card."""
     source = _source(plan)
     if source is not None:
         return rewrite(source, plan, folder / FILE)
@@ -61,7 +61,7 @@ def ask(folder: Path, prompts: Sequence[list[int]], greedy: dict[str, Any]) -> t
 
 @cache
 def _silence() -> Any:
-    """Takes what the library logs, which is every tensor; kept for good, as it may be called whenever the library is."""
+    """A log callback that drops what llama.cpp logs; cached, because the library may call it at any later time."""
     return needed("llama_cpp", "llama-cpp", "running a GGUF file").llama_log_callback(lambda *_: None)
 
 

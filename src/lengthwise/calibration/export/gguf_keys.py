@@ -44,7 +44,7 @@ class RopeKeys:
 
 
 def rope_keys(rope: dict[str, Any], trained: int, longest: int, sharper: float = 1.0) -> RopeKeys:
-    """What a file says for the rope parameters of a config; logits are to be multiplied by `sharper` besides."""
+    """The keys and tensors that stand for a config's rope parameters, with logits multiplied by `sharper` besides."""
     kind = rope["rope_type"]
     factor = float(rope.get("factor") or longest / rope.get("original_max_position_embeddings", longest))
     keys: dict[str, Any] = {"context_length": longest, "rope.freq_base": float(rope["rope_theta"])}
@@ -73,7 +73,7 @@ def rope_keys(rope: dict[str, Any], trained: int, longest: int, sharper: float =
 
 
 def _attention_factor(rope: dict[str, Any], factor: float) -> float:
-    """What transformers multiplies cos and sin by where a config does not tell."""
+    """The factor of cos and sin that transformers takes where a config names none."""
     kind, log = rope["rope_type"], math.log(max(1.0, factor))
     if kind == "longrope":
         return math.sqrt(1 + log / math.log(rope["original_max_position_embeddings"]))

@@ -21,7 +21,7 @@ FUSED = re.compile(r"blk\.\d+\.attn_qkv\.weight")
 
 
 def rewrite(source: Path, plan: Plan, out: Path) -> list[str]:
-    """Copy the file with the plan's changes; what was changed besides the plan, in words."""
+    """Copy the file with the plan's changes; returns a note on the keys that were changed."""
     import gguf
 
     reader = gguf.GGUFReader(source)
@@ -77,7 +77,7 @@ def check_rewrite(source: Path, plan: Plan) -> None:
 
 
 def _is_uniform(plan: Plan) -> bool:
-    """Whether one factor of cos and sin does for all layers: those that rotate whole keys."""
+    """Whether one factor of cos and sin makes the temperature: all heads share it, and whole keys are rotated."""
     rotary = plan.anatomy.rotates
     one = bool((plan.g == plan.g[0, 0]).all()) and not any(plan.anatomy.windows)
     return rotary and one and plan.anatomy.facts["rotary_size"] == plan.anatomy.key_size

@@ -22,7 +22,7 @@ NO_TOKENIZER = "llama.cpp has no tokenizer like this model's: the file takes and
 
 
 def add_tokenizer(writer: Any, stock: Any, tokenizer: Any) -> list[str]:
-    """Write the tokenizer's keys; what is to be said of it."""
+    """Write the tokenizer's keys; returns a note where llama.cpp has no such tokenizer."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     document = None if backend is None else parse_json(backend.to_str())
     kind = None if document is None else _kind(document)
@@ -58,7 +58,7 @@ def _steps(part: Any) -> list[dict[str, Any]]:
 
 
 def _kind(document: dict[str, Any]) -> tuple[str, str] | None:
-    """What llama.cpp calls the tokenizer and its first split; None for those it does not have."""
+    """llama.cpp's names of the tokenizer's model and of its pre-tokenizer; None for those it does not have."""
     model, steps = document["model"], _steps(document.get("pre_tokenizer"))
     kinds = [step["type"] for step in steps]
     if model["type"] == "Unigram":

@@ -73,7 +73,7 @@ def _period(windows: Sequence[int | None]) -> int | None:
 
 
 def write_gguf(stock: Any, tokenizer: Any, plan: Plan, out: Path) -> list[str]:
-    """Write keys, tokenizer and tensors of a model whose weights carry the plan; what is to be said of it."""
+    """Write keys, tokenizer and tensors of a model whose weights carry the plan; returns notes for the card."""
     import gguf
 
     architecture = ARCHITECTURES[plan.anatomy.family]
@@ -137,7 +137,7 @@ def _add_decoder(writer: Any, stock: Any, plan: Plan, architecture: str) -> dict
 
 
 def _llama3_factors(config: Any) -> dict[str, numpy.ndarray[Any, Any]]:
-    """What Llama 3 divides each frequency by, as a tensor; none for other rotations."""
+    """Llama 3's divisors of the frequencies, as a tensor; none for other rotations."""
     rope = _rope_of(config)
     if rope["rope_type"] != "llama3":
         return {}

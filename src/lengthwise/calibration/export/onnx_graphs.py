@@ -98,7 +98,7 @@ def _keys_and_values(cache: Any, cross: bool) -> list[Tensor]:
 
 
 def _names(prefix: str, layers: int, halves: Sequence[str]) -> list[str]:
-    """What optimum calls keys and values."""
+    """Optimum's names of keys and values, layer by layer."""
     return [f"{prefix}.{i}.{half}.{what}" for i in range(layers) for half in halves for what in ("key", "value")]
 
 

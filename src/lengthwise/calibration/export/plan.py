@@ -31,7 +31,7 @@ from lengthwise.models.suitability import Method, suitable_slots
 
 @dataclass(frozen=True)
 class Plan:
-    """What is done to a model's config and weights."""
+    """The changes to a model's config and weights that carry a method, and the length they are for."""
 
     anatomy: Anatomy
     slots: Slots
@@ -42,7 +42,7 @@ class Plan:
 
     @property
     def g(self) -> Tensor:  # [layers, heads]
-        """What the rope parameters and the law leave for the weights; exactly 1 where only a rounding of float32 is left."""
+        """The part of the temperature left for the weights; exactly 1 where only a rounding of float32 is left."""
         if self.law is not None:
             return torch.ones_like(self.total)
         by_rope = torch.ones(len(self.total), 1)
@@ -74,7 +74,7 @@ class Plan:
 
 
 def make_plan(model: nn.Module, method: Method, length: int | None, train_length: int | None, force: bool = False) -> Plan:
-    """What a stock model of this family needs to do as `method` does on inputs of `length` tokens; or why it cannot."""
+    """Plan how a stock model of this family can compute `method` on inputs of `length` tokens, or refuse with the reason."""
     refuse_extended(model, "export")
     refuse_unsavable(model)
     anatomy = anatomy_of(model, train_length)
@@ -127,7 +127,7 @@ def _implied_length(anatomy: Anatomy, slots: Slots) -> int:
 
 
 def _refuse_slots(anatomy: Anatomy, slots: Slots, length: int | None) -> None:
-    """Name what no stock engine computes, and what it can have instead."""
+    """Refuse what no stock engine computes, naming what it can have instead."""
     stretch = max(2, -(-(length or 4 * anatomy.train_length) // anatomy.train_length))
     rotary = anatomy.rotates
     temperature = "a temperature, such as log_length or an alignment that `calibrate` finds"
@@ -154,7 +154,7 @@ def _refuse_slots(anatomy: Anatomy, slots: Slots, length: int | None) -> None:
 
 
 def notes(plan: Plan) -> list[str]:
-    """In words, where a stock model with this plan and the extended one part."""
+    """In words, where a stock model with this plan differs from the extended one."""
     anatomy, slots, rope = plan.anatomy, plan.slots, plan.rope
     if plan.law is not None:
         return [plan.law.says]

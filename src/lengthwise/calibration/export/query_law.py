@@ -23,7 +23,7 @@ ROWS = 512  # lengths at which the law is compared with the method
 
 @dataclass(frozen=True)
 class QueryLaw:
-    """A beta, and how well it does."""
+    """A fitted beta of Ministral 3's law, and how far it is off."""
 
     beta: float
     own_beta: float  # the model's own

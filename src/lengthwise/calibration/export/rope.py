@@ -34,7 +34,7 @@ KEPT = (
 
 @dataclass(frozen=True)
 class Rope:
-    """What a config says of rotations."""
+    """Rope parameters for a config, and what they change."""
 
     parameters: dict[str, Any]  # of the layers that are changed
     whole: dict[str, Any]  # the config's `rope_parameters`
@@ -59,7 +59,7 @@ def find_rope(anatomy: Anatomy, method: FrequencyRotation, length: int) -> Rope:
 
 
 def _candidates(anatomy: Anatomy, rotary: Rotary, method: FrequencyRotation, length: int) -> Iterator[dict[str, Any]]:
-    """Parameters that might do, the plainest first."""
+    """Rope parameters to try, the plainest first."""
     base = anatomy.facts.get("base", 10_000.0)
     told = stock_rotation(method)
     if told is not None:
@@ -90,7 +90,7 @@ def _wanted(rotary: Rotary, method: FrequencyRotation, length: int, train_length
 
 
 def _built(anatomy: Anatomy, rotary: Rotary, method: FrequencyRotation, length: int, parameters: dict[str, Any]) -> Rope | None:
-    """The parameters with what they make of the model, if its rotary embedding made from them has the wanted frequencies."""
+    """The parameters as a `Rope`, if the model's own rotary embedding makes the wanted frequencies of them; else None."""
     trained, own = anatomy.train_length, dict(getattr(anatomy.stack.config, "rope_parameters", None) or {})
     before = own.get(FULL, {}) if rotary.layer_type else own
     parameters = {**{key: before[key] for key in KEPT if key in before}, **parameters}
@@ -143,7 +143,7 @@ def _same(made: Tensor, wanted: Tensor) -> bool:
 
 
 def _attention_factor(module: Any, rotary: Rotary) -> float:
-    """What cos and sin are multiplied by."""
+    """The factor of cos and sin in a rotary embedding."""
     prefix = "" if rotary.layer_type is None else f"{rotary.layer_type}_"
     return float(getattr(module, f"{prefix}attention_scaling", 1.0))
 
@@ -171,6 +171,6 @@ def _rotates_all(anatomy: Anatomy, rotary: Rotary, method: FrequencyRotation) ->
 
 
 def _round(value: float) -> float:
-    """Without the last digits of float32, where the number is a plain one."""
+    """The number to six digits, where it is that but for a rounding of float32."""
     plain = float(f"{value:.6g}")
     return plain if math.isclose(plain, value, rel_tol=1e-7) else value

@@ -51,7 +51,7 @@ class FrequenciesOnly:
 
 @dataclass(frozen=True)
 class Expected:
-    """What the extended model says to a few prompts, once as the export is written and once as the method has it."""
+    """The extended model's answers to a few prompts: with what the export carries, and with the method itself."""
 
     prompts: list[list[int]]
     greedy: dict[str, Any]  # what a generation needs to know
@@ -114,7 +114,7 @@ def _ask(model: Any, prompts: Sequence[list[int]], greedy: dict[str, Any] | None
 
 
 def compare(told: tuple[Tensor | None, list[list[int]]], wanted: Expected) -> list[str]:
-    """How near an engine came, in words."""
+    """In words, how near the engine's answers and logits came."""
     logits, answers = told
     asked = f"{len(wanted.prompts)} prompts of {len(wanted.prompts[0]):,} tokens"
     ends = ends_of(wanted.greedy)

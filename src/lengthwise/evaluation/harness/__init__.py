@@ -95,14 +95,14 @@ def _lm_eval(arguments: list[str]) -> int:
 
 
 def _reading_tasks(error: Exception) -> bool:
-    """Whether it comes from the harness's readers of tasks: a user may name files and folders of any content."""
+    """Whether the harness raised it while reading tasks: a user may name files and folders of any content."""
     modules = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
     return any(name == "lm_eval.tasks.manager" or name.startswith("lm_eval.tasks._") for name in modules)
 
 
 @contextmanager
 def _table_headers() -> Iterator[None]:
-    """Let the harness's tables have their headers: old versions of pytablewriter call `headers` `header_list`.
+    """Give pytablewriter's tables the attribute `headers`, which old versions call `header_list`.
 
     pip installs one of them beside python-dateutil 4, which the newer ones do not allow.
     """

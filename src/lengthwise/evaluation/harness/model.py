@@ -33,7 +33,7 @@ OPTIONS = (
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Whether a line of the harness is more than that it was given a loaded model, which was our doing and not the user's."""
+    """Whether to show a line of the harness's log: not those about a loaded model, which we handed over and not the user."""
     told = record.getMessage()
     return "already-initialized model" not in told and "`pretrained` model kwarg is not of type `str`" not in told
 

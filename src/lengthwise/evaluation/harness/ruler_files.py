@@ -76,7 +76,7 @@ def write_tasks(files: Files, out: Path) -> list[str]:
 
 
 def in_yaml(value: Any) -> str:
-    """A value as JSON that YAML reads alike: escaped, the two halves of a letter such as an emoji would stay apart."""
+    """A value as JSON that YAML reads alike; not escaped, because YAML would not join the two halves of an emoji."""
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -116,7 +116,7 @@ def _task(kind: str) -> Any:
 
 
 def _length(first: Case, file: Path) -> int:
-    """The tokens that the prompts of a file were made for: the harness's generators write them down, RULER's name a folder."""
+    """The length in tokens that a file was made for: in its lines if the harness made it, in a folder's name if RULER did."""
     official(first)
     if "max_length" in first.fields:
         return int(first.get("max_length", int, "the tokens of prompt and answer together"))

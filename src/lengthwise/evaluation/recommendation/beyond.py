@@ -58,7 +58,7 @@ def still_works(answers: Sequence[Scored], score: float) -> bool:
 
 
 def peak_memory(asked: Asked, parts: Sequence[Part] | str, tokens: int) -> int | None:
-    """Bytes that reading so many tokens takes beside the weights; None on devices that do not count them."""
+    """Most bytes in use at once, beside the weights, while reading so many tokens; None on devices that do not count them."""
     device = next(asked.model.parameters()).device
     # Which tokens they are makes no difference
     ids = torch.ones((1, tokens), dtype=torch.long)
@@ -79,7 +79,7 @@ def _peak_on_gpu(device: torch.device, read: Callable[[], object]) -> int:
 
 
 def _peak_on_cpu(read: Callable[[], object]) -> int:
-    """The sum of what PyTorch's profiler sees taken and given back, at its highest."""
+    """The highest running sum of all bytes that PyTorch's profiler sees allocated and freed."""
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # it tells standard error of its beginning and end
     # What was made before and goes meanwhile would be counted as given back here, and PyTorch would complain
     forget_masks()

@@ -29,7 +29,7 @@ def is_rotary(anatomy: Anatomy) -> bool:
 
 
 def specs(anatomy: Anatomy, length: int) -> list[str]:
-    """Methods that follow from the model and the length alone; those that helped most elsewhere come first."""
+    """Specs of methods that need no calibration, with options for this length; those that helped most elsewhere come first."""
     if not is_rotary(anatomy):
         return list(LAWS)
     factor, window = stretch(anatomy, length), max(1, anatomy.train_length // 2)
@@ -60,7 +60,7 @@ def specs(anatomy: Anatomy, length: int) -> list[str]:
 
 
 def calibrations(anatomy: Anatomy, length: int) -> list[Calibration]:
-    """Cheapest first."""
+    """Temperatures worth calibrating for this model, the cheapest first."""
     if is_rotary(anatomy):
         yarn = f"yarn:factor={stretch(anatomy, length)}"
         return [Calibration("answers", scope, method=yarn) for scope in ("model", "head")]

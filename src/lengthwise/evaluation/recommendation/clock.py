@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Clock:
-    """Runs from when it is made."""
+    """A stopwatch with a time limit; it starts when it is made."""
 
     seconds: float
     start: float = field(default_factory=time.monotonic)
 
     def left(self, share: float = 1.0) -> float:
-        """Seconds until so much of the time is gone."""
+        """Seconds left of this share of the limit; below 0 once it is used up."""
         return share * self.seconds - (time.monotonic() - self.start)

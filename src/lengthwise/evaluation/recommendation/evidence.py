@@ -11,7 +11,7 @@ from lengthwise.evaluation.recommendation.measure import Measure, Scored
 
 @dataclass(frozen=True)
 class Raced(Declared):
-    """One method in the race."""
+    """How far one method came in the race."""
 
     method: str
     mean: float | None  # in the measure's numbers; None where the model gave none
@@ -33,7 +33,7 @@ class Confirmed(Declared):
 
 
 def raced(methods: Iterable[str], answers: Iterable[Scored], measure: Measure, out: dict[str, str]) -> Iterator[Raced]:
-    """One round; `out` says why some methods are out."""
+    """The standing of each method after a round; `out` says why some are out of the race."""
     scores = by_method(answers)
     for name in methods:
         mean, *_ = measure.interval(scores[name]) or (None,)
@@ -49,7 +49,7 @@ def confirmed(answers: Sequence[Scored], measure: Measure) -> Iterator[Confirmed
 
 
 def by_method(answers: Iterable[Scored]) -> dict[str, list[float]]:
-    """Scores by method, the same questions in the same order."""
+    """Scores by method, in an order of questions that all methods share."""
     scores: dict[str, list[float]] = {}
     for answer in sorted(answers, key=lambda answer: (answer.task, answer.length, answer.index)):
         scores.setdefault(answer.method, []).append(answer.score)

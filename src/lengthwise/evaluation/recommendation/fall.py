@@ -27,7 +27,7 @@ def scores_by_length(asked: Asked) -> dict[int, Scores]:
 
 
 def forwards(asked: Asked) -> int:
-    """Readings of the length that `scores_by_length` costs beyond the race's, about: shorter ones add up to less than one."""
+    """About how many more forwards at the full length `scores_by_length` costs; the shorter ones are not worth counting."""
     return SAMPLES * len(asked.known)
 
 
@@ -41,7 +41,7 @@ def first_fall(scores: Mapping[int, Scores]) -> int | None:
 
 
 def fall_in_words(scores: Mapping[int, Scores], measure: Measure, source: str) -> str:
-    """Up to where the plain model reads, in a sentence or two."""
+    """In a sentence or two, up to which length the plain model reads well."""
     trained, fall = min(scores), first_fall(scores)
     told = ", ".join(f"{measure.brief(mine)} at {n:,} tokens" for n, mine in sorted(scores.items()))
     said = f"Its training length was taken for {trained:,}, {source}, which need not be so. The plain model: {told}; "

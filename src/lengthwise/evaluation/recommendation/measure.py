@@ -18,7 +18,7 @@ Scores = Sequence[float]
 
 
 class Scored(Protocol):
-    """One method on one question, or at one place of a text."""
+    """The score of one method on one question, or at one place of a text."""
 
     @property
     def method(self) -> str: ...
@@ -72,7 +72,7 @@ class ShareRight:
 
 @dataclass(frozen=True)
 class TextLikelihood:
-    """The same of how well a text's next tokens are told: scores are minus nats a token, -inf where a model gives no number."""
+    """How well a text's next tokens are predicted: scores are minus nats a token, -inf where a model gives no number."""
 
     where: str
     name: ClassVar[str] = "nats a token"

@@ -13,14 +13,14 @@ LEVEL = 0.05
 
 
 def still_in(scores: Mapping[str, Sequence[float]], tests: int) -> list[str]:
-    """Names by falling mean score, without those that are behind the first; of equals the one named first leads."""
+    """Names of the methods that stay in the race, by falling mean score; of equals the one named first leads."""
     order = sorted(scores, key=lambda name: -fmean(scores[name]))
     leader = scores[order[0]]
     return [name for name in order if not is_behind(scores[name], leader, LEVEL / tests)]
 
 
 def is_behind(scores: Sequence[float], other: Sequence[float], level: float) -> bool:
-    """Whether the first lose against the second by more than chance, question by question."""
+    """Whether `scores` are worse than `other` on the same questions by more than chance (sign test)."""
     from scipy.stats import binomtest
 
     wins = sum(mine > theirs for mine, theirs in zip(scores, other, strict=True))
@@ -29,5 +29,5 @@ def is_behind(scores: Sequence[float], other: Sequence[float], level: float) -> 
 
 
 def pairs(names: int) -> int:
-    """How many comparisons share the level; at least one, where a single method is left."""
+    """How many pairs of methods can be compared, which all share the level; at least one."""
     return max(1, names * (names - 1) // 2)

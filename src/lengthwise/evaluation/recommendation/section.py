@@ -91,7 +91,7 @@ def _shown(value: float | None, shares: bool) -> str:
 
 
 def _command(model: str, recipe: dict[str, Any]) -> str:
-    """The command that asks again."""
+    """The command that makes the same recommendation again."""
     provenance = recipe["provenance"]
     words = ["lengthwise", "recommend", model, "--length", str(recipe["length"]), *map(str, provenance.get("options", ()))]
     words += ["--train-length", str(recipe["train_length"])] if provenance.get("train_length") == GIVEN else []

@@ -46,7 +46,7 @@ FEWEST = 8  # sequences of a task for temperatures a head, where time is short
 
 
 class Recommendation:
-    """One recommendation on its way."""
+    """The state of one recommendation while it is made: candidates, what was not tried, and times measured so far."""
 
     def __init__(self, asked: Asked, clock: Clock) -> None:
         self.asked, self.clock = asked, clock
@@ -92,7 +92,7 @@ class Recommendation:
         return self.baselines.get(name) or list(self.candidates[name])
 
     def _first_look(self) -> float:
-        """About how many seconds the model takes to read the length: its first answers there, by the plain model."""
+        """Let the plain model and truncation answer a few questions; returns the seconds of one answer at the length."""
         first = self.asked.answers(RACE, {NONE: NONE}, [self.asked.length], ROUNDS[0])
         try:
             self.asked.answers(RACE, {TRUNCATE: TRUNCATE}, [self.asked.length], ROUNDS[0])
@@ -106,7 +106,7 @@ class Recommendation:
         return min(answer.seconds for answer in first)
 
     def _in_order(self) -> list[Calibration]:
-        """Cheapest first, but fits to answers where a law does worse than the plain model: P_max and entropy sharpen, too."""
+        """Calibrations, cheapest first; but fits to answers first where sharpening by a law does worse than the plain model."""
         listed = calibrations(self.asked.anatomy, self.asked.length)
         if all(calibration.statistic == "answers" for calibration in listed):
             return listed
@@ -163,7 +163,7 @@ class Recommendation:
         self._add(calibration, alignment)
 
     def _look_for_the_fall(self, forward: float) -> None:
-        """Ask the plain model at lengths in between, if its training length is not known."""
+        """Find where the plain model begins to fail, if its training length is not known and there is time."""
         if self.asked.anatomy.trained.is_known or self.asked.own_lengths:
             return
         if forwards(self.asked) * forward <= SHARE * self.clock.seconds:
@@ -172,7 +172,7 @@ class Recommendation:
             self.untried.append("the lengths from which on the plain model falls (no time)")
 
     def _drop_the_last(self, forward: float) -> None:
-        """Leave out of the race what there is no time for, from the end; what was calibrated stays."""
+        """Drop the last candidates, for whose first round there is no time; calibrated ones stay."""
         a_first_round = ROUNDS[0] * (len(self.asked.known) * forward + self.inside.get(NONE, 0.0))
         room = int(self.clock.left(RACING) / a_first_round) if a_first_round > 0 else len(self.candidates)
         plain = [name for name, parts in self.candidates.items() if parts == (name,)]
@@ -182,7 +182,7 @@ class Recommendation:
             self.untried.append(f"{name} (no time)")
 
     def _try_each(self) -> None:
-        """Leave out of the race what this model refuses and what does not fit into memory."""
+        """Answer with each candidate alone, and drop those that this model refuses or that do not fit into memory."""
         for name in list(self.candidates):
             try:
                 self.asked.answers(RACE, {name: self._installed(name)}, [self.asked.length], ROUNDS[0])
@@ -195,7 +195,7 @@ class Recommendation:
         self.candidates[calibration.name] = (*base, alignment)
 
     def _race(self, methods: dict[str, Any]) -> str:
-        """The winner."""
+        """Run the rounds of the race; returns the name of the winner."""
         asked, trained = self.asked, self.asked.anatomy.train_length
         tests = pairs(len(methods)) * len(ROUNDS)
         for samples, more in zip(ROUNDS, (*ROUNDS[1:], 0), strict=True):
@@ -222,7 +222,7 @@ class Recommendation:
         return min(self.nats, key=lambda name: _or_infinite(self.nats[name]), default=(kept or [NONE])[0])
 
     def _a_sample(self, method: str) -> float:
-        """Seconds at both lengths; at the training length truncation is the plain model."""
+        """Seconds of one sample at both lengths; at the training length truncation is the plain model."""
         return self.seconds[method] + self.inside.get(NONE if method == TRUNCATE else method, 0.0)
 
     def _confirm(self, winner: str) -> tuple[Sequence[Scored], int]:
@@ -234,7 +234,7 @@ class Recommendation:
         return asked.answers(CONFIRM, methods, [asked.anatomy.train_length, asked.length], samples), samples
 
     def _recipe(self, winner: str, fresh: Sequence[Scored], samples: int) -> Recipe:
-        """What fresh answers say: the winner, unless truncation or the plain model is as good."""
+        """The recipe that fresh answers support: the winner, unless truncation or the plain model is as good."""
         asked, anatomy, measure = self.asked, self.asked.anatomy, self.asked.measure
         inside = [] if asked.own_lengths else [answer for answer in fresh if answer.length != asked.length]
         at_length = [answer for answer in fresh if asked.own_lengths or answer.length == asked.length]
@@ -290,7 +290,7 @@ def _or_infinite(nats: float) -> float:
 
 
 def _refusal(error: Exception) -> str:
-    """Why something cannot be tried, in words; an error that is none of ours goes on."""
+    """In words, why a candidate cannot be tried; raises errors that are neither bad input nor a lack of memory."""
     if is_out_of_memory(error):
         return "no memory"
     if not isinstance(error, BadInput):

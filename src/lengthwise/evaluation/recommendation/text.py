@@ -39,7 +39,7 @@ FEWEST = FRESH[0]  # places to choose by, and to confirm
 
 @dataclass(frozen=True)
 class Reading(Declared):
-    """One method at one place of a text."""
+    """How well one method predicted the tokens after one place of a text."""
 
     of: str  # digest of the model, the text, the method and how it is read
     method: str
@@ -108,12 +108,12 @@ class AskedText(Asked):
 
     @property
     def continuation(self) -> int:
-        """Tokens that are told at a place; a decoder's stand within its training length."""
+        """How many tokens are predicted at a place; in a decoder they and their prefix share the training length."""
         return max(1, min(CONTINUATION, self.anatomy.train_length // 2))
 
     @cached_property
     def first_half(self) -> int:
-        """The token before which everything is for calibrations and the race."""
+        """How many tokens from the beginning are for calibrations and the race; the rest confirms."""
         needed = self.length + 2 * FEWEST * self.continuation
         there = f"the text has {len(self.tokens):,} tokens; at least {needed:,} are needed for {2 * FEWEST} places with"
         require(len(self.tokens) >= needed, f"{there} {self.length:,} before each; give a longer --text, or a smaller --length")
@@ -121,7 +121,7 @@ class AskedText(Asked):
 
     @cached_property
     def places(self) -> dict[str, Tensor]:  # [places, length + continuation]
-        """By run, places in the order in which they are read; no token is told at two of them."""
+        """By run, places in the order in which they are read; no token is predicted at two of them."""
         halves = {RACE: self.tokens[: self.first_half], CONFIRM: self.tokens[self.first_half - self.length :]}
         most = {RACE: ROUNDS[-1], CONFIRM: FRESH[-1]}
         places = {}
@@ -133,7 +133,7 @@ class AskedText(Asked):
 
     @cached_property
     def frame(self) -> Frame:
-        """With the sentinel of span corruption or without: how the plain model tells the text better at its training length."""
+        """Special tokens around a place: with T5's sentinel or without, whichever the plain model predicts better with."""
         encodes = has_encoder(self.model)
         frames = [frame_of(self.tokenizer, encodes, sentinel=False)]
         try:
@@ -154,7 +154,7 @@ class AskedText(Asked):
     def _read(
         self, file: AppendOnly[Reading], run: str, places: Iterable[int], name: str, parts: Sequence[Part] | str, length: int
     ) -> list[Reading]:
-        """One method at some places, read or recorded."""
+        """The readings of one method at some places; those that were recorded before are not made again."""
         of = self._digest(run, parts)
         missing = [index for index in places if (of, name, length, index) not in file.lines]
         if missing:

@@ -16,7 +16,7 @@ NAMES = {NONE: "the plain model", TRUNCATE: "truncation"}
 
 @dataclass(frozen=True)
 class Findings:
-    """What a recommendation is told from."""
+    """Everything that the sentences of a recommendation are made from."""
 
     winner: str  # of the race
     best: str  # what is recommended

@@ -45,7 +45,7 @@ def check_methods(model: Any, methods: Sequence[NamedMethod], train_length: int 
 def check_truncation(
     model: Any, tokenizer: Any, train_length: int, jobs: Sequence[Job], sample_of: Callable[[Job], Sample]
 ) -> None:
-    """Refuse jobs that read the end of a prompt where the question does not fit into it."""
+    """Refuse jobs that truncate prompts where the question alone is longer than what is kept."""
     longest = max(job.length for job in jobs)
     # Of cases in a file a shorter one may have the longer question
     asked = [job for job in jobs if (job.data or job.length == longest) and job.method.reads != WHOLE]

@@ -40,7 +40,7 @@ class ChatTokenizer:
         return getattr(self.tokenizer, name)
 
     def message_span(self, ids: list[int]) -> tuple[int, int]:
-        """Start and end of the message between what the template adds."""
+        """Where the user's message starts and ends among the token ids of a whole prompt."""
         before, after = (self.tokenizer(text, add_special_tokens=False).input_ids for text in (self.before, self.after))
         # A space that ends what stands before melts into the message's first word
         same = takewhile(lambda pair: pair[0] == pair[1], zip(before, ids, strict=False))
@@ -48,7 +48,7 @@ class ChatTokenizer:
 
 
 def _around(tokenizer: Any) -> tuple[str, str]:
-    """What a chat template writes before and behind a user's message, the beginning of the answer included."""
+    """The texts that a chat template writes before and after a user's message, the beginning of the answer included."""
     known = getattr(tokenizer, "chat_template", None)
     require(bool(known), "the model's tokenizer has no chat template, so there is no chat to ask in; leave --chat out")
     message = [{"role": "user", "content": MARK}]
@@ -64,5 +64,5 @@ def _around(tokenizer: Any) -> tuple[str, str]:
 
 
 def _told(call: re.Match[str]) -> str:
-    """What a template writes in place of a call of the clock."""
+    """The fixed date that replaces a template's call of the clock, in the format it asks for."""
     return repr(DAY.strftime(call["format"]))

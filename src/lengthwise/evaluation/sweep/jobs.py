@@ -41,7 +41,7 @@ class Job:
 
     @property
     def definition(self) -> Task:
-        """What the task's answers are, and how they are scored."""
+        """The task: how it makes samples and scores answers."""
         return TASKS[self.task] if self.own_task is None else self.own_task
 
     @property
@@ -67,13 +67,13 @@ class Job:
         return min(self.length, train_length) if self.method.reads == END else self.length
 
     def weight(self, train_length: int) -> float:
-        """What one sample costs, for the progress bar: between linear and quadratic in its length."""
+        """The cost of one sample, for the progress bar: between linear and quadratic in its length."""
         return float(self.read_tokens(train_length) ** 1.3)
 
 
 @dataclass(frozen=True)
 class MissingWork:
-    """What one cell lacks."""
+    """What one cell has, and what it still needs."""
 
     recorded: dict[int, Record]  # by sample index
     samples: int  # how many have no record

@@ -203,7 +203,7 @@ def start(address: str, ray: Any, **options: Any) -> None:
 
 @contextmanager
 def _signals_kept() -> Iterator[None]:
-    """Keep what SIGTERM does; Ray would have it end the process with a status of Ray's own."""
+    """Keep the handler of SIGTERM, which `ray.init` replaces by one with an exit status of Ray's own."""
     before = signal.getsignal(signal.SIGTERM)
     try:
         yield
@@ -214,7 +214,7 @@ def _signals_kept() -> Iterator[None]:
 
 @contextmanager
 def _on_loopback(local: bool) -> Iterator[None]:
-    """Let a Ray of one machine listen to this machine only, as it does on macOS and Windows, and for no other option."""
+    """Let a local Ray listen on 127.0.0.1 only, as it does on macOS and Windows; no public option asks for that."""
     constants: Any = import_module("ray._private.ray_constants")
     before = constants.ENABLE_RAY_CLUSTER
     constants.ENABLE_RAY_CLUSTER = before and not local

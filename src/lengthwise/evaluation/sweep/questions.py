@@ -129,7 +129,7 @@ class Questions:
 
 
 def has_room(task: Task, tokenizer: Any, length: int, seed: int) -> bool:
-    """Whether the first prompt of a task can be made at a length; a task of the user's own may fail as it likes."""
+    """Whether a prompt of the task can be made at a length; whatever a user's own task raises means no."""
     try:
         return bool(task.samples(tokenizer, length, 1, seed))
     except Exception as error:
@@ -139,7 +139,7 @@ def has_room(task: Task, tokenizer: Any, length: int, seed: int) -> bool:
 
 
 def tell_length(name: str, tokenizer: Any, made: Sequence[Sample], length: int) -> None:
-    """Warn of prompts that are of another length than was asked for, under which their scores stand."""
+    """Warn where prompts are not near the length asked for, under which their scores are recorded."""
     tokens = token_count(tokenizer, max((sample.prompt for sample in made), key=len))
     if abs(tokens - length) > NEAR * length:
         warnings.warn(f"asked for {length:,} tokens, the task {name} makes prompts of {tokens:,}", stacklevel=3)

@@ -25,7 +25,7 @@ MAKE_ONE = "make one with `lengthwise evaluate ... --out RUN_DIR`"
 
 @dataclass(frozen=True)
 class ReadRun:
-    """What a run directory holds."""
+    """The content of one run directory."""
 
     path: Path
     config: Config
@@ -51,7 +51,7 @@ def read_run(path: Path) -> ReadRun:
 
 
 class ReportedTask(NamedTuple):
-    """What a chart is about: a task on generated samples, or on files of the user's."""
+    """A task as a chart shows it: on generated samples, or on files of the user's."""
 
     task: str
     own_files: bool
@@ -87,7 +87,7 @@ class RunGroup:
 
     @cached_property
     def documents(self) -> dict[str, Any]:
-        """What config.json says of every method: null, or its alignment documents."""
+        """By method, the content of the files it was read from; null where it has none."""
         return {spec: document for run in self.runs for spec, document in run.config["methods"].items()}
 
     def told(self, what: str) -> dict[str, str | None]:

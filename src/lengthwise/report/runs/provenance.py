@@ -42,7 +42,7 @@ def facts(group: RunGroup) -> list[tuple[str, str]]:
 
 
 def describe(spec: str, group: RunGroup) -> str:
-    """What a method is, in words; where it is not an alignment, its spec says all there is to know here."""
+    """A method in words."""
     if spec == "none":
         return "the model as it is"
     if spec == "truncate":
@@ -83,7 +83,7 @@ def commands(group: RunGroup) -> list[str]:
 
 
 def _asked(group: RunGroup) -> list[ReportedTask]:
-    """Tasks without further scores of the same answers, which are named after their task, and without RULER's mean."""
+    """The tasks that were run: without further scores of the same answers (named TASK_score), and without RULER's mean."""
     tasks, asked = {reported.task for reported in group.tasks}, group.told("tasks")
 
     def is_further(name: str) -> bool:
@@ -93,7 +93,7 @@ def _asked(group: RunGroup) -> list[ReportedTask]:
 
 
 def _source(group: RunGroup, task: str, data: str) -> str | None:
-    """The file or folder to ask for; empty for the package's own samples, None for those that only Python can give."""
+    """The value of --data for a task; empty for the package's own samples, None for those that only Python can give."""
     # A path, or None for what was given in Python
     given = group.told("given")
     if data:

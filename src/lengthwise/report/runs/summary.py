@@ -26,7 +26,7 @@ class MethodReach:
 
 @dataclass(frozen=True)
 class Finding:
-    """What one task showed."""
+    """How far the methods reach in one task, in words and bars."""
 
     name: str
     figure: str  # the best reach, in large type

@@ -95,7 +95,7 @@ def _curves(spec: str, scope: str, table: AlignmentTable, x: Axis, y: Axis, styl
 
 
 def applied(lengths: list[int], taus: list[float], x: Axis) -> list[tuple[float, float]]:
-    """(length, tau) as applied: 1 up to the training length, 1/tau linear in ln n between lengths, held after the last."""
+    """Points (length, tau) of the curve that `extend` applies: 1 up to the training length, 1/tau linear in ln n, then held."""
     corners = [(2**x.low, 1.0)]
     for (n0, tau0), (n1, tau1) in pairwise(zip(lengths, taus, strict=True)):
         for part in (k / STEPS for k in range(STEPS)):

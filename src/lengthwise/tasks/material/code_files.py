@@ -50,7 +50,7 @@ def read_code(folder: Path, left_out: set[str] | None = None) -> tuple[CodeFile,
 
 
 def _code_in(folder: Path, ignored: set[str]) -> Iterator[Path]:
-    """Folders that are passed over are not walked: an environment's packages are ten times its standard library."""
+    """Paths of files of code. Ignored folders are not walked: an environment's packages are ten times its standard library."""
     for parent, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name not in ignored and not name.startswith(".")]
         for path in (Path(parent, name) for name in names if name not in ignored and not name.startswith(".")):

@@ -83,7 +83,7 @@ def read_questions(path: Path) -> list[Question]:
 
 
 def write_questions(path: Path, questions: Sequence[Question]) -> None:
-    """A file that `read_questions` reads as these."""
+    """Write a file from which `read_questions` reads the same questions."""
     lines = [{"question": q.text, "answers": q.answers, "ctxs": [{**asdict(q.gold), "isgold": True}]} for q in questions]
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, "".join(json.dumps(line) + "\n" for line in lines))

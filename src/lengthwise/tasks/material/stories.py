@@ -29,7 +29,7 @@ def story(kind: str, randomness: random.Random) -> Story:
 
 @dataclass
 class _World:
-    """Who is where with what, and which fact told it."""
+    """The state of a story: where each person is, who holds which thing, and the facts that say so."""
 
     randomness: random.Random
     facts: list[str] = field(default_factory=list)
@@ -89,7 +89,7 @@ def _where_is_somebody(randomness: random.Random) -> Story:
 
 
 def _with_things(randomness: random.Random, wanted: Callable[[_World], list[str]]) -> tuple[_World, str]:
-    """A world in which at least one thing has the wanted past, and such a thing."""
+    """A random world in which `wanted` finds at least one thing to ask about, and one of those things."""
     while True:
         world = _World(randomness)
         goal = randomness.randint(*FACTS)

@@ -35,7 +35,7 @@ VERSION_BITS, VERSION_4 = 0xF << 76 | 0x3 << 62, 0x4 << 76 | 0x2 << 62  # of a U
 
 @dataclass(frozen=True)
 class Needles:
-    """What is hidden in what, and how much of it is asked for."""
+    """One kind of needle task: what is hidden, in which haystack, and how much of it is asked for."""
 
     haystack: Literal["noise", "essays", "needles"]
     key: Literal["word", "UUID"] = "word"

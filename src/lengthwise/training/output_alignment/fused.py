@@ -65,7 +65,7 @@ class _Fused(torch.autograd.Function):
 
 
 def _alone(views: Views, batch: int, apart: bool) -> list[tuple[slice, int, int]]:
-    """(rows, first position, last position + 1) of what is not compared with the other reading."""
+    """(rows, first position, last position + 1) of positions with a cross-entropy alone, no comparison."""
     if not apart:
         return [(slice(0, 2 * batch), 0, views.length)]
     over_first, over_second = views.shared
