@@ -28,8 +28,8 @@ from experiments.answers.page import FORMAT, write_pages
 from lengthwise.calibration import answer_cases, answers
 from lengthwise.common.text import read_texts
 from lengthwise.errors import require
-from lengthwise.evaluation.recommendation.asked import CONFIRM
-from lengthwise.evaluation.recommendation.text import AskedText
+from lengthwise.evaluation.recommendation.exam import CONFIRM
+from lengthwise.evaluation.recommendation.text import TextExam
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.fingerprint import model_fingerprint
 from lengthwise.models.load import load
@@ -183,7 +183,7 @@ def _told(options: Options, model: Any, tokenizer: Any, methods: dict[str, Any],
     for length in options.asked_lengths:
         folder = options.out / "novel"
         trial = (model, tokenizer, anatomy_of(model, options.train_length), length, options.seed, folder, True)
-        for reading in AskedText(*trial, novel).answers(CONFIRM, methods, [length], options.samples):
+        for reading in TextExam(*trial, novel).answers(CONFIRM, methods, [length], options.samples):
             scores.setdefault(str(length), {}).setdefault(reading.method, []).append(round(reading.score, 4))
     return {"novel": scores}
 

@@ -20,10 +20,10 @@ from experiments._lib.results import write
 from experiments.recommendation.page import FORMAT, write_pages
 from lengthwise.common.text import read_texts
 from lengthwise.errors import require
-from lengthwise.evaluation.recommendation.asked import CONFIRM, Asked, AskedQuestions
 from lengthwise.evaluation.recommendation.clock import Clock
+from lengthwise.evaluation.recommendation.exam import CONFIRM, Exam, QuestionExam
 from lengthwise.evaluation.recommendation.steps import Recommendation
-from lengthwise.evaluation.recommendation.text import AskedText
+from lengthwise.evaluation.recommendation.text import TextExam
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.load import load
 
@@ -70,7 +70,7 @@ def run(options: Options) -> None:
             "train_length": recipe.train_length,
             "length": length,
             "measure": asked.measure.name,
-            "asked": asked.known,
+            "asked": asked.usable_tasks,
             "recommended": recipe.method,
             "says": recipe.says,
             "race": recipe.evidence["race"],
@@ -84,13 +84,13 @@ def run(options: Options) -> None:
     write_pages(options.out, options.out)
 
 
-def _asked(options: Options, model: Any, tokenizer: Any, length: int, folder: Path) -> tuple[Asked, Asked]:
+def _asked(options: Options, model: Any, tokenizer: Any, length: int, folder: Path) -> tuple[Exam, Exam]:
     """What recommends, and what compares."""
     trial = (model, tokenizer, anatomy_of(model, options.train_length), length, options.seed, folder, True)
     if options.text is None or options.other_text is None:
-        asked = AskedQuestions(*trial, options.tasks, None, None, options.model)
-        return asked, replace(asked, seed=options.seed + AGAIN, folder=folder / "again", given=tuple(asked.known))
-    text = AskedText(*trial, read_texts([options.text]))
+        asked = QuestionExam(*trial, options.tasks, None, None, options.model)
+        return asked, replace(asked, seed=options.seed + AGAIN, folder=folder / "again", given=tuple(asked.usable_tasks))
+    text = TextExam(*trial, read_texts([options.text]))
     return text, replace(text, text=read_texts([options.other_text]), folder=folder / "again")
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lengthwise.evaluation.recommendation.asked import AskedQuestions
 from lengthwise.evaluation.recommendation.beyond import peak_memory
+from lengthwise.evaluation.recommendation.exam import QuestionExam
 from lengthwise.models.anatomy import anatomy_of
 from tests.conftest import TRAIN_LENGTH, make
 
 
 def test_longer_inputs_take_more_memory(tokenizer: Any, tmp_path: Path) -> None:
     model = make("llama").cuda()
-    asked = AskedQuestions(model, tokenizer, anatomy_of(model, None), 2048, 0, tmp_path, False, ("passkey",), None, None, "")
+    asked = QuestionExam(model, tokenizer, anatomy_of(model, None), 2048, 0, tmp_path, False, ("passkey",), None, None, "")
     short, long = peak_memory(asked, "none", TRAIN_LENGTH), peak_memory(asked, ["log"], 2048)
     assert short is not None
     assert long is not None

@@ -18,8 +18,8 @@ import torch
 import lengthwise as lw
 from lengthwise.calibration.answer_cases import FAR_SEEDS, answer_cases
 from lengthwise.errors import BadInput
-from lengthwise.evaluation.recommendation.asked import FRESH_SEED, AskedQuestions
 from lengthwise.evaluation.recommendation.candidates import Calibration
+from lengthwise.evaluation.recommendation.exam import FRESH_SEED, QuestionExam
 from lengthwise.evaluation.recommendation.steps import Recommendation, _made_for
 from lengthwise.methods.recipe import Recipe
 from lengthwise.models.anatomy import anatomy_of
@@ -40,7 +40,7 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> Callable[[Score], list[tuple[A
     def use(score: Score) -> list[tuple[Any, ...]]:
         calls: list[tuple[Any, ...]] = []
 
-        def records(self: AskedQuestions, run: str, methods: Any, tasks: Any, lengths: Any, samples: int) -> list[Record]:
+        def records(self: QuestionExam, run: str, methods: Any, tasks: Any, lengths: Any, samples: int) -> list[Record]:
             calls.append((run, tuple(methods), tuple(lengths), samples))
             seed = self.seed + (FRESH_SEED if run == "confirm" else 0)
             return [
@@ -48,7 +48,7 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> Callable[[Score], list[tuple[A
                 for m in methods for t in tasks for n in lengths for i in range(samples)
             ]  # fmt: skip
 
-        monkeypatch.setattr(AskedQuestions, "records", records)
+        monkeypatch.setattr(QuestionExam, "records", records)
         return calls
 
     return use
@@ -111,11 +111,11 @@ def test_where_nothing_is_answered_the_method_under_which_answers_are_likeliest_
     nats = {"none": float("nan"), "log": 9.0, "infoscale": 8.0}
     asked: list[str] = []
 
-    def told(_: AskedQuestions, methods: dict[str, Any]) -> dict[str, float]:
+    def told(_: QuestionExam, methods: dict[str, Any]) -> dict[str, float]:
         asked.extend(methods)
         return nats
 
-    monkeypatch.setattr(AskedQuestions, "nats", told)
+    monkeypatch.setattr(QuestionExam, "nats", told)
     recipe = recommend(tokenizer, tasks=["passkey"])
     assert asked == ["none", "log", "infoscale"]
     assert recipe.method == "infoscale"
@@ -128,7 +128,7 @@ def test_where_nothing_is_answered_the_method_under_which_answers_are_likeliest_
 def test_nats_are_those_of_right_answers_under_each_method(tokenizer: Any, tmp_path: Path) -> None:
     model, length = make("t5", 0), 2 * LENGTH  # with room for a question
     trial = (model, tokenizer, anatomy_of(model, TRAIN_LENGTH), length, 0, tmp_path, False)
-    asked = AskedQuestions(*trial, ("passkey",), None, None, "tiny")
+    asked = QuestionExam(*trial, ("passkey",), None, None, "tiny")
     told = asked.nats({"none": "none", "log": ["log"]})
     cases = answer_cases(model, tokenizer, TASKS["passkey"].samples(tokenizer, length, 4, FAR_SEEDS))
     for name, spec in (("none", "none"), ("log", "log")):
@@ -207,14 +207,14 @@ def test_with_little_time_the_last_are_left_out(tokenizer: Any, answering: Any) 
 
 def test_what_does_not_fit_into_memory_is_left_out(tokenizer: Any, answering: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     answering(helped_by("infoscale"))
-    answered = AskedQuestions.records
+    answered = QuestionExam.records
 
-    def limited(self: AskedQuestions, run: str, methods: Any, *asked: Any) -> list[Record]:
+    def limited(self: QuestionExam, run: str, methods: Any, *asked: Any) -> list[Record]:
         if "log" in methods:
             raise MemoryError
         return answered(self, run, methods, *asked)
 
-    monkeypatch.setattr(AskedQuestions, "records", limited)
+    monkeypatch.setattr(QuestionExam, "records", limited)
     recipe = recommend(tokenizer, tasks=["passkey"])
     assert recipe.method == "infoscale"
     assert "; log (no memory);" in " ".join(recipe.says)
@@ -275,7 +275,7 @@ def test_a_fit_is_for_the_same_questions_wherever_they_stand(
 
     def made_for(folder: Path) -> str:
         trial = (model, tokenizer, anatomy_of(model, None), LENGTH, 0, folder / "out", False)
-        return _made_for(AskedQuestions(*trial, ("multi_document_qa",), folder / "mine.jsonl", None, ""), "answers")
+        return _made_for(QuestionExam(*trial, ("multi_document_qa",), folder / "mine.jsonl", None, ""), "answers")
 
     write_questions(tmp_path / "mine.jsonl", make_up(6))
     first = made_for(tmp_path)
@@ -331,14 +331,14 @@ def test_of_your_own_cases_those_that_choose_do_not_confirm(
 ) -> None:
     file, used = tmp_path / "mine.jsonl", {"race": set[int](), "confirm": set[int]()}
     file.write_text("".join(json.dumps({"prompt": f"Case {i} " * 12, "target": "yes"}) + "\n" for i in range(9)))
-    records = AskedQuestions.records
+    records = QuestionExam.records
 
-    def spied(self: AskedQuestions, run: str, *asked: Any) -> list[Record]:
+    def spied(self: QuestionExam, run: str, *asked: Any) -> list[Record]:
         found = records(self, run, *asked)
         used[run] |= {record.index for record in found}
         return found
 
-    monkeypatch.setattr(AskedQuestions, "records", spied)
+    monkeypatch.setattr(QuestionExam, "records", spied)
     recipe = recommend(tokenizer, data=file)
     assert used["race"] == {0, 2, 4, 6}
     assert used["confirm"] == {1, 3, 5, 7}

@@ -10,7 +10,7 @@ import pytest
 import lengthwise as lw
 from lengthwise.errors import BadInput
 from lengthwise.evaluation.recommendation.candidates import Calibration
-from lengthwise.evaluation.recommendation.rows import AskedRows
+from lengthwise.evaluation.recommendation.rows import RowExam
 from lengthwise.models.anatomy import anatomy_of
 from tests.conftest import TRAIN_LENGTH, make, tokens
 
@@ -25,7 +25,7 @@ def recommend(name: str, **options: Any) -> lw.Recipe:
 
 def test_no_stretch_that_confirms_was_read_for_the_choice(tmp_path: Path) -> None:
     model = make("llama")
-    asked = AskedRows(model, None, anatomy_of(model), LENGTH, 0, tmp_path, False, "", tuple(ROWS))
+    asked = RowExam(model, None, anatomy_of(model), LENGTH, 0, tmp_path, False, "", tuple(ROWS))
     race, confirm = (asked.places[run] for run in ("race", "confirm"))
     assert race.shape[1] == confirm.shape[1] == LENGTH + asked.continuation
     assert len(race) + len(confirm) == sum(len(row) // (LENGTH + asked.continuation) for row in ROWS)

@@ -17,7 +17,7 @@ from lengthwise.errors import BadInput
 from lengthwise.evaluation.recommendation import text as places
 from lengthwise.evaluation.recommendation.candidates import Calibration
 from lengthwise.evaluation.recommendation.measure import TextLikelihood
-from lengthwise.evaluation.recommendation.text import AskedText
+from lengthwise.evaluation.recommendation.text import TextExam
 from lengthwise.methods.recipe import Recipe
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.fingerprint import model_fingerprint
@@ -27,9 +27,9 @@ LENGTH = 2 * TRAIN_LENGTH
 PROSE = shipped_prose()[:3000]
 
 
-def asked(tokenizer: Any, tmp_path: Path, name: str = "llama", text: str = PROSE) -> AskedText:
+def asked(tokenizer: Any, tmp_path: Path, name: str = "llama", text: str = PROSE) -> TextExam:
     model = make(name)
-    return AskedText(model, tokenizer, anatomy_of(model, None), LENGTH, 0, tmp_path, False, text)
+    return TextExam(model, tokenizer, anatomy_of(model, None), LENGTH, 0, tmp_path, False, text)
 
 
 def recommend(tokenizer: Any, name: str = "llama", **options: Any) -> Recipe:

@@ -14,8 +14,8 @@ import torch
 
 from lengthwise.calibration.measure import run_stack
 from lengthwise.errors import BadInput, is_out_of_memory
-from lengthwise.evaluation.recommendation.asked import CONFIRM, FRESH, KNOWN, Asked
 from lengthwise.evaluation.recommendation.clock import Clock
+from lengthwise.evaluation.recommendation.exam import CONFIRM, FRESH, USABLE, Exam
 from lengthwise.evaluation.recommendation.measure import Scored
 from lengthwise.methods.recipe import Part
 from lengthwise.models.extend import extend
@@ -26,14 +26,14 @@ STILL = 0.8  # least share of the score at the length with which a method still 
 
 
 def at_longer(
-    asked: Asked, name: str, parts: Sequence[Part] | str, score: float, seconds: float, clock: Clock
+    exam: Exam, name: str, parts: Sequence[Part] | str, score: float, seconds: float, clock: Clock
 ) -> list[Sequence[Scored]]:
     """Answers at twice the length, and at four times if it still works there; as far as time, memory and the model allow.
 
     `score` is the mean at the length, and `seconds` the time of one sample of every task there.
     """
     answers: list[Sequence[Scored]] = []
-    if not asked.can_be_longer or score < KNOWN:
+    if not exam.can_be_longer or score < USABLE:
         return answers
     for times in TIMES:
         # Attention is quadratic in the length
@@ -43,7 +43,7 @@ def at_longer(
             with warnings.catch_warnings():
                 # An alignment is held beyond its last length, and is asked about just that
                 warnings.simplefilter("ignore")
-                answers.append(asked.answers(CONFIRM, {name: parts}, [times * asked.length], FRESH[0]))
+                answers.append(exam.answers(CONFIRM, {name: parts}, [times * exam.length], FRESH[0]))
         except Exception as error:
             if not is_out_of_memory(error) and not isinstance(error, BadInput):
                 raise
@@ -57,13 +57,13 @@ def still_works(answers: Sequence[Scored], score: float) -> bool:
     return fmean(answer.score for answer in answers) >= STILL * score
 
 
-def peak_memory(asked: Asked, parts: Sequence[Part] | str, tokens: int) -> int | None:
+def peak_memory(exam: Exam, parts: Sequence[Part] | str, tokens: int) -> int | None:
     """Most bytes in use at once, beside the weights, while reading so many tokens; None on devices that do not count them."""
-    device = next(asked.model.parameters()).device
+    device = next(exam.model.parameters()).device
     # Which tokens they are makes no difference
     ids = torch.ones((1, tokens), dtype=torch.long)
-    with extend(asked.model, parts, train_length=asked.anatomy.train_length):
-        read = partial(run_stack, asked.anatomy, ids)
+    with extend(exam.model, parts, train_length=exam.anatomy.train_length):
+        read = partial(run_stack, exam.anatomy, ids)
         if device.type == "cuda":
             return _peak_on_gpu(device, read)
         return _peak_on_cpu(read) if device.type == "cpu" else None

@@ -1,6 +1,6 @@
 """Where the plain model begins to fail, for a model whose training length is only what its config or its family says.
 
-A T5 that was tuned on longer inputs keeps the training length of its pre-training. Asked at that length, at twice it and so on,
+A T5 that was tuned on longer inputs keeps the training length of its pre-training. Exam at that length, at twice it and so on,
 it shows how far it really reads. Its answers are those of the race, and more of the same.
 """
 
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import takewhile
 
-from lengthwise.evaluation.recommendation.asked import RACE, ROUNDS, Asked
 from lengthwise.evaluation.recommendation.evidence import by_method
+from lengthwise.evaluation.recommendation.exam import RACE, ROUNDS, Exam
 from lengthwise.evaluation.recommendation.measure import Measure, Scores
 from lengthwise.evaluation.recommendation.race import LEVEL, is_behind
 from lengthwise.methods.spec import NONE
@@ -19,16 +19,16 @@ SAMPLES = ROUNDS[1]  # of a task, at each length
 SHARE = 0.1  # of the time, at most
 
 
-def scores_by_length(asked: Asked) -> dict[int, Scores]:
+def scores_by_length(exam: Exam) -> dict[int, Scores]:
     """Scores of the plain model on the same tasks from the training length up to the length."""
-    trained, length = asked.anatomy.train_length, asked.length
+    trained, length = exam.anatomy.train_length, exam.length
     lengths = [*takewhile(lambda n: n < length, (trained * 2**k for k in range(length.bit_length()))), length]
-    return {n: by_method(asked.answers(RACE, {NONE: NONE}, [n], SAMPLES))[NONE] for n in lengths}
+    return {n: by_method(exam.answers(RACE, {NONE: NONE}, [n], SAMPLES))[NONE] for n in lengths}
 
 
-def forwards(asked: Asked) -> int:
+def forwards(exam: Exam) -> int:
     """About how many more forwards at the full length `scores_by_length` costs; the shorter ones are not worth counting."""
-    return SAMPLES * len(asked.known)
+    return SAMPLES * len(exam.usable_tasks)
 
 
 def first_fall(scores: Mapping[int, Scores]) -> int | None:

@@ -30,11 +30,11 @@ from lengthwise.common.files import writing
 from lengthwise.common.sequences import token_rows
 from lengthwise.common.text import parse_lengths
 from lengthwise.errors import require
-from lengthwise.evaluation.recommendation.asked import Asked, AskedQuestions
 from lengthwise.evaluation.recommendation.clock import Clock
-from lengthwise.evaluation.recommendation.rows import AskedRows
+from lengthwise.evaluation.recommendation.exam import Exam, QuestionExam
+from lengthwise.evaluation.recommendation.rows import RowExam
 from lengthwise.evaluation.recommendation.steps import FOREIGN, Recommendation
-from lengthwise.evaluation.recommendation.text import AskedText
+from lengthwise.evaluation.recommendation.text import TextExam
 from lengthwise.methods.recipe import Recipe, recipe_at
 from lengthwise.models.anatomy import anatomy_of, vocabulary
 from lengthwise.models.patches import refuse_extended
@@ -87,12 +87,12 @@ def recommend(
         with writing(written):
             require(not written.exists() or recipe_at(written) is not None, FOREIGN.format(path=written))
         trial = (model, tokenizer, anatomy, length, seed, folder, show_progress)
-        asked: Asked = AskedQuestions(*trial, tasks, data, batch_tokens, name)
+        exam: Exam = QuestionExam(*trial, tasks, data, batch_tokens, name)
         if input_ids is not None:
-            asked = AskedRows(*trial, "", tuple(token_rows(input_ids, vocabulary(model))))
+            exam = RowExam(*trial, "", tuple(token_rows(input_ids, vocabulary(model))))
         elif text is not None:
-            asked = AskedText(*trial, text)
-        recipe = Recommendation(asked, Clock(60 * minutes)).run()
+            exam = TextExam(*trial, text)
+        recipe = Recommendation(exam, Clock(60 * minutes)).run()
     if out is not None:
         recipe.save(written)
     return recipe

@@ -15,16 +15,16 @@ from torch import Tensor
 
 from lengthwise.common.sequences import cut_rows
 from lengthwise.errors import require
-from lengthwise.evaluation.recommendation.asked import CONFIRM, FRESH, RACE, ROUNDS
+from lengthwise.evaluation.recommendation.exam import CONFIRM, FRESH, RACE, ROUNDS
 from lengthwise.evaluation.recommendation.measure import Measure, TextLikelihood
-from lengthwise.evaluation.recommendation.text import FEWEST, AskedText
+from lengthwise.evaluation.recommendation.text import FEWEST, TextExam
 from lengthwise.models.anatomy import has_encoder
 from lengthwise.tasks.language_modelling import Frame, frame_of
 
 
 @dataclass(frozen=True)
-class AskedRows(AskedText):
-    """Places in rows of token ids; there is no text."""
+class RowExam(TextExam):
+    """An exam of places in rows of token ids; there is no text."""
 
     rows: tuple[Tensor, ...]  # each [tokens]
 

@@ -17,11 +17,11 @@ from lengthwise.calibration.answers import SAMPLES
 from lengthwise.calibration.calibrate import calibrate
 from lengthwise.common.progress import stage
 from lengthwise.errors import BadInput, is_out_of_memory, require
-from lengthwise.evaluation.recommendation.asked import CONFIRM, FRESH, RACE, ROUNDS, Asked
 from lengthwise.evaluation.recommendation.beyond import at_longer, peak_memory
 from lengthwise.evaluation.recommendation.candidates import HEDGES, LAWS, Calibration, calibrations, specs
 from lengthwise.evaluation.recommendation.clock import Clock
 from lengthwise.evaluation.recommendation.evidence import Raced, by_method, confirmed, raced
+from lengthwise.evaluation.recommendation.exam import CONFIRM, FRESH, RACE, ROUNDS, Exam
 from lengthwise.evaluation.recommendation.fall import SHARE, fall_in_words, forwards, scores_by_length
 from lengthwise.evaluation.recommendation.measure import Scored, Scores
 from lengthwise.evaluation.recommendation.race import LEVEL, is_behind, pairs, still_in
@@ -48,8 +48,8 @@ FEWEST = 8  # sequences of a task for temperatures a head, where time is short
 class Recommendation:
     """The state of one recommendation while it is made: candidates, what was not tried, and times measured so far."""
 
-    def __init__(self, asked: Asked, clock: Clock) -> None:
-        self.asked, self.clock = asked, clock
+    def __init__(self, exam: Exam, clock: Clock) -> None:
+        self.exam, self.clock = exam, clock
         self.candidates: dict[str, tuple[Part, ...]] = {}
         self.baselines = {NONE: NONE, TRUNCATE: TRUNCATE}
         self.untried: list[str] = []
@@ -61,30 +61,30 @@ class Recommendation:
         self.inside: dict[str, float] = {}
 
     def run(self) -> Recipe:
-        asked = self.asked
-        stage("first answers of the model as it is", asked.show_progress)
-        forward = self._first_look()
+        exam = self.exam
+        stage("first answers of the model as it is", exam.show_progress)
+        forward_seconds = self._first_look()
         # Two would fit two alignments of one name, and answer under one of them with the other
-        with claim(asked.folder / CLAIM) as ours:
-            require(ours, f"another process is recommending in {asked.folder}; wait for it, or {ANOTHER}")
-            return self._chosen(forward)
+        with claim(exam.folder / CLAIM) as ours:
+            require(ours, f"another process is recommending in {exam.folder}; wait for it, or {ANOTHER}")
+            return self._choose(forward_seconds)
 
-    def _chosen(self, forward: float) -> Recipe:
-        asked = self.asked
-        self.candidates |= {spec: (spec,) for spec in specs(asked.anatomy, asked.length)}
-        for calibration in self._in_order():
-            self._calibrate(calibration, forward)
-        self._drop_the_last(forward)
+    def _choose(self, forward_seconds: float) -> Recipe:
+        exam = self.exam
+        self.candidates |= {spec: (spec,) for spec in specs(exam.anatomy, exam.length)}
+        for calibration in self._calibrations_in_order():
+            self._calibrate(calibration, forward_seconds)
+        self._drop_without_time(forward_seconds)
         self.untried.append(HEDGES)
-        stage(f"the race: {len(self.baselines | self.candidates)} methods answer the same questions", asked.show_progress)
+        stage(f"the race: {len(self.baselines | self.candidates)} methods answer the same questions", exam.show_progress)
         try:
             winner = self._race({**self.baselines, **self.candidates})
         except Exception as error:
-            _refusal(error)
-            self._try_each()
+            _reason_or_raise(error)
+            self._drop_failing()
             winner = self._race({**self.baselines, **self.candidates})
-        self._look_for_the_fall(forward)
-        stage("fresh questions, which alone are reported", asked.show_progress)
+        self._find_the_fall(forward_seconds)
+        stage("fresh questions, which alone are reported", exam.show_progress)
         fresh, samples = self._confirm(winner)
         return self._recipe(winner, fresh, samples)
 
@@ -93,46 +93,46 @@ class Recommendation:
 
     def _first_look(self) -> float:
         """Let the plain model and truncation answer a few questions; returns the seconds of one answer at the length."""
-        first = self.asked.answers(RACE, {NONE: NONE}, [self.asked.length], ROUNDS[0])
+        first = self.exam.answers(RACE, {NONE: NONE}, [self.exam.length], ROUNDS[0])
         try:
-            self.asked.answers(RACE, {TRUNCATE: TRUNCATE}, [self.asked.length], ROUNDS[0])
+            self.exam.answers(RACE, {TRUNCATE: TRUNCATE}, [self.exam.length], ROUNDS[0])
         except BadInput as error:
             del self.baselines[TRUNCATE]
             self.untried.append(f"truncation ({str(error).partition(';')[0]})")
-        if not self.asked.own_lengths:
-            within = self.asked.answers(RACE, {NONE: NONE}, [self.asked.anatomy.train_length], ROUNDS[0])
+        if not self.exam.has_own_lengths:
+            within = self.exam.answers(RACE, {NONE: NONE}, [self.exam.anatomy.train_length], ROUNDS[0])
             self.inside[NONE] = _seconds(within, NONE) / ROUNDS[0]
         # The first ones also pay for what is done once
         return min(answer.seconds for answer in first)
 
-    def _in_order(self) -> list[Calibration]:
+    def _calibrations_in_order(self) -> list[Calibration]:
         """Calibrations, cheapest first; but fits to answers first where sharpening by a law does worse than the plain model."""
-        listed = calibrations(self.asked.anatomy, self.asked.length)
+        listed = calibrations(self.exam.anatomy, self.exam.length)
         if all(calibration.statistic == "answers" for calibration in listed):
             return listed
         law = LAWS[0]
         try:
-            scores = by_method(self.asked.answers(RACE, {NONE: NONE, law: law}, [self.asked.length], ROUNDS[0]))
+            scores = by_method(self.exam.answers(RACE, {NONE: NONE, law: law}, [self.exam.length], ROUNDS[0]))
         except Exception as error:
-            _refusal(error)
+            _reason_or_raise(error)
             return listed
         return listed[::-1] if fmean(scores[law]) < fmean(scores[NONE]) else listed
 
-    def _calibrate(self, calibration: Calibration, forward: float) -> None:
+    def _calibrate(self, calibration: Calibration, forward_seconds: float) -> None:
         """Add a calibrated temperature to the race, if there is time and memory for it."""
-        asked, path = self.asked, self.asked.folder / f"{calibration.name.replace(':', '-').replace('+', '-')}.json"
-        made_for = _made_for(asked, calibration.statistic)
+        exam, path = self.exam, self.exam.folder / f"{calibration.name.replace(':', '-').replace('+', '-')}.json"
+        made_for = _made_for(exam, calibration.statistic)
         # Another model, length, seed or text may have been asked in this folder before
         kept = Alignment.load(path) if path.exists() else None
         if kept is not None and kept.provenance.get(MADE_FOR) == made_for:
             self._add(calibration, kept)
             return
         require(kept is None or MADE_FOR in kept.provenance, FOREIGN.format(path=path))
-        raced = asked.folder / RACE / CONFIG
+        raced = exam.folder / RACE / CONFIG
         taken = raced.exists() and calibration.name in read_config(raced)["methods"]
-        require(not taken, f"{asked.folder} was begun for another length or other questions; {ANOTHER}")
+        require(not taken, f"{exam.folder} was begun for another length or other questions; {ANOTHER}")
         answers = calibration.statistic == "answers"
-        takes = FORWARDS.get((calibration.statistic, calibration.scope), 2) * (len(asked.known) + 1) * forward
+        takes = FORWARDS.get((calibration.statistic, calibration.scope), 2) * (len(exam.usable_tasks) + 1) * forward_seconds
         if takes > self.clock.left(CALIBRATING):
             self.untried.append(f"{calibration.name} (no time)")
             return
@@ -143,37 +143,37 @@ class Recommendation:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 alignment = calibrate(
-                    asked.model,
-                    asked.tokenizer,
-                    asked.length,
+                    exam.model,
+                    exam.tokenizer,
+                    exam.length,
                     statistic=calibration.statistic,
                     scope=calibration.scope,
-                    train_length=asked.anatomy.train_length,
+                    train_length=exam.anatomy.train_length,
                     method=calibration.method,
-                    seed=asked.seed,
+                    seed=exam.seed,
                     minutes=minutes,
-                    show_progress=asked.show_progress,
-                    **asked.material(calibration.statistic, sequences),
+                    show_progress=exam.show_progress,
+                    **exam.material(calibration.statistic, sequences),
                 )
         except Exception as error:
-            self.untried.append(f"{calibration.name} ({_refusal(error)})")
+            self.untried.append(f"{calibration.name} ({_reason_or_raise(error)})")
             return
         alignment = replace(alignment, provenance={**alignment.provenance, MADE_FOR: made_for})
         alignment.save(path)
         self._add(calibration, alignment)
 
-    def _look_for_the_fall(self, forward: float) -> None:
+    def _find_the_fall(self, forward_seconds: float) -> None:
         """Find where the plain model begins to fail, if its training length is not known and there is time."""
-        if self.asked.anatomy.trained.is_known or self.asked.own_lengths:
+        if self.exam.anatomy.trained.is_known or self.exam.has_own_lengths:
             return
-        if forwards(self.asked) * forward <= SHARE * self.clock.seconds:
-            self.plain = scores_by_length(self.asked)
+        if forwards(self.exam) * forward_seconds <= SHARE * self.clock.seconds:
+            self.plain = scores_by_length(self.exam)
         else:
             self.untried.append("the lengths from which on the plain model falls (no time)")
 
-    def _drop_the_last(self, forward: float) -> None:
+    def _drop_without_time(self, forward_seconds: float) -> None:
         """Drop the last candidates, for whose first round there is no time; calibrated ones stay."""
-        a_first_round = ROUNDS[0] * (len(self.asked.known) * forward + self.inside.get(NONE, 0.0))
+        a_first_round = ROUNDS[0] * (len(self.exam.usable_tasks) * forward_seconds + self.inside.get(NONE, 0.0))
         room = int(self.clock.left(RACING) / a_first_round) if a_first_round > 0 else len(self.candidates)
         plain = [name for name, parts in self.candidates.items() if parts == (name,)]
         kept = max(FEWEST_RACED, room - len(self.baselines) - (len(self.candidates) - len(plain)))
@@ -181,13 +181,13 @@ class Recommendation:
             del self.candidates[name]
             self.untried.append(f"{name} (no time)")
 
-    def _try_each(self) -> None:
+    def _drop_failing(self) -> None:
         """Answer with each candidate alone, and drop those that this model refuses or that do not fit into memory."""
         for name in list(self.candidates):
             try:
-                self.asked.answers(RACE, {name: self._installed(name)}, [self.asked.length], ROUNDS[0])
+                self.exam.answers(RACE, {name: self._installed(name)}, [self.exam.length], ROUNDS[0])
             except Exception as error:
-                self.untried.append(f"{name} ({_refusal(error)})")
+                self.untried.append(f"{name} ({_reason_or_raise(error)})")
                 del self.candidates[name]
 
     def _add(self, calibration: Calibration, alignment: Alignment) -> None:
@@ -196,48 +196,48 @@ class Recommendation:
 
     def _race(self, methods: dict[str, Any]) -> str:
         """Run the rounds of the race; returns the name of the winner."""
-        asked, trained = self.asked, self.asked.anatomy.train_length
+        exam, trained = self.exam, self.exam.anatomy.train_length
         tests = pairs(len(methods)) * len(ROUNDS)
         for samples, more in zip(ROUNDS, (*ROUNDS[1:], 0), strict=True):
-            answers = asked.answers(RACE, methods, [asked.length], samples)
+            answers = exam.answers(RACE, methods, [exam.length], samples)
             kept = still_in(by_method(answers), tests)
             out = {name: "behind the first" for name in methods if name not in kept}
             # Nothing may be lost where the model needs no help
-            if not asked.own_lengths:
+            if not exam.has_own_lengths:
                 others = {name: method for name, method in {NONE: NONE, **methods}.items() if name != TRUNCATE}
-                within = asked.answers(RACE, others, [trained], samples)
+                within = exam.answers(RACE, others, [trained], samples)
                 inside = by_method(within)
                 self.inside |= {name: _seconds(within, name) / samples for name in inside}
                 lost = [name for name in inside if is_behind(inside[name], inside[NONE], LEVEL / tests)]
                 out |= dict.fromkeys(lost, f"loses at {trained:,} tokens")
                 kept = [name for name in kept if name not in lost]
-            self.raced |= {line.method: line for line in raced(methods, answers, asked.measure, out)}
+            self.raced |= {line.method: line for line in raced(methods, answers, exam.measure, out)}
             methods = {name: method for name, method in methods.items() if name in kept}
             self.seconds |= {name: _seconds(answers, name) / samples for name in by_method(answers)}
-            next_round = (more - samples) * sum(map(self._a_sample, methods))
+            next_round = (more - samples) * sum(map(self._sample_seconds, methods))
             if len(methods) <= 1 or next_round > self.clock.left(RACING):
                 break
         if not any(answer.score for answer in answers):
-            self.nats = asked.nats({name: method for name, method in methods.items() if name != TRUNCATE})
+            self.nats = exam.nats({name: method for name, method in methods.items() if name != TRUNCATE})
         return min(self.nats, key=lambda name: _or_infinite(self.nats[name]), default=(kept or [NONE])[0])
 
-    def _a_sample(self, method: str) -> float:
+    def _sample_seconds(self, method: str) -> float:
         """Seconds of one sample at both lengths; at the training length truncation is the plain model."""
         return self.seconds[method] + self.inside.get(NONE if method == TRUNCATE else method, 0.0)
 
     def _confirm(self, winner: str) -> tuple[Sequence[Scored], int]:
         """Fresh answers of the winner, the plain model and truncation, at the training length and at the length."""
-        asked = self.asked
+        exam = self.exam
         methods = {**self.baselines, winner: self._installed(winner)}
-        together = sum(map(self._a_sample, methods))
+        together = sum(map(self._sample_seconds, methods))
         samples = max((n for n in FRESH if n * together <= self.clock.left(CONFIRMING)), default=FRESH[0])
-        return asked.answers(CONFIRM, methods, [asked.anatomy.train_length, asked.length], samples), samples
+        return exam.answers(CONFIRM, methods, [exam.anatomy.train_length, exam.length], samples), samples
 
     def _recipe(self, winner: str, fresh: Sequence[Scored], samples: int) -> Recipe:
         """The recipe that fresh answers support: the winner, unless truncation or the plain model is as good."""
-        asked, anatomy, measure = self.asked, self.asked.anatomy, self.asked.measure
-        inside = [] if asked.own_lengths else [answer for answer in fresh if answer.length != asked.length]
-        at_length = [answer for answer in fresh if asked.own_lengths or answer.length == asked.length]
+        exam, anatomy, measure = self.exam, self.exam.anatomy, self.exam.measure
+        inside = [] if exam.has_own_lengths else [answer for answer in fresh if answer.length != exam.length]
+        at_length = [answer for answer in fresh if exam.has_own_lengths or answer.length == exam.length]
         scores = by_method(at_length)
         base = max(self.baselines, key=lambda name: fmean(scores[name]))
         best = winner if winner not in self.baselines and measure.beats(scores[winner], scores[base]) else base
@@ -245,8 +245,8 @@ class Recommendation:
         memory = self._memory(best)
         out_of_time = self.clock.left() < 0 or any("no time" in told for told in self.untried)
         evidence = {
-            "tasks": asked.tasks,
-            "asked": asked.known,
+            "tasks": exam.tasks,
+            "asked": exam.usable_tasks,
             "measure": measure.name,
             "race": [asdict(line) for line in self.raced.values()],
             "nats": {name: round(nats, 4) for name, nats in self.nats.items()},
@@ -260,26 +260,26 @@ class Recommendation:
             **versions(),
             "model": model_fingerprint(anatomy),
             "train_length": anatomy.trained.source,
-            "options": list(asked.options),
-            "seed": asked.seed,
+            "options": list(exam.options),
+            "seed": exam.seed,
             "samples": samples,
             "seconds": round(self.clock.seconds - self.clock.left(), 1),
             "minutes": self.clock.seconds / 60,
         }
-        trained, told = anatomy.train_length, (asked.tasks, asked.known, self.untried, out_of_time)
-        said = Findings(winner, best, measure, at_length, inside, longer, memory, trained, *told).words()
+        trained, tasks = anatomy.train_length, (exam.tasks, exam.usable_tasks, self.untried, out_of_time)
+        says = Findings(winner, best, measure, at_length, inside, longer, memory, trained, *tasks).words()
         if self.plain:
-            said = (*said, fall_in_words(self.plain, measure, anatomy.trained.source))
-        return Recipe(best, self.candidates.get(best, ()), asked.length, trained, said, evidence, provenance)
+            says = (*says, fall_in_words(self.plain, measure, anatomy.trained.source))
+        return Recipe(best, self.candidates.get(best, ()), exam.length, trained, says, evidence, provenance)
 
     def _longer(self, best: str, score: float) -> list[Sequence[Scored]]:
-        return at_longer(self.asked, best, self._installed(best), score, self.seconds[best], self.clock)
+        return at_longer(self.exam, best, self._installed(best), score, self.seconds[best], self.clock)
 
     def _memory(self, best: str) -> dict[str, int]:
         """By method, the most bytes that reading takes beside the weights; empty where that cannot be measured."""
-        read = {NONE: (NONE, self.asked.length), TRUNCATE: (NONE, self.asked.anatomy.train_length)}
+        read = {NONE: (NONE, self.exam.length), TRUNCATE: (NONE, self.exam.anatomy.train_length)}
         peaks = {
-            name: peak_memory(self.asked, *(read.get(name) or (self._installed(name), self.asked.length)))
+            name: peak_memory(self.exam, *(read.get(name) or (self._installed(name), self.exam.length)))
             for name in (NONE, best)
         }
         return {name: peak for name, peak in peaks.items() if peak is not None}
@@ -289,7 +289,7 @@ def _or_infinite(nats: float) -> float:
     return nats if math.isfinite(nats) else math.inf
 
 
-def _refusal(error: Exception) -> str:
+def _reason_or_raise(error: Exception) -> str:
     """In words, why a candidate cannot be tried; raises errors that are neither bad input nor a lack of memory."""
     if is_out_of_memory(error):
         return "no memory"
@@ -302,13 +302,13 @@ def _seconds(answers: Iterable[Scored], method: str) -> float:
     return sum((answer.seconds for answer in answers if answer.method == method), 0.0)
 
 
-def _made_for(asked: Asked, statistic: str) -> str:
+def _made_for(exam: Exam, statistic: str) -> str:
     """A digest of the model, the length, the seed and the material that an alignment is made for."""
-    material = asked.material(statistic, None).items()
+    material = exam.material(statistic, None).items()
     given: dict[str, Any] = {name: value.tolist() if isinstance(value, Tensor) else value for name, value in material}
     if (data := given.get("data")) is not None:
         # What it holds, wherever it stands today
         given["data"] = [find_task(task).of(Path(data)).material for task in given["task"]]
-    weights = model_fingerprint(asked.anatomy)["weights"]
-    made_for = (weights, asked.length, asked.seed, asked.anatomy.train_length, given)
+    weights = model_fingerprint(exam.anatomy)["weights"]
+    made_for = (weights, exam.length, exam.seed, exam.anatomy.train_length, given)
     return hashlib.sha256(repr(made_for).encode()).hexdigest()[:16]

@@ -23,7 +23,7 @@ from lengthwise.common.formats import Declared
 from lengthwise.common.progress import progress
 from lengthwise.errors import BadInput, require
 from lengthwise.evaluation.likelihood import continuation_nll
-from lengthwise.evaluation.recommendation.asked import CONFIRM, FRESH, RACE, ROUNDS, Asked
+from lengthwise.evaluation.recommendation.exam import CONFIRM, FRESH, RACE, ROUNDS, Exam
 from lengthwise.evaluation.recommendation.measure import Measure, TextLikelihood
 from lengthwise.evaluation.sweep.run_config import config_values, dtype_of, parameters_digest
 from lengthwise.methods.recipe import Part
@@ -59,8 +59,8 @@ class Reading(Declared):
 
 
 @dataclass(frozen=True)
-class AskedText(Asked):
-    """Places in a text; every token that follows counts."""
+class TextExam(Exam):
+    """An exam of places in a text: how well is it predicted what follows there?"""
 
     text: str
 
@@ -69,7 +69,7 @@ class AskedText(Asked):
         return TextLikelihood(f"your text at {self.length:,} tokens")
 
     @property
-    def known(self) -> list[str]:
+    def usable_tasks(self) -> list[str]:
         return [TEXT]
 
     @property

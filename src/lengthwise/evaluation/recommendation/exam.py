@@ -1,4 +1,4 @@
-"""What one model is asked at one length: questions of tasks, or of the user's own."""
+"""The exam of a recommendation: what one model is asked at one length, here questions of tasks or of the user's own."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from lengthwise.records import Record
 from lengthwise.tasks import find_task, without_groups
 from lengthwise.tasks.material.documents import write_questions
 
-KNOWN = 0.3  # least mean score at the training length of a task that can tell anything
+USABLE = 0.3  # least mean score at the training length of a task that can show what is lost at length
 ROUNDS = (4, 8, 16, 32)  # samples of a task after each round of the race
 FRESH = (8, 16, 32, 64)  # samples of a task that confirm, as many as there is time for
 FRESH_SEED = 500_009  # far from the race's
@@ -44,8 +44,8 @@ class Half(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Asked(ABC):
-    """One model at one length, and what it is asked."""
+class Exam(ABC):
+    """What one model is asked at one length, and by which measure its answers are compared."""
 
     model: nn.Module
     tokenizer: Any
@@ -58,12 +58,12 @@ class Asked(ABC):
     @property
     @abstractmethod
     def measure(self) -> Measure:
-        """What the scores mean."""
+        """How its scores are compared and put into words."""
 
     @property
     @abstractmethod
-    def known(self) -> list[str]:
-        """Tasks that can tell anything."""
+    def usable_tasks(self) -> list[str]:
+        """Tasks that the model can do at its training length: only these show what is lost at length."""
 
     @property
     @abstractmethod
@@ -73,36 +73,36 @@ class Asked(ABC):
     @property
     @abstractmethod
     def options(self) -> Sequence[str]:
-        """What `lengthwise recommend` is given to ask the same."""
+        """Options of `lengthwise recommend` that make the same exam."""
 
     @property
-    def own_lengths(self) -> bool:
-        """Whether what is asked has lengths of its own."""
+    def has_own_lengths(self) -> bool:
+        """Whether its questions are whole prompts of the user's, which have their own lengths."""
         return False
 
     @property
     def can_be_longer(self) -> bool:
-        """Whether more can be asked at greater lengths."""
+        """Whether it can be held at greater lengths, too."""
         return False
 
     @abstractmethod
     def answers(
         self, run: str, methods: Mapping[str, Sequence[Part] | str], lengths: Sequence[int], samples: int
     ) -> Sequence[Scored]:
-        """Answers of the race or of those that confirm, those that are recorded among them."""
+        """Scored answers, of the race or of the confirmation (`run`); those recorded before are not asked again."""
 
     def nats(self, methods: Mapping[str, Sequence[Part] | str]) -> dict[str, float]:
-        """How unlikely right answers are at the length under each method, on a few prompts; empty where that is not known."""
+        """-ln p of right answers at the length under each method, on a few prompts; empty where that is not measured."""
         return {}
 
     @abstractmethod
     def material(self, statistic: str, sequences: int | None) -> dict[str, Any]:
-        """What `calibrate` is given, of what is not for confirmation."""
+        """Keywords for `calibrate`: its material, nothing of which is used to confirm."""
 
 
 @dataclass(frozen=True)
-class AskedQuestions(Asked):
-    """Questions with answers: made for tasks, or the user's own."""
+class QuestionExam(Exam):
+    """An exam of questions with answers: made for tasks, or the user's own."""
 
     given: tuple[str, ...]  # tasks that the user named
     data: str | Path | None
@@ -111,7 +111,7 @@ class AskedQuestions(Asked):
 
     @property
     def measure(self) -> Measure:
-        return ShareRight("your questions" if self.own_lengths else f"questions at {self.length:,} tokens")
+        return ShareRight("your questions" if self.has_own_lengths else f"questions at {self.length:,} tokens")
 
     @property
     def options(self) -> Sequence[str]:
@@ -119,23 +119,23 @@ class AskedQuestions(Asked):
         return tasks if self.data is None else [*tasks, "--data", str(self.data)]
 
     @property
-    def own_lengths(self) -> bool:
-        """Whether the user's file holds whole cases."""
+    def has_own_lengths(self) -> bool:
+        """Whether the user's file holds whole prompts."""
         return self.data is not None and find_task(self.given[0] if self.given else "answer").take is None
 
     @property
     def can_be_longer(self) -> bool:
-        return not self.own_lengths
+        return not self.has_own_lengths
 
     def answers(
         self, run: str, methods: Mapping[str, Sequence[Part] | str], lengths: Sequence[int], samples: int
     ) -> Sequence[Scored]:
-        return self.records(run, methods, self.known, lengths, samples)
+        return self.records(run, methods, self.usable_tasks, lengths, samples)
 
     def records(
         self, run: str, methods: Mapping[str, Sequence[Part] | str], tasks: Sequence[str], lengths: Sequence[int], samples: int
     ) -> list[Record]:
-        """Answers in one of the two run directories, those that are there among them, each with its first score.
+        """`answers` in one of the two run directories, each with its first score.
 
         Of the user's own cases and questions every second one is for the race, and the others confirm.
         """
@@ -145,8 +145,8 @@ class AskedQuestions(Asked):
             self.tokenizer,
             dict(methods),
             list(tasks),
-            () if self.own_lengths else lengths,
-            2 * samples if self.own_lengths else samples if half is None else min(samples, half.questions),
+            () if self.has_own_lengths else lengths,
+            2 * samples if self.has_own_lengths else samples if half is None else min(samples, half.questions),
             self.seed + (FRESH_SEED if run == CONFIRM else 0),
             self.folder / run,
             data=self.data if half is None else half.path,
@@ -157,7 +157,7 @@ class AskedQuestions(Asked):
             show_progress=self.show_progress,
         )
         first = [record for record in records if record.task in without_groups(tasks)]
-        if not self.own_lengths:
+        if not self.has_own_lengths:
             return first
         # Those that confirm are missed now, not after the race
         alone = f"{self.data} has one case; at least 2 are needed, some to choose by and others to confirm"
@@ -166,8 +166,8 @@ class AskedQuestions(Asked):
 
     @cached_property
     def _halves(self) -> dict[str, Half]:
-        """Questions of the user's that prompts are made of: files of those that choose, and of those that confirm."""
-        if self.data is None or self.own_lengths:
+        """By run, a file with half of the user's questions: one half chooses, the other confirms. Empty for whole prompts."""
+        if self.data is None or self.has_own_lengths:
             return {}
         (task,) = self.given
         questions = find_task(task).of(Path(self.data)).samples.keywords.get("questions")  # type: ignore[attr-defined]
@@ -183,10 +183,10 @@ class AskedQuestions(Asked):
         return halves
 
     def nats(self, methods: Mapping[str, Sequence[Part] | str]) -> dict[str, float]:
-        if self.own_lengths:
+        if self.has_own_lengths:
             return {}
         data = None if self.data is None else self._halves[RACE].path if self._halves else Path(self.data)
-        tasks = asked_tasks(tuple(self.known), data)
+        tasks = asked_tasks(tuple(self.usable_tasks), data)
         nats, trained = {}, self.anatomy.train_length
         with progress("no answer is right: how likely is it?", len(methods), self.show_progress) as tick, torch.no_grad():
             cases = Cases(self.model, self.tokenizer, self.anatomy, tasks, data, "", ROUNDS[0], self.seed, tick)
@@ -199,7 +199,7 @@ class AskedQuestions(Asked):
 
     @cached_property
     def tasks(self) -> dict[str, float | None]:
-        """As in `Asked`; None where a task has no room at the training length, too."""
+        """As in `Exam`; None where a task has no room at the training length, too."""
         if self.data is not None:
             require(len(self.given) <= 1, f"--data holds cases of one task; give one --task, not {len(self.given)}")
             return {self.given[0] if self.given else "answer": None}
@@ -213,11 +213,11 @@ class AskedQuestions(Asked):
         return scores
 
     @property
-    def known(self) -> list[str]:
-        """Tasks that can tell anything; those that the user named are not questioned."""
+    def usable_tasks(self) -> list[str]:
+        """As in `Exam`; tasks that the user named are all taken."""
         if self.data is not None or self.given:
             return list(self.tasks)
-        known = [task for task, score in self.tasks.items() if score is not None and score >= KNOWN]
+        known = [task for task, score in self.tasks.items() if score is not None and score >= USABLE]
         told = ", ".join(f"{task} {100 * score:.0f} %" for task, score in self.tasks.items() if score is not None)
         trained = self.anatomy.train_length
         require(
@@ -229,6 +229,6 @@ class AskedQuestions(Asked):
 
     def material(self, statistic: str, sequences: int | None) -> dict[str, Any]:
         # The user's own cases are for the race and to confirm
-        fits = statistic == "answers" and not self.own_lengths
+        fits = statistic == "answers" and not self.has_own_lengths
         data = self._halves[RACE].path if fits and self._halves else self.data
-        return {"sequences": sequences} | ({"task": self.known, "data": data} if fits else {})
+        return {"sequences": sequences} | ({"task": self.usable_tasks, "data": data} if fits else {})
