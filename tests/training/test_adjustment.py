@@ -11,7 +11,7 @@ import lengthwise as lw
 from lengthwise.errors import BadInput
 from lengthwise.methods.positions.shifted_sparse import ShiftedSparse
 from lengthwise.models.anatomy import anatomy_of
-from lengthwise.training.adjustment import Adjustment, adjustment_of, learnt_in, methods_for, prepared, spec_with
+from lengthwise.training.adjustment import Adjustment, adjustment_of, learnt_method, methods_for, prepared, spec_with
 from lengthwise.training.directory import learnt_file
 from lengthwise.training.settings import Settings
 from lengthwise.training.stretched import StretchedClex
@@ -80,9 +80,9 @@ def test_the_spec_names_what_clex_learnt() -> None:
     assert spec_with("t5_bias + nope", Path("o/t5_bias.safetensors")) == "t5_bias:weights=o/t5_bias.safetensors+nope"
     assert spec_with("@a.json+ntk", None, Path("o/alignment.json")) == "@o/alignment.json+ntk"
     assert spec_with("aligned:path=a.json", None, Path("o/alignment.json")) == "@o/alignment.json"
-    assert learnt_in("yarn:factor=2+log") is None
+    assert learnt_method("yarn:factor=2+log") is None
     with pytest.raises(BadInput, match=r"^clex and t5_bias both learn; train with one of them at a time$"):
-        learnt_in("clex+t5_bias")
+        learnt_method("clex+t5_bias")
 
 
 def test_a_method_of_ones_own_may_learn(tmp_path: Path) -> None:
@@ -90,12 +90,12 @@ def test_a_method_of_ones_own_may_learn(tmp_path: Path) -> None:
     source = "from torch import nn\nclass {}(nn.Module):\n    def __init__(self{}):\n        super().__init__()\n"
     source += "    def narrow(self, whole):\n        return whole\n"
     own.write_text(source.format("Learns", ", weights: str | None = None") + source.format("Forgets", ""))
-    assert learnt_in(f"{own}:Learns+log") == f"{own}:Learns"
+    assert learnt_method(f"{own}:Learns+log") == f"{own}:Learns"
     learnt = tmp_path / learnt_file(f"{own}:Learns")
     assert learnt.name == "mine.py.Learns.safetensors"
     assert spec_with(f"{own}:Learns+log", learnt) == f"{own}:Learns:weights={learnt}+log"
     with pytest.raises(BadInput, match=r"Forgets learns, and has no argument `weights`"):
-        learnt_in(f"{own}:Forgets")
+        learnt_method(f"{own}:Forgets")
 
 
 def test_clex_is_stretched_and_learns_inside_the_model() -> None:

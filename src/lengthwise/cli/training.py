@@ -72,13 +72,13 @@ train.__annotations__ = {parameter.name: parameter.annotation for parameter in p
 
 
 def _say_where_it_goes_on(settings: Any) -> None:
-    from lengthwise.training.adjustment import learnt_in
+    from lengthwise.training.adjustment import learnt_method
     from lengthwise.training.directory import TrainingDirectory, step_of
 
     directory = TrainingDirectory(Path(settings.out))
     if not (directory.path / "config.json").exists():
         return
-    checkpoint = directory.last_checkpoint(learnt_in(settings.adjustment))
+    checkpoint = directory.last_checkpoint(learnt_method(settings.adjustment))
     if checkpoint is None:
         say(f"no checkpoint is in {settings.out} yet; the same command begins again at step 1 of {settings.steps}")
     else:

@@ -75,8 +75,8 @@ class TrainingMethods:
     """The methods in force while a model is trained, and those among them that learn."""
 
     installed: list[object]
-    learnt: nn.Module | None = None
-    learns: str | None = None  # name of the method that is learnt
+    learnt: nn.Module | None = None  # the method whose weights are trained, too
+    learnt_name: str | None = None  # of the method that `learnt` is
     stretched: StretchedClex | None = None
     alignment: Alignment | None = None
 
@@ -93,12 +93,12 @@ def methods_for(adjustment: Adjustment, settings: Settings, anatomy: Anatomy, tr
     nameable = not (needs_files and any(sign in settings.out for sign in "+,"))
     require(nameable, f"a spec cannot name files in {settings.out}: it reads + and , as its own; give another --out")
     require(len(alignments) < 2, "training takes one alignment; leave the others out")
-    learns, stretched = learnt_in(adjustment.spec), None
+    learnt_name, stretched = learnt_method(adjustment.spec), None
     if isinstance(learnt, Clex):
         stretched = StretchedClex(learnt, settings.stretch, train_length, settings.seed)
         methods = [stretched if method is learnt else method for method in methods]
     installed = methods + [ShiftedSparse()] * adjustment.shifted_sparse
-    return TrainingMethods(installed, learnt, learns, stretched, next(iter(alignments), None))
+    return TrainingMethods(installed, learnt, learnt_name, stretched, next(iter(alignments), None))
 
 
 def prepared(model: nn.Module, adjustment: Adjustment, methods: TrainingMethods, seed: int) -> Any:
@@ -112,7 +112,7 @@ def prepared(model: nn.Module, adjustment: Adjustment, methods: TrainingMethods,
     return model
 
 
-def learnt_in(spec: str) -> str | None:
+def learnt_method(spec: str) -> str | None:
     """The name of the method in a spec that has weights to learn; None where none has."""
     learning = [name for name in parse_spec(spec).names if _has_weights(name)]
     require(len(learning) < 2, f"{' and '.join(learning)} both learn; train with one of them at a time")

@@ -58,6 +58,6 @@ class MethodCallback(TrainerCallback):  # type: ignore[misc]
             self.methods.stretched.step = state.global_step
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        learnt, learns = self.methods.learnt, self.methods.learns
-        if learnt is not None and learns is not None and state.is_world_process_zero:
-            weights.save(learnt, Path(args.output_dir) / f"{CHECKPOINT}{state.global_step}" / learnt_file(learns))
+        learnt, learnt_name = self.methods.learnt, self.methods.learnt_name
+        if learnt is not None and learnt_name is not None and state.is_world_process_zero:
+            weights.save(learnt, Path(args.output_dir) / f"{CHECKPOINT}{state.global_step}" / learnt_file(learnt_name))

@@ -20,7 +20,7 @@ from lengthwise.models.load import reason_of
 STATES = ("optimizer.pt", "scheduler.pt", "rng_state*.pth")
 
 
-class FirstStep(TrainerCallback):  # type: ignore[misc]
+class BegunCallback(TrainerCallback):  # type: ignore[misc]
     """Notes that a step has begun: by then the whole checkpoint has been read."""
 
     begun = False
@@ -32,7 +32,7 @@ class FirstStep(TrainerCallback):  # type: ignore[misc]
 @contextmanager
 def readable(checkpoint: Path | None, trainer: Any) -> Iterator[None]:
     """Refuse a checkpoint that cannot be gone on from, by the name of the file at fault where it is known."""
-    first = FirstStep()
+    first = BegunCallback()
     trainer.add_callback(first)
     try:
         yield

@@ -94,22 +94,22 @@ class TrainingDirectory:
             told = "which transformers would take for a checkpoint, and remove; move it to another folder"
             raise BadInput(f"{self.checkpoints} holds {copies[0]}, {told}")
 
-    def last_checkpoint(self, learns: str | None) -> Path | None:
-        """The latest checkpoint that was written to its end; `learns` is the method that has weights of its own."""
+    def last_checkpoint(self, learnt_name: str | None) -> Path | None:
+        """The latest checkpoint that was written to its end; `learnt_name` is the method that has weights of its own."""
         named = (path for path in self.checkpoints.glob(f"{CHECKPOINT}*") if path.name.removeprefix(CHECKPOINT).isdecimal())
         checkpoints = sorted(named, key=step_of)
-        return next((path for path in reversed(checkpoints) if _complete(path, learns)), None)
+        return next((path for path in reversed(checkpoints) if _complete(path, learnt_name)), None)
 
     def read_losses(self) -> list[dict[str, Any]]:
         """The lines of losses.jsonl; a last line without an end, which a kill left, is none."""
         return read_lines(self.losses, cast(Any, LossLine), "take the line out", finite=False)
 
-    def losses_of_all(self, learns: str | None) -> list[dict[str, Any]]:
+    def losses_of_all(self, learnt_name: str | None) -> list[dict[str, Any]]:
         """The losses of a finished run: none where their file was taken away, refused where it ends before the last checkpoint.
 
         That is the last step's, unless a callback stopped the run before it.
         """
-        lines, checkpoint = self.read_losses(), self.last_checkpoint(learns)
+        lines, checkpoint = self.read_losses(), self.last_checkpoint(learnt_name)
         steps = 1 if checkpoint is None else step_of(checkpoint)
         end = f"it ends at step {lines[-1]['step']} of {steps}" if lines else f"it holds none of {steps} steps"
         whole = not self.losses.exists() or (bool(lines) and lines[-1]["step"] >= steps)
@@ -132,13 +132,13 @@ def step_of(checkpoint: Path) -> int:
     return int(checkpoint.name.removeprefix(CHECKPOINT))
 
 
-def _complete(checkpoint: Path, learns: str | None) -> bool:
+def _complete(checkpoint: Path, learnt_name: str | None) -> bool:
     """Whether it was written to its end: transformers writes trainer_state.json last, and we the method's weights then."""
     try:
         read_json(checkpoint / "trainer_state.json", finite=False)
     except (OSError, ValueError):
         return False
-    return learns is None or (checkpoint / learnt_file(learns)).exists()
+    return learnt_name is None or (checkpoint / learnt_file(learnt_name)).exists()
 
 
 def _read(path: Path) -> dict[str, Any]:

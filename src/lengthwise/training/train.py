@@ -40,8 +40,8 @@ from lengthwise.training.lora import merged, quantised
 from lengthwise.training.rows import check_files, digest, rows_of
 from lengthwise.training.settings import Settings, settings_of
 
-# Another value of these makes no other run
-FREE = ("model", "out", "data", "dataset", "dataset_config", "split", "text_field", "device", "quantise")
+# Settings that may differ when a run is gone on with
+NOT_COMPARED = ("model", "out", "data", "dataset", "dataset_config", "split", "text_field", "device", "quantise")
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def train_with(settings: Settings, *, show_progress: bool = True, callbacks: Seq
     for package in ("accelerate", "peft"):
         if importlib.util.find_spec(package) is None:
             raise BadInput(f"training needs the package {package}; pip install 'lengthwise[train]'")
-    run, rows = _checked(settings)
+    run, rows = _prepared_run(settings)
     with ExitStack() as stack:
         if run.arguments.process_index == 0:
             run.directory.agree(_config(run, rows))
@@ -88,12 +88,12 @@ def train_with(settings: Settings, *, show_progress: bool = True, callbacks: Seq
         if not run.directory.method.exists():
             run.directory.refuse_copies()
             with writing(run.directory.path):
-                _trained(run, rows, show_progress and run.arguments.process_index == 0, callbacks)
-    losses = run.directory.losses_of_all(run.methods.learns)
+                _train(run, rows, show_progress and run.arguments.process_index == 0, callbacks)
+    losses = run.directory.losses_of_all(run.methods.learnt_name)
     return Trained(str(run.directory.model), run.directory.method.read_text().strip(), losses)
 
 
-def _checked(settings: Settings) -> tuple[TrainingRun, Tensor]:
+def _prepared_run(settings: Settings) -> tuple[TrainingRun, Tensor]:
     """The run and its rows; everything that can be refused is refused here, before anything is written."""
     require(settings.device != "cuda" or torch.cuda.is_available(), "--device cuda: there is no CUDA device here; leave it out")
     gguf = settings.model.endswith(".gguf")
@@ -144,7 +144,7 @@ def _arguments(settings: Settings) -> Any:
 
 
 def _config(run: TrainingRun, rows: Tensor) -> dict[str, Any]:
-    chosen = {name: value for name, value in asdict(run.settings).items() if name not in FREE}
+    chosen = {name: value for name, value in asdict(run.settings).items() if name not in NOT_COMPARED}
     resolved = {**asdict(run.adjustment), "processes": run.arguments.world_size}
     from_files: list[object] = [method for method in (run.methods.learnt, run.methods.alignment) if method is not None]
     from_files += [method for method in run.methods.installed if code_of(method) is not None and method not in from_files]
@@ -159,13 +159,13 @@ def _config(run: TrainingRun, rows: Tensor) -> dict[str, Any]:
     }
 
 
-def _trained(run: TrainingRun, rows: Tensor, shown: bool, callbacks: Sequence[Any]) -> None:
+def _train(run: TrainingRun, rows: Tensor, shown: bool, callbacks: Sequence[Any]) -> None:
     from lengthwise.training.output_alignment.trainer import MisalignmentTrainer
 
-    settings, learnt, learns = run.settings, run.methods.learnt, run.methods.learns
-    checkpoint = run.directory.last_checkpoint(learns)
-    if checkpoint is not None and learnt is not None and learns is not None:
-        weights.load(learnt, checkpoint / learnt_file(learns), f"weights of {learns}", "")
+    settings, learnt, learnt_name = run.settings, run.methods.learnt, run.methods.learnt_name
+    checkpoint = run.directory.last_checkpoint(learnt_name)
+    if checkpoint is not None and learnt is not None and learnt_name is not None:
+        weights.load(learnt, checkpoint / learnt_file(learnt_name), f"weights of {learnt_name}", "")
     caches = getattr(run.model.config, "use_cache", None)
     base = quantised(settings.model, run.arguments) if run.adjustment.quantised else run.model
     model = prepared(base, run.adjustment, run.methods, settings.seed)
@@ -179,7 +179,7 @@ def _trained(run: TrainingRun, rows: Tensor, shown: bool, callbacks: Sequence[An
     if checkpoint is None and run.arguments.process_index == 0 and run.directory.read_losses():
         warnings.warn(f"no checkpoint is in {settings.out} yet: training starts over at step 1", stacklevel=4)
     # LoRA gives parameters other names, and an alignment was found to fit before that
-    watched, whole = _watched(trainer, run, checkpoint, shown), readable(checkpoint, trainer)
+    watched, whole = _with_callbacks(trainer, run, checkpoint, shown), readable(checkpoint, trainer)
     with watched, extend(model, run.methods.installed, force=True), whole:
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     # Trainer has switched it off, and would have it saved so
@@ -197,7 +197,7 @@ def _trained(run: TrainingRun, rows: Tensor, shown: bool, callbacks: Sequence[An
 
 
 @contextmanager
-def _watched(trainer: Any, run: TrainingRun, checkpoint: Path | None, shown: bool) -> Iterator[None]:
+def _with_callbacks(trainer: Any, run: TrainingRun, checkpoint: Path | None, shown: bool) -> Iterator[None]:
     from transformers import PrinterCallback
     from transformers.integrations import TensorBoardCallback
 
@@ -225,8 +225,8 @@ def _save(model: Any, run: TrainingRun) -> None:
     if run.adjustment.lora_rank:
         save_whole(run.directory.adapter, [model], overwrite=True)
         inner = merged(model, run.directory.adapter, run.model if run.adjustment.quantised else None)
-    if methods.learnt is not None and methods.learns is not None:
-        learnt = run.directory.path / learnt_file(methods.learns)
+    if methods.learnt is not None and methods.learnt_name is not None:
+        learnt = run.directory.path / learnt_file(methods.learnt_name)
         weights.save(methods.learnt, learnt)
     if (alignment := methods.alignment) is not None:
         fingerprint = {**model_fingerprint(anatomy_of(inner)), "name": str(run.directory.model)}
