@@ -62,4 +62,4 @@ def _asked(question: Question) -> Asked:
     text = " ".join(question.gold.text.split())
     standing = [answer for answer in question.answers if answer in text and len(answer) <= LONGEST_ANSWER]
     plain = tuple(map(normalised, question.answers))
-    return Asked(question, tuple(standing), plain, normalised(question.gold.told))
+    return Asked(question, tuple(standing), plain, normalised(question.gold.one_line))

@@ -51,7 +51,7 @@ class Passages:
     def of(cls, documents: Sequence[Document]) -> Passages:
         from sklearn.feature_extraction.text import TfidfVectorizer
 
-        told = tuple(dict.fromkeys(document.told for document in documents))
+        told = tuple(dict.fromkeys(document.one_line for document in documents))
         words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, stop_words="english")
         return cls(told, words, words.fit_transform(told))
 

@@ -14,7 +14,7 @@ import lengthwise as lw
 from lengthwise.analysis.answer_slopes import EveryHead, answer_slopes, slopes_of
 from lengthwise.analysis.records import AnswerSlopes, read_analysis
 from lengthwise.analysis.section import analysis_article, findings
-from lengthwise.calibration.answer_cases import Case
+from lengthwise.calibration.answer_cases import FitCase
 from lengthwise.common.text import shipped_prose
 from lengthwise.models.anatomy import anatomy_of
 from tests.conftest import TRAIN_LENGTH, make, tokens
@@ -32,8 +32,8 @@ def sharp() -> Any:
     return model
 
 
-def cases(length: int, many: int = 2) -> list[Case]:
-    return [Case(tokens(length, 1, seed), tokens(6, 1, 9 + seed), torch.ones(6, dtype=torch.bool)) for seed in range(many)]
+def cases(length: int, many: int = 2) -> list[FitCase]:
+    return [FitCase(tokens(length, 1, seed), tokens(6, 1, 9 + seed), torch.ones(6, dtype=torch.bool)) for seed in range(many)]
 
 
 # Within the training length as well, where a model is otherwise left to its own attention
@@ -76,7 +76,7 @@ def test_a_head_that_was_flattened_wants_to_be_sharper(tau: float, below_zero: b
     """What is told is what the same model said before the queries of one head were divided."""
     model, asked = sharp(), cases(2 * TRAIN_LENGTH, 4)
     with torch.no_grad():
-        original = [Case(c.inputs, c.targets, c.counted, c.logits(model.eval()).log_softmax(-1)) for c in asked]
+        original = [FitCase(c.inputs, c.targets, c.counted, c.logits(model.eval()).log_softmax(-1)) for c in asked]
         query = model.encoder.block[2].layer[0].SelfAttention.q.weight
         query.view(4, -1, query.shape[1])[1] /= tau
     _, slopes = slopes_of(model, anatomy_of(model), original)

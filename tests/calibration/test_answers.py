@@ -15,7 +15,7 @@ import torch.nn.functional as F
 import lengthwise as lw
 from lengthwise.calibration import answer_cases, answers
 from lengthwise.calibration.align import SharpnessByLength
-from lengthwise.calibration.answer_cases import Case, Group, depends_on_the_far_past, text_cases
+from lengthwise.calibration.answer_cases import CaseGroup, FitCase, depends_on_the_far_past, text_cases
 from lengthwise.calibration.answers import Fit
 from lengthwise.common.progress import no_progress
 from lengthwise.common.text import shipped_prose
@@ -51,11 +51,11 @@ def fit(
     """Fit the model to what the original says of eight sequences."""
     cases = []
     for seed in range(8):
-        case = Case(tokens(length, 1, seed), tokens(6, 1, 100 + seed), torch.ones(6, dtype=torch.bool))
+        case = FitCase(tokens(length, 1, seed), tokens(6, 1, 100 + seed), torch.ones(6, dtype=torch.bool))
         with torch.no_grad():
-            cases.append(Case(case.inputs, case.targets, case.counted, case.logits(original).log_softmax(-1)))
+            cases.append(FitCase(case.inputs, case.targets, case.counted, case.logits(original).log_softmax(-1)))
     sharpness = SharpnessByLength(TRAIN_LENGTH, 2 * TRAIN_LENGTH)
-    return Fit(model, sharpness, [Group("original", 100.0, cases)], torch.zeros(shape), 0, no_progress, end).run()
+    return Fit(model, sharpness, [CaseGroup("original", 100.0, cases)], torch.zeros(shape), 0, no_progress, end).run()
 
 
 def test_one_number_that_is_known_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,15 +199,15 @@ def test_an_alignment_extends_and_the_model_is_as_it_was(name: str, scope: str, 
 @pytest.mark.usefixtures("few")
 @pytest.mark.filterwarnings("ignore:length .*no temperature makes")
 def test_what_a_model_cannot_do_at_training_length_does_not_steer(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer_cases.Cases, "known", lambda self: {"passkey": (1.0, 0.1), "line": (40.0, 8.0)})
+    monkeypatch.setattr(answer_cases.CaseMaker, "training_nats", lambda self: {"passkey": (1.0, 0.1), "line": (40.0, 8.0)})
     seen: dict[str, float] = {}
-    groups = answer_cases.Cases.groups
+    groups = answer_cases.CaseMaker.all_groups
 
     def spied(self: Any, length: int, shorter: int, weights: dict[str, float]) -> Any:
         seen.update(weights)
         return groups(self, length, shorter, weights)
 
-    monkeypatch.setattr(answer_cases.Cases, "groups", spied)
+    monkeypatch.setattr(answer_cases.CaseMaker, "all_groups", spied)
     how = {"statistic": "answers", "task": ["passkey", "line"], "sequences": 2, "train_length": TRAINED}
     lw.calibrate(make("t5", 0), tokenizer, LENGTH, show_progress=False, **how)
     assert sum(seen.values()) == pytest.approx(1)
@@ -216,7 +216,7 @@ def test_what_a_model_cannot_do_at_training_length_does_not_steer(tokenizer: Any
 
 @pytest.mark.usefixtures("few")
 def test_what_is_fitted_is_never_held_out_nor_asked(tokenizer: Any) -> None:
-    group = Group("g", 1.0, list(range(9)))  # type: ignore[arg-type]
+    group = CaseGroup("g", 1.0, list(range(9)))  # type: ignore[arg-type]
     assert [*group.held_out, *group.fitted] == list(range(9))
     assert len(group.held_out) == 2
     asked = {sample.prompt for seed in range(3) for sample in TASKS["passkey"].samples(tokenizer, LENGTH, 8, seed)}
@@ -259,9 +259,9 @@ def test_likelihoods_that_are_no_numbers_are_refused(
     scope: str, length: int, tokenizer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As where a T5 overflows in float16; a file that holds them could not be read again."""
-    loss = Case.loss
+    loss = FitCase.loss
     monkeypatch.setattr(
-        Case, "loss", lambda case, model: loss(case, model) * (math.nan if case.inputs.shape[1] > length - 99 else 1.0)
+        FitCase, "loss", lambda case, model: loss(case, model) * (math.nan if case.inputs.shape[1] > length - 99 else 1.0)
     )
     how = {"statistic": "answers", "scope": scope, "task": "passkey", "sequences": 2, "train_length": TRAINED}
     with pytest.raises(BadInput, match=f"answers at {length} tokens are NaN or infinite; give a wider --dtype"):
@@ -279,7 +279,7 @@ def test_one_number_is_left_at_1_where_other_cases_lose_by_it(monkeypatch: pytes
     monkeypatch.setattr(answers, "ENOUGH", 0.0)
     original = sharp_t5()
     model = flattened(original, torch.full((4,), 1.35))
-    monkeypatch.setattr(Group, "held_out", property(lambda group: group.cases[:2]))
+    monkeypatch.setattr(CaseGroup, "held_out", property(lambda group: group.cases[:2]))
     # The cases that are not fitted are told as the model tells them already
     whole = Fit._held_out
     told = iter([0.0, 1.0])

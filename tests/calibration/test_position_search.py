@@ -15,7 +15,7 @@ import transformers as tf
 
 import lengthwise as lw
 from lengthwise.calibration import position_search
-from lengthwise.calibration.answer_cases import Case, Group
+from lengthwise.calibration.answer_cases import CaseGroup, FitCase
 from lengthwise.calibration.position_search import Climb, Space, dpe_space, longrope_space, search_positions
 from lengthwise.common.progress import no_progress
 from lengthwise.errors import BadInput
@@ -42,10 +42,10 @@ def climb(model: Any, space: Space, planted: tuple[float, ...], ends: float = ma
     """A search for the numbers under which the model says what it says under those planted."""
     cases = []
     for seed in range(4):
-        case = Case(tokens(LENGTH, 1, seed), tokens(8, 1, 100 + seed), torch.ones(8, dtype=torch.bool))
+        case = FitCase(tokens(LENGTH, 1, seed), tokens(8, 1, 100 + seed), torch.ones(8, dtype=torch.bool))
         with torch.no_grad(), lw.extend(model, space.make(planted)):
-            cases.append(Case(case.inputs, case.targets, case.counted, case.logits(model).log_softmax(-1)))
-    return Climb(model, TRAIN_LENGTH, space, [Group("planted", 1.0, cases)], 0, ends, no_progress)
+            cases.append(FitCase(case.inputs, case.targets, case.counted, case.logits(model).log_softmax(-1)))
+    return Climb(model, TRAIN_LENGTH, space, [CaseGroup("planted", 1.0, cases)], 0, ends, no_progress)
 
 
 def test_scales_that_are_known_are_found() -> None:

@@ -65,14 +65,14 @@ def test_a_bent_model_is_found_by_the_bend_of_its_layers() -> None:
     model = Model("pmax", lambda x: -2.0 + 2 * (0.8 * x - 0.3 * x**2), lambda x: 5.0 + 0.8 * x - 0.3 * x**2)
     search = solve(model, 1.0, TARGET, "pmax")
     assert model.forwards == 3
-    assert search.off(search.path[2]) < 1e-4
+    assert search.distance(search.path[2]) < 1e-4
 
 
 def test_a_curve_that_turns_before_the_target_still_says_which_way() -> None:
     model = Model("pmax", line(-2.0, 0.8), lambda x: -2.0 + 0.8 * x - 2.0 * x**2)
     search = solve(model, 1.0, TARGET, "pmax")
     assert search.path[1].g > 1.2
-    assert search.off(search.best) < 0.02
+    assert search.distance(search.best) < 0.02
 
 
 def test_a_first_forward_on_the_target_is_the_last() -> None:
@@ -86,7 +86,7 @@ def test_a_fourth_forward_is_the_last_however_far_off() -> None:
     model = Model("entropy", lambda x: 3.0 - 2.0 * (x > 0.4) - 0.01 * x, line(3.0, -1.2))
     search = solve(model, 1.0, 2.0, "entropy")
     assert model.forwards == 4
-    assert search.off(search.best) > 0.02
+    assert search.distance(search.best) > 0.02
     assert search.missed
 
 
@@ -117,7 +117,7 @@ def test_a_target_that_the_layers_do_not_foresee_is_found_all_the_same() -> None
     model = Model("entropy", lambda x: 3.0 - 0.4 * x**2, line(3.0, -0.01))
     search = solve(model, 1.0, 2.0, "entropy")
     assert model.forwards == 5
-    assert search.off(search.best) < 0.02
+    assert search.distance(search.best) < 0.02
 
 
 def test_grid_search_asks_for_all_eleven_temperatures_and_takes_the_nearest() -> None:
@@ -141,13 +141,13 @@ def test_a_grid_that_does_not_reach_the_target_ends_at_its_end() -> None:
 def test_a_grid_that_ends_a_little_short_has_missed() -> None:
     # At tau = 0.5 the statistic has doubled, of the 2.2 it should have
     search = grid_search(Model("pmax", line(-2.0, 1.0)), 2.2 * math.exp(-2.0))
-    assert search.off(search.best) == pytest.approx(1 / 11)
+    assert search.distance(search.best) == pytest.approx(1 / 11)
     assert (search.at_end, search.missed) == (True, True)
 
 
 def test_a_grid_misses_only_what_jumps_between_its_steps() -> None:
     smooth = grid_search(Model("pmax", line(-2.0, 0.8)), TARGET)
-    assert smooth.off(smooth.best) > 0.02
+    assert smooth.distance(smooth.best) > 0.02
     assert (smooth.at_end, smooth.missed) == (False, False)
     stiff = grid_search(Model("pmax", lambda x: -3.0 + 2.0 * (x > 0.4) + 0.1 * x), math.exp(-2.0))
     assert (stiff.at_end, stiff.missed) == (False, True)

@@ -72,7 +72,7 @@ def test_the_demo_prints_its_table_and_names_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lengthwise: Callable[..., Said]
 ) -> None:
     module = importlib.import_module("lengthwise.cli.demo")
-    plan = module.Plan(("passkey",), (128,), (600,), ("pmax",), ("none",), samples=1, recommended=600, minutes=0.01)
+    plan = module.DemoPlan(("passkey",), (128,), (600,), ("pmax",), ("none",), samples=1, recommended=600, minutes=0.01)
     monkeypatch.setattr(module, "SHORT", plan)
     for few in (("ROUNDS", (1,)), ("FRESH", (1,)), ("calibrations", lambda *_: [])):
         monkeypatch.setattr(f"lengthwise.evaluation.recommendation.steps.{few[0]}", few[1])

@@ -15,7 +15,7 @@ from annotated_types import Gt
 from typing_extensions import TypedDict
 
 import lengthwise
-from lengthwise.common.formats import Declared, Listed, Such, Whole, checked, parse_json, parse_yaml, read_json
+from lengthwise.common.formats import Declared, Listed, MustBe, Whole, checked, parse_json, parse_yaml, read_json
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Animal(Declared):
     name: str
     legs: Annotated[tuple[Leg, ...], Listed] = field(default=())
     tame: bool = False
-    wings: Annotated[Any, Such("a pair", lambda value: value is None or len(value) == 2)] = None
+    wings: Annotated[Any, MustBe("a pair", lambda value: value is None or len(value) == 2)] = None
 
     def __post_init__(self) -> None:
         if self.name == "":

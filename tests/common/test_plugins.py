@@ -134,5 +134,5 @@ def test_an_entry_point_that_leads_nowhere_is_refused(
 
 
 def test_errors_of_other_code_are_nobodys_plugin() -> None:
-    with pytest.raises(ZeroDivisionError), plugins.told("a method cannot be made"):
+    with pytest.raises(ZeroDivisionError), plugins.one_line_errors("a method cannot be made"):
         _ = 1 / 0

@@ -18,7 +18,7 @@ from scipy.stats import t
 from torch import Tensor, nn
 
 from lengthwise.analysis.records import AnswerSlopes
-from lengthwise.calibration.answer_cases import FAR_SEEDS, Case, answer_cases
+from lengthwise.calibration.answer_cases import FAR_SEEDS, FitCase, answer_cases
 from lengthwise.calibration.answers import frozen
 from lengthwise.errors import NoRoom
 from lengthwise.models.anatomy import Anatomy, has_encoder
@@ -42,7 +42,7 @@ class EveryHead:
         return self.log_g[layer].exp()[None, :, None]
 
 
-def slopes_of(model: nn.Module, anatomy: Anatomy, cases: Sequence[Case]) -> tuple[Tensor, Tensor]:
+def slopes_of(model: nn.Module, anatomy: Anatomy, cases: Sequence[FitCase]) -> tuple[Tensor, Tensor]:
     """The nats of every case [cases], and their slopes [cases, layers, heads]; the weights are left alone."""
     device = next(model.parameters()).device
     log_g = torch.zeros(len(anatomy.layers), anatomy.heads, device=device, requires_grad=True)
@@ -68,7 +68,7 @@ def answer_slopes(
     return slopes_at(model, anatomy, task, length, answer_cases(model, tokenizer, samples))
 
 
-def slopes_at(model: nn.Module, anatomy: Anatomy, task: str, length: int, cases: Sequence[Case]) -> AnswerSlopes:
+def slopes_at(model: nn.Module, anatomy: Anatomy, task: str, length: int, cases: Sequence[FitCase]) -> AnswerSlopes:
     """Means over the cases, and Student's interval of the slope of all heads together."""
     nats, slopes = slopes_of(model, anatomy, cases)
     whole = slopes.sum((1, 2))

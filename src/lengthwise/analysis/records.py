@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
-from lengthwise.common.formats import Declared, Listed, Such, checked, read_format
+from lengthwise.common.formats import Declared, Listed, MustBe, checked, read_format
 from lengthwise.errors import BadInput, require
 from lengthwise.records.record import Heads, Length
 
@@ -160,8 +160,8 @@ class Analysis(Declared):
 
     __pydantic_config__ = {**Declared.__pydantic_config__, "extra": "ignore"}
 
-    model: Annotated[dict[str, Any], Such("the fingerprint of a named model", _tells_name)]
-    settings: Annotated[dict[str, Any], Such("settings with a train_length above 1", _tells_train_length)]
+    model: Annotated[dict[str, Any], MustBe("the fingerprint of a named model", _tells_name)]
+    settings: Annotated[dict[str, Any], MustBe("settings with a train_length above 1", _tells_train_length)]
     made_with: dict[str, str]
     lengths: Annotated[tuple[AtLength, ...], Listed]  # by length, the training length among them
     temperatures: Annotated[tuple[Temperatures, ...], Listed]  # from the training length on

@@ -38,7 +38,7 @@ FAR, KEPT = 128, 32  # tokens of a continuation: to find some that depend on the
 
 
 @dataclass(frozen=True)
-class Case:
+class FitCase:
     """A prompt with its answer, or a place in a text with what follows: what is read, and which tokens should be predicted."""
 
     inputs: Tensor  # [1, tokens], read by the long stack
@@ -66,24 +66,24 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Group:
+class CaseGroup:
     """Cases of one task, or of prose, and the weight of their losses; one in four is held out."""
 
     name: str
     weight: float
-    cases: Sequence[Case]
+    cases: Sequence[FitCase]
 
     @property
-    def held_out(self) -> Sequence[Case]:
+    def held_out(self) -> Sequence[FitCase]:
         return self.cases[: max(1, len(self.cases) // 4)]
 
     @property
-    def fitted(self) -> Sequence[Case]:
+    def fitted(self) -> Sequence[FitCase]:
         return self.cases[len(self.held_out) :]
 
 
 @dataclass(frozen=True)
-class Cases:
+class CaseMaker:
     """Makes the cases that one model is fitted to, at any length."""
 
     model: nn.Module
@@ -96,7 +96,7 @@ class Cases:
     seed: int
     tick: ProgressCallback
 
-    def known(self) -> dict[str, tuple[float, float]]:
+    def training_nats(self) -> dict[str, tuple[float, float]]:
         """By task, nats of an answer and of one of its tokens at the training length; tasks without room there are left out."""
         check_can_answer(self.model)
         known, without_room = {}, None
@@ -114,7 +114,7 @@ class Cases:
             raise without_room
         return known
 
-    def asked(self, length: int, shorter: int, weights: dict[str, float]) -> list[Group]:
+    def task_groups(self, length: int, shorter: int, weights: dict[str, float]) -> list[CaseGroup]:
         """The cases of every task, or of the text's far words, at one length."""
         self.tick(0, f"length {length:,}: making cases")
         cases = {
@@ -123,17 +123,17 @@ class Cases:
             else self._places(length, self.samples, self.seed, far=True)
             for name in weights
         }
-        return [Group(name, weight, cases[name]) for name, weight in weights.items()]
+        return [CaseGroup(name, weight, cases[name]) for name, weight in weights.items()]
 
-    def groups(self, length: int, shorter: int, weights: dict[str, float]) -> list[Group]:
-        """`asked`, and prose whose predictions should stay as they are now."""
-        asked = self.asked(length, shorter, weights)
+    def all_groups(self, length: int, shorter: int, weights: dict[str, float]) -> list[CaseGroup]:
+        """`task_groups`, and prose whose predictions should stay as they are now."""
+        asked = self.task_groups(length, shorter, weights)
         prose = self._places(length, min(self.samples, MOST_KEPT), FAR_SEEDS + self.seed, far=False)
         with evaluating(self.model), torch.no_grad():
             kept = [replace(case, kept=case.logits(self.model).log_softmax(-1)) for case in prose]
-        return [*asked, Group("prose", GUARD, kept)]
+        return [*asked, CaseGroup("prose", GUARD, kept)]
 
-    def _answers(self, name: str, length: int, shorter: int, n: int) -> list[Case]:
+    def _answers(self, name: str, length: int, shorter: int, n: int) -> list[FitCase]:
         task = self.tasks[name]
         if self.data is not None and task.take is None:
             return answer_cases(self.model, self.tokenizer, self._read(name, Path(self.data), length, shorter, n))
@@ -149,11 +149,11 @@ class Cases:
         require(len(read) >= 2, f"{told}, some to fit and others to ask")
         return random.Random(f"{data.name} {self.seed}").sample(read, min(n, len(read)))
 
-    def _places(self, length: int, n: int, seed: int, far: bool) -> list[Case]:
+    def _places(self, length: int, n: int, seed: int, far: bool) -> list[FitCase]:
         return text_cases(self.model, self.tokenizer, self.text, length, self.anatomy.train_length, n, seed, far)
 
 
-def answer_cases(model: nn.Module, tokenizer: Any, samples: Sequence[Sample]) -> list[Case]:
+def answer_cases(model: nn.Module, tokenizer: Any, samples: Sequence[Sample]) -> list[FitCase]:
     """The cases of a task's samples; a decoder's prompt and answer are tokenised as one text."""
     cases = []
     for sample in samples:
@@ -165,13 +165,13 @@ def answer_cases(model: nn.Module, tokenizer: Any, samples: Sequence[Sample]) ->
             # An end-of-text token, and a first sign of the answer that melts into the prompt's last, stand in one of them only
             same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(prompt, both[:-1], strict=False)))
             prompt, answer = both[:same], both[same:]
-        cases.append(Case(torch.tensor([prompt]), torch.tensor([answer]), torch.ones(len(answer), dtype=torch.bool)))
+        cases.append(FitCase(torch.tensor([prompt]), torch.tensor([answer]), torch.ones(len(answer), dtype=torch.bool)))
     return cases
 
 
 def text_cases(
     model: nn.Module, tokenizer: Any, text: str, length: int, train_length: int, n: int, seed: int, far: bool
-) -> list[Case]:
+) -> list[FitCase]:
     """Cases at places in the text with `length` tokens before each; of what follows only far tokens count, or only the others.
 
     A text that is too short is repeated where nothing of it is asked for.
@@ -188,7 +188,7 @@ def text_cases(
         counted = depends_on_the_far_past(passage[:-tokens], passage[-tokens:], train_length)
         counted = torch.cat([torch.zeros(len(targets) - tokens, dtype=torch.bool), counted if far else ~counted])
         if bool(counted.any()):
-            cases.append(Case(inputs[None], targets[None], counted))
+            cases.append(FitCase(inputs[None], targets[None], counted))
     told = "no word of the text's continuations stands in the text before them, but not within the last"
     require(len(cases) > 1, f"{told} {train_length} tokens; give a longer text, or a task")
     return cases

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from lengthwise.calibration.align import SharpnessByLength
-from lengthwise.calibration.answer_cases import TEXT, Case, Cases, Group
+from lengthwise.calibration.answer_cases import TEXT, CaseGroup, CaseMaker, FitCase
 from lengthwise.calibration.at_length import LengthResult, sharpness_of
 from lengthwise.calibration.search import FLATTEST, SHARPEST
 from lengthwise.common.progress import ProgressCallback
@@ -41,10 +41,10 @@ WIDEST, NARROWEST = 0.2, 0.05  # steps of ln g in the search for one number
 Losses = dict[str, float]  # by the name of a group
 
 
-def fit_to_answers(cases: Cases, lengths: Sequence[int], scope: str, minutes: float | None = None) -> list[LengthResult]:
+def fit_to_answers(cases: CaseMaker, lengths: Sequence[int], scope: str, minutes: float | None = None) -> list[LengthResult]:
     """A fit at every length, each from where the shorter one leads, within the time; the model may be extended already."""
     end = math.inf if minutes is None else time.monotonic() + 60 * minutes
-    anatomy, known = cases.anatomy, cases.known()
+    anatomy, known = cases.anatomy, cases.training_nats()
     shares = task_shares(known)
     target = sum(shares[name] * nats for name, (nats, _) in known.items())
     shape = {"model": (1, 1), "layer": (len(anatomy.layers), 1), "head": (len(anatomy.layers), anatomy.heads)}[scope]
@@ -54,7 +54,7 @@ def fit_to_answers(cases: Cases, lengths: Sequence[int], scope: str, minutes: fl
         if results:
             start = start * math.log(length / anatomy.train_length) / math.log(shorter / anatomy.train_length)
         sharpness = SharpnessByLength(anatomy.train_length, length, sharpness_of([result.entry for result in results]))
-        groups = cases.groups(length, shorter, shares)
+        groups = cases.all_groups(length, shorter, shares)
         read = sum(case.kept is not None for group in groups for case in group.cases)
         fit = Fit(
             cases.model, sharpness, groups, start, cases.seed, cases.tick, end_after(end, len(lengths) - n), forwards=read
@@ -98,7 +98,7 @@ class Fit:
 
     model: nn.Module
     sharpness: SharpnessByLength
-    groups: Sequence[Group]
+    groups: Sequence[CaseGroup]
     start: Tensor  # a0, [layers or 1, heads or 1]
     seed: int
     tick: ProgressCallback
@@ -176,7 +176,7 @@ class Fit:
     def _held_out(self) -> Losses:
         return {group.name: self._mean(group.held_out) for group in self.groups}
 
-    def _mean(self, cases: Sequence[Case]) -> float:
+    def _mean(self, cases: Sequence[FitCase]) -> float:
         self.forwards += len(cases)
         with torch.no_grad():
             return sum(float(case.loss(self.model)) for case in cases) / len(cases)

@@ -120,7 +120,7 @@ class LengthCalibration:
         advice = f"the grid ends there, so use {wider}" if search.at_end else "use --search solve" if search.grid else finer
         return [
             f"length {self.length}: the mean {self.statistic} is {best.statistic:.4g} at tau {1 / best.g:.4g}, "
-            f"{100 * search.off(best):.0f} % off its training value {search.target:.4g}; {advice}"
+            f"{100 * search.distance(best):.0f} % off its training value {search.target:.4g}; {advice}"
         ]
 
     def _refuse_idle(self, forward: AtSharpness) -> None:

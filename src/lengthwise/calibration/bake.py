@@ -54,7 +54,7 @@ def bake(
     g = sharpness_at(anatomy_of(baked, train_length), slots, length)
     changed = bool((g != 1).any())
     require(changed, f"at length {length} the temperature is 1: nothing to bake; give a length above the training one")
-    fold_proven(baked, g, length, train_length)
+    fold_and_check(baked, g, length, train_length)
     return baked
 
 
@@ -75,7 +75,7 @@ def sharpness_at(anatomy: Anatomy, slots: Slots, length: int) -> Tensor:  # -> [
     return table
 
 
-def fold_proven(model: Any, g: Tensor, length: int, train_length: int | None) -> None:  # [layers, heads]
+def fold_and_check(model: Any, g: Tensor, length: int, train_length: int | None) -> None:  # [layers, heads]
     """Fold g into the weights, and undo it where the model then computes something else on a few tokens than when extended."""
     anatomy, earlier = anatomy_of(model, train_length), _baked_before(model, g)
     probe = PROBE % model.get_input_embeddings().weight.shape[0]

@@ -16,7 +16,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from lengthwise.calibration.answer_cases import DEFAULT_TASKS, Cases
+from lengthwise.calibration.answer_cases import DEFAULT_TASKS, CaseMaker
 from lengthwise.calibration.answers import SAMPLES, STEPS, fit_to_answers
 from lengthwise.calibration.at_length import Batch, LengthCalibration, LengthResult, sharpness_of
 from lengthwise.calibration.search import GRID
@@ -94,7 +94,7 @@ def calibrate(
             slots.refuse_adaptive()
         if statistic == "answers":
             with progress("calibrating", len(lengths) * STEPS, show_progress) as tick:
-                cases = Cases(model, tokenizer, anatomy, asked, data, text, sequences, seed, tick)
+                cases = CaseMaker(model, tokenizer, anatomy, asked, data, text, sequences, seed, tick)
                 results = fit_to_answers(cases, lengths, scope, minutes)
         else:
             cut = partial(short_and_long, tokenizer, text if rows is None else rows, tasks[0] if tasks else None)

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from lengthwise.calibration.answer_cases import Case, Cases, Group
+from lengthwise.calibration.answer_cases import CaseGroup, CaseMaker, FitCase
 from lengthwise.calibration.answers import SAMPLES, Losses, task_shares
 from lengthwise.calibration.calibrate import asked_tasks, text_source
 from lengthwise.common.files import write_whole
@@ -118,8 +118,8 @@ def search_positions(
         with extend(model, space.make(space.starts[0]), train_length=train_length):
             pass  # or why it cannot be
         asked = {} if files else asked_tasks(tasks, data)
-        cases = Cases(model, tokenizer, anatomy, asked, data, text, sequences, seed, tick)
-        groups = cases.asked(length, anatomy.train_length, task_shares(cases.known()))
+        cases = CaseMaker(model, tokenizer, anatomy, asked, data, text, sequences, seed, tick)
+        groups = cases.task_groups(length, anatomy.train_length, task_shares(cases.training_nats()))
         climb = Climb(model, anatomy.train_length, space, groups, seed, begun + 60 * minutes, tick)
         best = climb.run()
         expects = {"plain": climb.held_out(None), "found": climb.held_out(best)}
@@ -145,7 +145,7 @@ class Climb:
     model: nn.Module
     train_length: int
     space: Space
-    groups: Sequence[Group]
+    groups: Sequence[CaseGroup]
     seed: int
     ends: float  # by the monotonic clock
     tick: ProgressCallback
@@ -195,7 +195,7 @@ class Climb:
             self.path.append({"candidate": len(self.tried), "nats": loss, "numbers": list(numbers)})
 
     @property
-    def _fitted(self) -> Iterator[tuple[float, Case]]:
+    def _fitted(self) -> Iterator[tuple[float, FitCase]]:
         """Cases that are searched with, a few of every task first, and what each weighs."""
         each = [[(group.weight / len(group.fitted), case) for case in group.fitted] for group in self.groups]
         rounds = itertools.zip_longest(*each)

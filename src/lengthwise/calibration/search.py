@@ -63,14 +63,14 @@ class Search:
     path: list[SearchStep] = field(default_factory=list)
     grid: bool = False  # the steps were not chosen
 
-    def off(self, point: SearchStep) -> float:
+    def distance(self, point: SearchStep) -> float:
         """Relative distance to the target."""
         return abs(point.statistic - self.target) / abs(self.target)
 
     @property
     def best(self) -> SearchStep:
         """The nearest to the target; of equals the first."""
-        return min(self.path, key=self.off)
+        return min(self.path, key=self.distance)
 
     @property
     def at_end(self) -> bool:
@@ -79,7 +79,7 @@ class Search:
 
     @property
     def missed(self) -> bool:
-        return self.off(self.best) > (COARSE if self.grid and not self.at_end else TOLERANCE)
+        return self.distance(self.best) > (COARSE if self.grid and not self.at_end else TOLERANCE)
 
 
 def grid_search(forward: Callable[[float, bool], SearchStep], target: float) -> Search:
@@ -96,7 +96,7 @@ def solve(forward: Callable[[float, bool], SearchStep], start: float, target: fl
     g = start
     while True:
         search.path.append(forward(g, len(search.path) < 2))
-        off, left = search.off(search.best), MOST_FORWARDS + 2 * _has_tried(search.path, ENDS) - len(search.path)
+        off, left = search.distance(search.best), MOST_FORWARDS + 2 * _has_tried(search.path, ENDS) - len(search.path)
         if off < GOOD_ENOUGH or left <= 0 or (left == 1 and off <= TOLERANCE):
             return search
         g = _next(search, statistic)

@@ -81,18 +81,18 @@ def calibrate(
     asked: dict[str, Any] = {"train_length": train_length, "files": text or (), "task": task, "data": data}
     asked |= {"sequences": sequences, "seed": seed, "method": method} | ({} if minutes is None else {"minutes": minutes})
     if positions:
-        found: Any = search_positions(loaded, tokenizer, length[0], search, **asked)
+        result: Any = search_positions(loaded, tokenizer, length[0], search, **asked)
     else:
-        found = verb(loaded, tokenizer, length, statistic=statistic, scope=scope, search=search, **asked)
-    _save(found, out)
+        result = verb(loaded, tokenizer, length, statistic=statistic, scope=scope, search=search, **asked)
+    _save(result, out)
     if as_json:
-        print_json(found.file_content())
+        print_json(result.file_content())
         return
     if positions:
-        _print_positions(found, out)
+        _print_positions(result, out)
         say(f"written: {out}")
     else:
-        _print_alignment(found)
+        _print_alignment(result)
         say(f"written: {out}; use it as --method {shlex.quote(f'@{out}')}")
 
 
@@ -220,10 +220,10 @@ def _print_positions(found: Any, out: Path) -> None:
 
 
 def _print_alignment(alignment: Any) -> None:
-    print(f"{alignment.statistic} at training length {alignment.train_length:,}: {_brief(alignment.target)}")
+    print(f"{alignment.statistic} at training length {alignment.train_length:,}: {_number_or_range(alignment.target)}")
     rows = [("length", "tau", alignment.statistic, "long forwards")]
     for entry in alignment.temperatures:
-        rows.append((f"{entry.length:,}", _brief(entry.tau), _brief(entry.statistic), str(entry.forwards)))
+        rows.append((f"{entry.length:,}", _number_or_range(entry.tau), _number_or_range(entry.statistic), str(entry.forwards)))
     print(columns([[f"{length:>8}", *rest] for length, *rest in rows]))
     expected = [(found["length"], found["expects"]) for found in alignment.provenance.get("searched", ()) if "expects" in found]
     if expected:
@@ -237,7 +237,7 @@ def _print_alignment(alignment: Any) -> None:
         print(columns([[f"{length:>8}", *rest] for length, *rest in told]))
 
 
-def _brief(table: Any) -> str:
+def _number_or_range(table: Any) -> str:
     """A number, or the range of many."""
     if isinstance(table, float | int):
         return f"{table:.4g}"

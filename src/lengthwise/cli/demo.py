@@ -27,7 +27,7 @@ MODEL, PAGE = "embedded", "report.html"
 
 
 @dataclass(frozen=True)
-class Plan:
+class DemoPlan:
     """The tasks, lengths and methods of a demo."""
 
     tasks: Sequence[str]
@@ -40,8 +40,8 @@ class Plan:
     minutes: float = 1.0  # for it
 
 
-SHORT = Plan(("passkey", "line"), (512, 1024, 2048, 4096), (2048, 4096), ("pmax",), ("none", "truncate"))
-FULL = Plan(
+SHORT = DemoPlan(("passkey", "line"), (512, 1024, 2048, 4096), (2048, 4096), ("pmax",), ("none", "truncate"))
+FULL = DemoPlan(
     ("passkey", "line", "topic"),
     (512, 1024, 2048, 4096, 8192, 15000),
     (2048, 4096, 8192, 15000),
@@ -73,7 +73,7 @@ def demo(
         say(f"the page: {out / PAGE}")
 
 
-def run_demo(out: Path, plan: Plan, device: str | None = None) -> tuple[list[Record], list[str]]:
+def run_demo(out: Path, plan: DemoPlan, device: str | None = None) -> tuple[list[Record], list[str]]:
     """Write alignments, a run directory, a recommendation and a page under `out`; started again, it goes on where it was.
 
     Gives the records, and what is recommended.
@@ -106,7 +106,7 @@ def run_demo(out: Path, plan: Plan, device: str | None = None) -> tuple[list[Rec
     return records, says
 
 
-def _alignment(model: Any, tokenizer: Any, plan: Plan, statistic: str, path: Path) -> Alignment:
+def _alignment(model: Any, tokenizer: Any, plan: DemoPlan, statistic: str, path: Path) -> Alignment:
     """Read what an earlier demo calibrated, or calibrate."""
     from lengthwise.calibration.calibrate import calibrate
     from lengthwise.methods.temperature.aligned import Alignment

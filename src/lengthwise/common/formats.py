@@ -41,8 +41,8 @@ SHOULD_BE = {
     "less_than_equal": "at most {le:g}",
     "list": "a list",
     "literal_error": "{expected}",
+    "must_be": "{what}",
     "string": "text",
-    "such": "{what}",
     "too_short": "a list of {min_length} or more",
     "tuple": "a list",
 }
@@ -60,7 +60,7 @@ class Declared:
 
 
 @dataclass(frozen=True)
-class Such:
+class MustBe:
     """Marks a field, in Annotated: a value is taken as it is where `holds` is true, and refused elsewhere."""
 
     what: str  # ends the sentence "its 'x' is 5, not ..."
@@ -71,7 +71,7 @@ class Such:
 
         def check(value: Any) -> Any:
             if not self.holds(value):
-                raise PydanticCustomError("such", "not {what}", {"what": self.what})
+                raise PydanticCustomError("must_be", "not {what}", {"what": self.what})
             return value
 
         return core_schema.no_info_plain_validator_function(check)
@@ -85,7 +85,7 @@ class Listed:
         return {**handler(source), "strict": False}
 
 
-Whole = Annotated[int, Such("a whole number", lambda value: type(value) is int)]
+Whole = Annotated[int, MustBe("a whole number", lambda value: type(value) is int)]
 
 
 def read_json(path: str | Path, *, finite: bool = True) -> Any:

@@ -54,7 +54,7 @@ def find(kind: str, name: str, known: Collection[str]) -> Plugin | None:
     packages = " and ".join([*["lengthwise"] * (name in known), *map(package_of, entries)])
     alone = len(entries) == 1 and name not in known
     require(alone, f"{packages} both have a {kind} {name!r}; uninstall one, or have its entry point renamed")
-    with told(f"the {kind} {name!r} of {packages} cannot be loaded", of_any_code=True):
+    with one_line_errors(f"the {kind} {name!r} of {packages} cannot be loaded", of_any_code=True):
         value = entries[0].load()
     module = value.__module__ if isinstance(value, type) else entries[0].module
     source = Path(getattr(sys.modules[module], "__file__", None) or "")
@@ -116,7 +116,7 @@ def _module(path: str, source: bytes) -> ModuleType:
     # Dataclasses and annotations look their module up
     sys.modules[name] = module
     try:
-        with told(f"{path} does not import", of_any_code=True):
+        with one_line_errors(f"{path} does not import", of_any_code=True):
             exec(compile(source, place, "exec", dont_inherit=True), module.__dict__)
     except BaseException:
         del sys.modules[name]
@@ -130,7 +130,7 @@ def _digest(content: bytes) -> str:
 
 
 @contextmanager
-def told(what: str, of_any_code: bool = False) -> Iterator[None]:
+def one_line_errors(what: str, of_any_code: bool = False) -> Iterator[None]:
     """Turn an error of a plug-in's code into one line with its place; errors of other code too with `of_any_code`."""
     try:
         yield

@@ -37,10 +37,10 @@ def token_nll(
     model: nn.Module, ids: Tensor, *, method: Method = "none", train_length: int | None = None
 ) -> Tensor:  # [streams, tokens - 1]
     """-ln p of every token, from one forward a stream; `ids` is [streams, tokens]."""
-    ids = _checked(model, ids)
+    ids = _checked_ids(model, ids)
     scorer = TokenScorer.of(model, train_length)
     at_once = max(1, TOKENS_AT_ONCE // ids.shape[1])
-    with extend(model, method, train_length=train_length), reading(model):
+    with extend(model, method, train_length=train_length), without_gradients(model):
         return torch.cat([scorer.nll(rows) for rows in torch.split(ids, at_once)])
 
 
@@ -48,11 +48,11 @@ def windowed_nll(
     model: nn.Module, ids: Tensor, windows: SlidingWindows, *, method: Method = "none", train_length: int | None = None
 ) -> Tensor:  # [streams, tokens - 1]
     """-ln p of every token in the first window that holds it; each window is read by itself, from position 0."""
-    ids = _checked(model, ids)
+    ids = _checked_ids(model, ids)
     scorer = TokenScorer.of(model, train_length)
     nll = torch.empty(len(ids), ids.shape[1] - 1)
-    with extend(model, method, train_length=train_length), reading(model):
-        for group in _alike(windows.over(ids.shape[1]), at_once=max(1, TOKENS_AT_ONCE // windows.length)):
+    with extend(model, method, train_length=train_length), without_gradients(model):
+        for group in _batches(windows.over(ids.shape[1]), at_once=max(1, TOKENS_AT_ONCE // windows.length)):
             skipped = group[0].scored - group[0].start - 1
             for stream, out in zip(ids, nll, strict=True):
                 rows = torch.stack([stream[window.start : window.stop] for window in group])
@@ -118,7 +118,7 @@ def continuation_nll(
     logits = shapes[1][1] * unwrapped(model).config.vocab_size
     at_once = max(1, min(TOKENS_AT_ONCE // (shapes[0][1] + shapes[1][1]), LOGITS_AT_ONCE // logits))
     parts: list[Tensor] = []
-    with extend(model, method, train_length=train_length), reading(model):
+    with extend(model, method, train_length=train_length), without_gradients(model):
         for read, wanted in zip(torch.split(inputs, at_once), torch.split(targets, at_once), strict=True):
             if scorer is None:
                 parts.append(_decoded_nll(model, read, wanted, check=not parts)[:, skipped:])
@@ -205,13 +205,13 @@ class TokenScorer:
 
 
 @contextmanager
-def reading(model: nn.Module) -> Iterator[None]:
+def without_gradients(model: nn.Module) -> Iterator[None]:
     """Turn gradients and dropout off for the time of the block."""
     with evaluating(model), torch.no_grad():
         yield
 
 
-def _checked(model: nn.Module, ids: Tensor) -> Tensor:
+def _checked_ids(model: nn.Module, ids: Tensor) -> Tensor:
     shape = tuple(ids.shape)
     if len(shape) != 2 or shape[0] < 1 or shape[1] < 2:
         raise BadInput(f"token ids must be [streams, tokens] with at least 2 tokens, not of shape {shape}")
@@ -220,7 +220,7 @@ def _checked(model: nn.Module, ids: Tensor) -> Tensor:
     return ids.long()
 
 
-def _alike(windows: list[SlidingWindow], at_once: int) -> Iterator[list[SlidingWindow]]:
+def _batches(windows: list[SlidingWindow], at_once: int) -> Iterator[list[SlidingWindow]]:
     """Batches of neighbouring windows that read and score the same number of tokens, at most `at_once` each."""
     for _, same in groupby(windows, key=lambda window: (window.stop - window.start, window.targets)):
         alike = list(same)

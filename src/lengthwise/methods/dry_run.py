@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from lengthwise.attention import Part, Visible
-from lengthwise.common.plugins import told
+from lengthwise.common.plugins import one_line_errors
 from lengthwise.errors import require
 from lengthwise.methods.base import SinksAndWindow, file_contents_of, leaves_alone
 from lengthwise.methods.slots import CLAIMS, claimed_slots
@@ -35,15 +35,15 @@ def check_functions(name: str, method: object, facts: Mapping[str, object]) -> N
     heads, pairs = _size(facts, "heads", HEADS), _size(facts, "rotary_size", SIZE) // 2
     for function, check in CHECKS.items():
         if (call := getattr(method, function, None)) is not None:
-            with told(f"{name}: {function} does not work", of_any_code=True):
+            with one_line_errors(f"{name}: {function} does not work", of_any_code=True):
                 wrong = check(call, heads, pairs)
             require(wrong is None, f"{name}: {function} must return {wrong}")
-    with told(f"{name}: leaves_alone does not work", of_any_code=True):
+    with one_line_errors(f"{name}: leaves_alone does not work", of_any_code=True):
         leaves_alone(method, TOKENS)
-    with told(f"{name}: to_json does not work", of_any_code=True):
+    with one_line_errors(f"{name}: to_json does not work", of_any_code=True):
         json.dumps(file_contents_of([method]))
     for member, kind in MEMBERS.items():
-        with told(f"{name}: {member} does not work", of_any_code=True):
+        with one_line_errors(f"{name}: {member} does not work", of_any_code=True):
             value = getattr(method, member, None)
         require(value is None or isinstance(value, kind), f"{name}: {member} must be a {kind.__name__}, not {_told(value)}")
 

@@ -155,7 +155,7 @@ def _methods(term: Term, spec: str, facts: Mapping[str, object]) -> list[object]
     missing = [key for key, p in wanted.items() if p.default is p.empty and key not in given]
     if missing:
         raise BadInput(f"method {term.name!r} needs {missing[0]}; write {term.name}:{missing[0]}=...")
-    with plugins.told(f"method {term.name!r} cannot be made", of_any_code=term.name not in METHODS):
+    with plugins.one_line_errors(f"method {term.name!r} cannot be made", of_any_code=term.name not in METHODS):
         method = make(**given)
     check_functions(term.name, method, facts)
     return [method]
@@ -175,7 +175,7 @@ def _call_of(term: Term, spec: str) -> tuple[Callable[..., object], Mapping[str,
         installed = [entry.name for entry in plugins.announced("method")]
         hint = did_you_mean(name, [NONE, *METHODS, *installed], "`lengthwise methods` lists them.")
         raise BadInput(f"no method {name!r} in {spec!r}; {hint}")
-    with plugins.told(f"method {name!r} does not tell its options", of_any_code=name not in METHODS):
+    with plugins.one_line_errors(f"method {name!r} does not tell its options", of_any_code=name not in METHODS):
         parameters = inspect.signature(make, eval_str=True).parameters
     wanted = {key: p for key, p in parameters.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
     return make, wanted, _arguments(term, wanted)

@@ -56,7 +56,7 @@ def load(name: str, dtype: str = "auto", device: str | None = None, *, as_stored
         raise BadInput(f"dtype must be one of {', '.join(DTYPES)}, not {dtype!r}")
     require(bool(name.strip()), f"no model {name!r}; give a directory, a hub name, a GGUF file, or `embedded`")
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    _said_plainly(f"{name} onto {device}", lambda: torch.device(device))
+    _one_line_errors(f"{name} onto {device}", lambda: torch.device(device))
     path = str(EMBEDDED) if name == "embedded" else name
     where, file = _place(path)
     with parsed_once() if file else nullcontext():
@@ -64,7 +64,7 @@ def load(name: str, dtype: str = "auto", device: str | None = None, *, as_stored
     _check_settings(name, model, tokenizer)
     _drop_unused_sampling(name, model)
     # With the special tokens that it adds
-    ids = _said_plainly(f"the tokenizer of {name}", lambda: tokenizer("A text.", verbose=False).input_ids)
+    ids = _one_line_errors(f"the tokenizer of {name}", lambda: tokenizer("A text.", verbose=False).input_ids)
     require(all(isinstance(token, int) for token in ids), f"the tokenizer of {name} adds a special token that it does not have")
     check_tokens(torch.tensor(ids), vocabulary(model))
     if not file:
@@ -77,7 +77,7 @@ def load(name: str, dtype: str = "auto", device: str | None = None, *, as_stored
             if isinstance(module, transformers.PreTrainedModel):
                 AS_READ.put(module, digests(module))
         _as_floats(model)
-    model = _said_plainly(f"{name} onto {device}", lambda: model.to(device)).eval()
+    model = _one_line_errors(f"{name} onto {device}", lambda: model.to(device)).eval()
     check_finite(name, model)
     if dtype == "auto" and model.dtype in (torch.bfloat16, torch.float16) and device.startswith("cpu") and not as_stored:
         model = model.float()
@@ -87,7 +87,7 @@ def load(name: str, dtype: str = "auto", device: str | None = None, *, as_stored
 def _read(name: str, where: str, file: dict[str, str], dtype: str) -> tuple[Any, Any]:
     """What transformers makes of a checkpoint, whole or refused."""
     source = name if file or Path(where).exists() else f"{name} from the hub (no such directory here)"
-    config = _said_plainly(source, lambda: _config(where, file))
+    config = _one_line_errors(source, lambda: _config(where, file))
     kernel = str(getattr(config, "_attn_implementation", None) or "")
     require("/" not in kernel, f"cannot load {name}: its attention is {kernel!r}, code from the hub; {OWN_CODE}")
     model_class = _model_class(config, bool(file))
@@ -102,7 +102,7 @@ def _read(name: str, where: str, file: dict[str, str], dtype: str) -> tuple[Any,
         options["head_dim"] = size
     if file and getattr(config, "is_gated_act", False):
         options |= {key: value for key, value in GATED_T5.items() if hasattr(config, key)}
-    model, report = _said_plainly(source, lambda: model_class.from_pretrained(where, dtype=DTYPES[dtype], **options))
+    model, report = _one_line_errors(source, lambda: model_class.from_pretrained(where, dtype=DTYPES[dtype], **options))
     if missing := sorted(report.get("missing_keys", ())):
         lacking = f"{len(missing)} weights of {model_class.__name__}"
         raise BadInput(f"the checkpoint {name} lacks {lacking}, the first is {missing[0]}")
@@ -110,10 +110,10 @@ def _read(name: str, where: str, file: dict[str, str], dtype: str) -> tuple[Any,
         key, found, expected = odd[0]
         raise BadInput(f"the checkpoint {name} does not fit its config: {key} is {list(found)}, not {list(expected)}")
     make = transformers.AutoTokenizer.from_pretrained
-    tokenizer = _said_plainly(f"the tokenizer of {name}", lambda: make(where, **NO_CODE, **file))
+    tokenizer = _one_line_errors(f"the tokenizer of {name}", lambda: make(where, **NO_CODE, **file))
     if file:
-        _said_plainly(f"the tokenizer of {name}", lambda: read_as_stored(tokenizer, Path(name)))
-        _said_plainly(name, lambda: rotate_as_stored(model, Path(name)))
+        _one_line_errors(f"the tokenizer of {name}", lambda: read_as_stored(tokenizer, Path(name)))
+        _one_line_errors(name, lambda: rotate_as_stored(model, Path(name)))
     return model, tokenizer
 
 
@@ -227,7 +227,7 @@ def _is_setting(key: str, number: Any) -> bool:
     return isinstance(number, int | float) if key == "model_max_length" else isinstance(number, int) and abs(number) < 2**31
 
 
-def _said_plainly(what: str, load_it: Callable[[], Any]) -> Any:
+def _one_line_errors(what: str, load_it: Callable[[], Any]) -> Any:
     """Whatever the libraries that read checkpoints raise, as one line; what they print is no result."""
     # What was printed before goes where it was printed to; a full disk there is no fault of the checkpoint
     if sys.stdout is not None:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, NotRequired
 from annotated_types import Gt, MinLen
 from typing_extensions import TypedDict
 
-from lengthwise.common.formats import Such, checked, shown
+from lengthwise.common.formats import MustBe, checked, shown
 from lengthwise.errors import BadInput
 
 FORMAT = "lengthwise.run/1"
@@ -59,7 +59,7 @@ def _is_document(value: Any) -> bool:
 
 # What a file of a method holds; a list where a spec names several
 Document = Annotated[
-    dict[str, Any] | list[Any] | None, Such("an alignment, another object, a list of such or null", _is_document)
+    dict[str, Any] | list[Any] | None, MustBe("an alignment, another object, a list of such or null", _is_document)
 ]
 
 
@@ -68,7 +68,7 @@ def _is_model(value: Any) -> bool:
 
 
 # What tells a model from others; its name is the one that the run began with
-Fingerprint = Annotated[dict[str, Any], Such("an object with a name", _is_model)]
+Fingerprint = Annotated[dict[str, Any], MustBe("an object with a name", _is_model)]
 
 
 class RunConfig(TypedDict):
@@ -97,7 +97,7 @@ def check_whole(config: Config, path: Path) -> None:
         raise BadInput(f"{damaged}; put it right, or evaluate into another directory") from None
 
 
-def grown(old: Config, new: Config, path: Path) -> Config:
+def merged_config(old: Config, new: Config, path: Path) -> Config:
     """The old config with what the new one adds; refused where they contradict each other."""
     check_same(old, new, path)
     tasks, now_tasks = old.get("tasks", {}), new.get("tasks", {})
@@ -107,17 +107,17 @@ def grown(old: Config, new: Config, path: Path) -> Config:
     for name, now in now_tasks.items():
         if (was := tasks.get(name, now)) != now:
             raise BadInput(f"{path} holds samples of {name} made of {was or USUAL}, and not of {now or USUAL}; {ANOTHER}")
-    code = _joined(old.get("code", {}), new.get("code", {}), path, "task")
-    specs = _joined(old.get("specs", {}), new.get("specs", {}), path, "method")
+    code = _merged(old.get("code", {}), new.get("code", {}), path, "task")
+    specs = _merged(old.get("specs", {}), new.get("specs", {}), path, "method")
     return {
         **old,
         "tasks": {**tasks, **now_tasks},
         **made,
         **({"code": code} if code else {}),
         **({"specs": specs} if specs else {}),
-        "methods": _joined(old["methods"], new["methods"], path, "method"),
-        "reads": _joined(old.get("reads", {}), new.get("reads", {}), path, "method"),
-        "data": _joined(old.get("data", {}), new.get("data", {}), path, "data file"),
+        "methods": _merged(old["methods"], new["methods"], path, "method"),
+        "reads": _merged(old.get("reads", {}), new.get("reads", {}), path, "method"),
+        "data": _merged(old.get("data", {}), new.get("data", {}), path, "data file"),
         # The same content may stand elsewhere today
         "given": {**new.get("given", {}), **old.get("given", {})},
     }
@@ -145,7 +145,7 @@ def another_model(was: dict[str, Any], now: dict[str, Any]) -> str:
     return "" if key is None else f"its {key} is {was.get(key)}, this model's is {now.get(key)}"
 
 
-def _joined(old: dict[str, Any], new: dict[str, Any], path: Path, what: str) -> dict[str, Any]:
+def _merged(old: dict[str, Any], new: dict[str, Any], path: Path, what: str) -> dict[str, Any]:
     for name, now in new.items():
         if name in old and old[name] != now:
             changed = f"the {what} {name!r} has changed since {path} was begun{_difference(old[name], now)}"

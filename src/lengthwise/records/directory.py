@@ -17,7 +17,7 @@ from lengthwise.common.files import PART, write_whole
 from lengthwise.common.formats import parse_json, read_format
 from lengthwise.errors import BadInput, require
 from lengthwise.records.append_only import AppendOnly
-from lengthwise.records.config import ANOTHER, FORMAT, Config, check_whole, grown
+from lengthwise.records.config import ANOTHER, FORMAT, Config, check_whole, merged_config
 from lengthwise.records.locks import claim
 from lengthwise.records.record import CellKey, Record, Sharpness
 from lengthwise.records.summary import summarise, summary_csv
@@ -62,7 +62,7 @@ class RunDirectory:
         path = self.path / CONFIG
         old = read_config(path) if path.exists() else None
         require(old is not None or not self.records.lines, f"{self.path} holds records but no config.json; {ANOTHER}")
-        agreed = config if old is None else grown(old, config, self.path)
+        agreed = config if old is None else merged_config(old, config, self.path)
         if agreed != old:
             write_whole(path, json.dumps(agreed, indent=2) + "\n")
         return agreed

@@ -35,9 +35,9 @@ def samples(tokenizer: Any, length: int, n: int, seed: int, depth: float | None 
     made = []
     for index, randomness in enumerate(draws("association", seed, n, depth)):
         name = names[index % len(names)]
-        told, asked = randomness.choice(PAIRS)
+        statement, asked = randomness.choice(PAIRS)
         place = randomness.random() if depth is None else depth
-        inserted, question = [(place, f"{name} {told}.")], QUESTION.format(asked=asked)
+        inserted, question = [(place, f"{name} {statement}.")], QUESTION.format(asked=asked)
 
         def prompt_of(around: list[str], inserted: list[tuple[float, str]] = inserted, question: str = question) -> str:
             return " ".join([INTRODUCTION, *with_inserted(around, inserted), question])

@@ -42,7 +42,7 @@ def samples(
 
         def prompt(around: list[str], asked: Question = asked, at: float = at) -> str:
             cut = round(at * len(around))
-            return prompt_of(asked.text, [*around[:cut], asked.gold.told, *around[cut:]])
+            return prompt_of(asked.text, [*around[:cut], asked.gold.one_line, *around[cut:]])
 
         fitted = fit_to_length(tokenizer, length, others, prompt, glue="\nDocument 100 ", cut=by_word)
         around = len(fitted.pieces)
@@ -60,7 +60,7 @@ def at_position(
     for index, randomness in enumerate(draws("multi_document_qa", seed, n, None)):
         asked, others = drawn(questions, seed, index, randomness)
         around = list(itertools.islice(others, documents - 1))
-        prompt = prompt_of(asked.text, [*around[:position], asked.gold.told, *around[position:]])
+        prompt = prompt_of(asked.text, [*around[:position], asked.gold.one_line, *around[position:]])
         made.append(_sample(prompt, token_count(tokenizer, prompt), asked, position / max(1, documents - 1)))
     return made
 
@@ -98,7 +98,7 @@ def drawn(
     """The question asked, and documents without end that do not answer it."""
     if questions is None:
         source = made_up(randomness)
-        return next(source), (question.gold.told for question in source)
+        return next(source), (question.gold.one_line for question in source)
     require(bool(questions), "there are no questions to ask; give at least one")
     if index == len(questions):
         warnings.warn(f"there are {index} questions: further samples ask them again, among other documents", stacklevel=3)
@@ -110,8 +110,8 @@ def drawn(
 def _others(asked: Question, documents: Sequence[Document]) -> Iterator[str]:
     kept = []
     for document in documents:
-        if document != asked.gold and not best_subspan_em(document.told, asked.answers):
-            kept.append(document.told)
+        if document != asked.gold and not best_subspan_em(document.one_line, asked.answers):
+            kept.append(document.one_line)
             yield kept[-1]
     require(bool(kept), f"every document holds an answer to {asked.text!r}; give more questions, with documents of their own")
     yield from itertools.cycle(kept)
@@ -125,6 +125,6 @@ def _sample(prompt: str, tokens: int, asked: Question, depth: float | None) -> S
 def _sample_of_case(tokenizer: Any, case: Case) -> Sample:
     documents, gold = documents_of(case)
     asked = Question(*question_of(case), documents[gold or 0])
-    prompt = prompt_of(asked.text, [document.told for document in documents])
+    prompt = prompt_of(asked.text, [document.one_line for document in documents])
     place = None if gold is None else gold / max(1, len(documents) - 1)
     return _sample(prompt, token_count(tokenizer, prompt), asked, place)

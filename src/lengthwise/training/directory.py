@@ -21,7 +21,7 @@ from typing import Annotated, Any, NotRequired, cast
 from typing_extensions import TypedDict
 
 from lengthwise.common.files import PART, write_whole
-from lengthwise.common.formats import Such, Whole, checked, parse_json, read_format, read_json
+from lengthwise.common.formats import MustBe, Whole, checked, parse_json, read_format, read_json
 from lengthwise.errors import BadInput, require
 from lengthwise.records.append_only import read_lines
 from lengthwise.records.config import ANOTHER, check_same
@@ -33,7 +33,7 @@ CHECKPOINT = "checkpoint-"  # begins the name of a folder of transformers', the 
 # Settings that runs begun earlier do not name, and what they were
 SINCE = {"compare": "sce"}
 # NaN and infinity among them, which a run that breaks has
-Loss = Annotated[float, Such("a number", lambda value: isinstance(value, int | float) and not isinstance(value, bool))]
+Loss = Annotated[float, MustBe("a number", lambda value: isinstance(value, int | float) and not isinstance(value, bool))]
 
 
 class TrainingConfig(TypedDict):

@@ -36,7 +36,7 @@ def test_each_of_many_made_up_documents_answers_its_own_question_only() -> None:
     # More than there are names without a syllable in the middle, two a question
     many = list(itertools.islice(made_up(random.Random(0)), 500))
     assert len({question.text for question in many}) == 500
-    everything = "\n".join(question.gold.told for question in many)
+    everything = "\n".join(question.gold.one_line for question in many)
     for question in many:
         (answer,) = question.answers
         assert everything.count(answer) == 1
@@ -45,7 +45,7 @@ def test_each_of_many_made_up_documents_answers_its_own_question_only() -> None:
         assert asked
         assert question.gold.text.startswith(f"The {asked[2]} of {asked[3]} was {asked[1]} by {answer}.")
         assert len(re.findall(rf"\b{asked[3]}\b", everything)) == 2, "in the title and in the text"
-        assert "{" not in question.gold.told
+        assert "{" not in question.gold.one_line
 
 
 def test_made_up_questions_depend_on_the_seed_alone() -> None:
@@ -61,7 +61,7 @@ def test_files_in_the_layout_of_lost_in_the_middle_are_read(name: str, tmp_path:
     assert first.answers == ("Ann Arbor", "Ann A."), "what tells nothing is left out"
     assert first.gold == second.gold == Document("Prizes", "Ann Arbor got it.")
     assert second.text == "Who?"
-    assert first.gold.told == "(Prizes) Ann Arbor got it."
+    assert first.gold.one_line == "(Prizes) Ann Arbor got it."
 
 
 @pytest.mark.parametrize(

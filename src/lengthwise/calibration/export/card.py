@@ -28,7 +28,7 @@ class Card:
     to: str
     plan: Plan
     command: str | None = None
-    found: tuple[str, ...] = ()  # what `recommend` said of the method
+    recipe_says: tuple[str, ...] = ()  # what `recommend` said of the method
     compared: tuple[str, ...] = ()  # what `--verify` measured
     said: tuple[str, ...] = ()  # what the target has to say
 
@@ -47,7 +47,7 @@ class Card:
             f"`{self.method}`. It runs in {RUNS[self.to]}, without lengthwise.",
             "",
             *_section("What was changed", self.lines),
-            *_section("What the method was chosen for", self.found),
+            *_section("What the method was chosen for", self.recipe_says),
             *_section("Compared with the model extended by lengthwise", self.compared),
         ]
         if self.command is not None:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lengthwise.calibration.bake import fold_proven, refuse_unsavable, sharpness_at
+from lengthwise.calibration.bake import fold_and_check, refuse_unsavable, sharpness_at
 from lengthwise.calibration.export.query_law import QueryLaw, fitted_law
 from lengthwise.calibration.export.rope import Rope, find_rope, set_rope
 from lengthwise.common.text import parse_lengths
@@ -99,7 +99,7 @@ def carry_out(model: nn.Module, plan: Plan, inplace: bool = False) -> Any:
     """
     stock = unwrapped(model) if inplace else copy.deepcopy(unwrapped(model))
     if plan.folds:
-        fold_proven(stock, plan.g, plan.length, plan.anatomy.train_length)
+        fold_and_check(stock, plan.g, plan.length, plan.anatomy.train_length)
     config: Any = anatomy_of(stock, plan.anatomy.train_length).stack.config
     if plan.rope is not None:
         set_rope(config, plan.rope.whole, plan.rope.longest)

@@ -32,7 +32,7 @@ OPTIONS = (
 ).split()
 
 
-def _is_news(record: logging.LogRecord) -> bool:
+def _is_shown(record: logging.LogRecord) -> bool:
     """Whether to show a line of the harness's log: not those about a loaded model, which we handed over and not the user."""
     told = record.getMessage()
     return "already-initialized model" not in told and "`pretrained` model kwarg is not of type `str`" not in told
@@ -75,7 +75,7 @@ class LengthwiseLM(HFLM):  # type: ignore[misc]
         with extend(model, **self._settings):
             _check_batches(model, batch_size)
         log = logging.getLogger(HFLM.__module__)
-        log.addFilter(_is_news)
+        log.addFilter(_is_shown)
         try:
             super().__init__(
                 pretrained=model,
@@ -86,7 +86,7 @@ class LengthwiseLM(HFLM):  # type: ignore[misc]
                 **options,
             )
         finally:
-            log.removeFilter(_is_news)
+            log.removeFilter(_is_shown)
 
     def loglikelihood(self, *requests: Any, **settings: Any) -> list[tuple[float, bool]]:
         with extend(self.model, **self._settings):

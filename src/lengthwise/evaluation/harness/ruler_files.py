@@ -19,7 +19,7 @@ from lengthwise.tasks.ruler.references import joined, official
 
 EXAMPLE = "4096/data/niah_single_1/validation.jsonl"
 # The harness's names of tasks that RULER calls otherwise
-OTHERWISE = {"vt": "ruler_vt", "cwe": "ruler_cwe", "fwe": "ruler_fwe", "qa_1": "ruler_qa_squad", "qa_2": "ruler_qa_hotpot"}
+HARNESS_NAMES = {"vt": "ruler_vt", "cwe": "ruler_cwe", "fwe": "ruler_fwe", "qa_1": "ruler_qa_squad", "qa_2": "ruler_qa_hotpot"}
 HERE = "!function lengthwise.evaluation.harness.ruler_files"
 TASK = """task: {name}
 custom_dataset: {here}.documents
@@ -54,7 +54,7 @@ def files_in(data: Path) -> Files:
 
 def write_tasks(files: Files, out: Path) -> list[str]:
     """Write the harness's task for each of RULER's, and its group `ruler` of those; return their names."""
-    names = {kind: OTHERWISE.get(kind, kind) for kind in files}
+    names = {kind: HARNESS_NAMES.get(kind, kind) for kind in files}
     for kind, name in names.items():
         metrics = [{"metric": str(length), "aggregation": "mean", "higher_is_better": True} for length in files[kind]]
         paths = {str(length): str(file.resolve()) for length, file in files[kind].items()}

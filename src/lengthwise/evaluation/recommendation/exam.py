@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from lengthwise.calibration.answer_cases import DEFAULT_TASKS, Cases
+from lengthwise.calibration.answer_cases import DEFAULT_TASKS, CaseMaker
 from lengthwise.calibration.calibrate import asked_tasks
 from lengthwise.common.progress import progress
 from lengthwise.errors import NoRoom, require
@@ -189,8 +189,8 @@ class QuestionExam(Exam):
         tasks = asked_tasks(tuple(self.usable_tasks), data)
         nats, trained = {}, self.anatomy.train_length
         with progress("no answer is right: how likely is it?", len(methods), self.show_progress) as tick, torch.no_grad():
-            cases = Cases(self.model, self.tokenizer, self.anatomy, tasks, data, "", ROUNDS[0], self.seed, tick)
-            groups = cases.asked(self.length, trained, dict.fromkeys(tasks, 1.0))
+            cases = CaseMaker(self.model, self.tokenizer, self.anatomy, tasks, data, "", ROUNDS[0], self.seed, tick)
+            groups = cases.task_groups(self.length, trained, dict.fromkeys(tasks, 1.0))
             for name, parts in methods.items():
                 with extend(self.model, parts, train_length=trained), evaluating(self.model):
                     nats[name] = fmean(float(case.loss(self.model)) for group in groups for case in group.cases)

@@ -23,7 +23,7 @@ class ChatTokenizer:
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
-        self.before, self.after = _around(tokenizer)
+        self.before, self.after = _template_parts(tokenizer)
 
     def __call__(self, text: str, add_special_tokens: bool = True, **options: Any) -> Any:
         # A template writes special tokens itself
@@ -47,12 +47,12 @@ class ChatTokenizer:
         return sum(1 for _ in same), len(ids) - len(after)
 
 
-def _around(tokenizer: Any) -> tuple[str, str]:
+def _template_parts(tokenizer: Any) -> tuple[str, str]:
     """The texts that a chat template writes before and after a user's message, the beginning of the answer included."""
     known = getattr(tokenizer, "chat_template", None)
     require(bool(known), "the model's tokenizer has no chat template, so there is no chat to ask in; leave --chat out")
     message = [{"role": "user", "content": MARK}]
-    stopped = {"chat_template": CLOCK.sub(_told, known)} if isinstance(known, str) and CLOCK.search(known) else {}
+    stopped = {"chat_template": CLOCK.sub(_fixed_date, known)} if isinstance(known, str) and CLOCK.search(known) else {}
     try:
         text = tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True, **stopped)
     # A template is a program of its makers', and may raise anything
@@ -63,6 +63,6 @@ def _around(tokenizer: Any) -> tuple[str, str]:
     return parts[0], parts[1]
 
 
-def _told(call: re.Match[str]) -> str:
+def _fixed_date(call: re.Match[str]) -> str:
     """The fixed date that replaces a template's call of the clock, in the format it asks for."""
     return repr(DAY.strftime(call["format"]))

@@ -17,7 +17,7 @@ from lengthwise.models.patches import evaluating
 from lengthwise.tasks import Sample
 
 # Generation settings that an architecture needs from its checkpoint, beside where an answer ends
-NEEDED = ("bos_token_id", "decoder_start_token_id", "use_cache")
+FROM_CHECKPOINT = ("bos_token_id", "decoder_start_token_id", "use_cache")
 
 
 def greedy_answers(
@@ -29,7 +29,7 @@ def greedy_answers(
     """
     inner = unwrapped(model)
     is_decoder = not inner.config.is_encoder_decoder
-    settings = _greedy(inner, tokenizer, most)
+    settings = _greedy_settings(inner, tokenizer, most)
     ids, mask = pad_rows(prompts, settings.pad_token_id, left=is_decoder)
     device = next(inner.parameters()).device
     try:
@@ -68,14 +68,14 @@ def truncated_prompt(tokenizer: Any, sample: Sample, length: int) -> list[int]:
     return [*ids[:first], *ids[last - room : last], *ids[last:]]
 
 
-def _greedy(model: Any, tokenizer: Any, most: int) -> GenerationConfig:
+def _greedy_settings(model: Any, tokenizer: Any, most: int) -> GenerationConfig:
     """Greedy settings: from the checkpoint only what its architecture needs, else the defaults of transformers."""
-    checkpoints = model.generation_config
-    end = checkpoints.eos_token_id if checkpoints.eos_token_id is not None else tokenizer.eos_token_id
-    pads = (tokenizer.pad_token_id, checkpoints.pad_token_id, end[0] if isinstance(end, list) else end, 0)
+    stored = model.generation_config
+    end = stored.eos_token_id if stored.eos_token_id is not None else tokenizer.eos_token_id
+    pads = (tokenizer.pad_token_id, stored.pad_token_id, end[0] if isinstance(end, list) else end, 0)
     # A name that transformers does not know is read by an architecture's own code, if at all
     known = GenerationConfig().to_dict()
-    needed = {name: value for name, value in checkpoints.to_dict().items() if name in NEEDED or name not in known}
+    needed = {name: value for name, value in stored.to_dict().items() if name in FROM_CHECKPOINT or name not in known}
     # Tokenizers may have been given one that the model has no row for
     words = vocabulary(model)
     ends = {"eos_token_id": end, "pad_token_id": next(pad for pad in pads if pad is not None and 0 <= pad < words)}
@@ -85,9 +85,9 @@ def _greedy(model: Any, tokenizer: Any, most: int) -> GenerationConfig:
 @contextmanager
 def _generation_config(settings: GenerationConfig, model: Any) -> Iterator[None]:
     """Replace the checkpoint's own config, from which `generate` takes whatever it is not told, for the time of the block."""
-    checkpoints = model.generation_config
+    stored = model.generation_config
     model.generation_config = settings
     try:
         yield
     finally:
-        model.generation_config = checkpoints
+        model.generation_config = stored

@@ -17,7 +17,7 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any, TypeVar
 
-from lengthwise.common.plugins import modules_of_files, told
+from lengthwise.common.plugins import modules_of_files, one_line_errors
 from lengthwise.errors import BadInput, require
 from lengthwise.evaluation.sweep.cells import answer_cell, check_recorded, sharpness_of
 from lengthwise.evaluation.sweep.chat import ChatTokenizer
@@ -115,7 +115,7 @@ def answer_remotely(cell: RemoteCell) -> tuple[list[Record], Sharpness | None]:
     evaluated = replace(cell.settings, model=model, tokenizer=ChatTokenizer(tokenizer) if cell.settings.chat else tokenizer)
     records: list[Record] = []
     # The lines of a traceback do not come back
-    with told(cell.job.label):
+    with one_line_errors(cell.job.label):
         if cell.missing.samples:
             answer_cell(evaluated, cell.job, cell.samples, cell.missing.recorded, records.extend)
         sharpness = sharpness_of(evaluated, cell.job, cell.samples[0]) if cell.missing.sharpness else None

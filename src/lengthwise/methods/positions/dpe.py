@@ -25,7 +25,7 @@ from typing_extensions import TypedDict
 
 from lengthwise.attention.parts import Part, as_they_stand, near_and_far, with_keys
 from lengthwise.attention.visible import Visible
-from lengthwise.common.formats import Such, Whole, checked, read_json
+from lengthwise.common.formats import MustBe, Whole, checked, read_json
 from lengthwise.errors import BadInput, require
 
 SCALES = "4-4-2-16-32-32-16-128"
@@ -34,7 +34,7 @@ SCALES = "4-4-2-16-32-32-16-128"
 class ScalesFile(TypedDict):
     """What of a file of scales is read."""
 
-    scales: Annotated[list[int], Such("a list of whole numbers from 1 on", lambda value: _counts(value) and len(value) > 0)]
+    scales: Annotated[list[int], MustBe("a list of whole numbers from 1 on", lambda value: _counts(value) and len(value) > 0)]
     window: Whole
     train_length: Whole
 

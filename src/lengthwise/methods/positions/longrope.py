@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from typing_extensions import TypedDict
 
-from lengthwise.common.formats import Such, checked, read_json
+from lengthwise.common.formats import MustBe, checked, read_json
 from lengthwise.errors import BadInput, require
 
 
@@ -34,9 +34,9 @@ def _divides(value: Any) -> bool:
 
 Factors = Annotated[
     list[float],
-    Such("a list of numbers above 0", lambda value: isinstance(value, list) and value and all(map(_divides, value))),
+    MustBe("a list of numbers above 0", lambda value: isinstance(value, list) and value and all(map(_divides, value))),
 ]
-Number = Annotated[float, Such("a number above 0", _divides)]
+Number = Annotated[float, MustBe("a number above 0", _divides)]
 
 
 class RopeParameters(TypedDict):

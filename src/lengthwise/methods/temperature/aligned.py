@@ -28,7 +28,7 @@ from typing_extensions import TypedDict
 
 from lengthwise.common.arguments import typed
 from lengthwise.common.files import write_whole
-from lengthwise.common.formats import Declared, Such, Whole, checked, read_json, shown
+from lengthwise.common.formats import Declared, MustBe, Whole, checked, read_json, shown
 from lengthwise.errors import BadInput, require
 from lengthwise.methods import hub
 
@@ -55,8 +55,8 @@ def _is_statistic(value: Any) -> bool:
     return _is_table(value, -ROUNDING)
 
 
-TauTable = Annotated[Table, Such("a number, or lists of numbers", _is_table)]
-StatisticTable = Annotated[Table, Such("a number from 0 on, or lists of such numbers", _is_statistic)]
+TauTable = Annotated[Table, MustBe("a number, or lists of numbers", _is_table)]
+StatisticTable = Annotated[Table, MustBe("a number from 0 on, or lists of such numbers", _is_statistic)]
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from lengthwise.errors import BadInput, require
 from lengthwise.records import Cell, Record, Sharpness, check_consistent, read_lines, summarise
-from lengthwise.records.config import Config, grown
+from lengthwise.records.config import Config, merged_config
 from lengthwise.records.directory import CONFIG, RECORDS, SHARPNESS, read_config
 from lengthwise.tasks import ruler, scores_of_records
 
@@ -90,9 +90,9 @@ class RunGroup:
         """By method, the content of the files it was read from; null where it has none."""
         return {spec: document for run in self.runs for spec, document in run.config["methods"].items()}
 
-    def told(self, what: str) -> dict[str, str | None]:
+    def config_entries(self, key: str) -> dict[str, str | None]:
         """An entry of config.json that runs of earlier versions do not have: `reads`, `tasks`, `data`, `given`, `code`."""
-        return {name: value for run in self.runs for name, value in run.config.get(what, {}).items()}
+        return {name: value for run in self.runs for name, value in run.config.get(key, {}).items()}
 
     @cached_property
     def methods(self) -> list[str]:
@@ -142,8 +142,8 @@ def group_runs(runs: Iterable[ReadRun]) -> list[RunGroup]:
 def _belong_together(run: ReadRun, other: ReadRun) -> bool:
     """Whether each run could have been written into the directory of the other."""
     try:
-        grown(run.config, other.config, run.path)
-        grown(other.config, run.config, other.path)
+        merged_config(run.config, other.config, run.path)
+        merged_config(other.config, run.config, other.path)
     except BadInput:
         return False
     return True

@@ -27,13 +27,13 @@ def facts(group: RunGroup) -> list[tuple[str, str]]:
     named += [(key.replace("_", " "), _value(value)) for key, value in group.settings.items()]
     counts = sorted({cell.n for cell in group.cells})
     named.append(("samples a cell", str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"))
-    answered = [record for record in group.records if any(reported.covers(record) for reported in _asked(group))]
+    answered = [record for record in group.records if any(reported.covers(record) for reported in _run_tasks(group))]
     named.append(("time spent on answers", _duration(sum(record.seconds for record in answered))))
-    named += [(f"file {name}", str(digest)) for name, digest in group.told("data").items()]
-    named += [(f"code of {name}", str(code)) for name, code in group.told("code").items()]
-    for name, material in group.told("tasks").items():
+    named += [(f"file {name}", str(digest)) for name, digest in group.config_entries("data").items()]
+    named += [(f"code of {name}", str(code)) for name, code in group.config_entries("code").items()]
+    for name, material in group.config_entries("tasks").items():
         if material:
-            in_python = group.told("given").get(material, "") is None
+            in_python = group.config_entries("given").get(material, "") is None
             named.append((f"samples of {name}", f"{material}, given in Python" if in_python else material))
     versions = {", ".join(f"{key} {value}" for key, value in run.config["made_with"].items()): None for run in group.runs}
     named.append(("made with", "; ".join(versions)))
@@ -49,7 +49,7 @@ def describe(spec: str, group: RunGroup) -> str:
         return f"the model as it is, given only the last {group.train_length:,} tokens and the question"
     parts = [_alignment(document) for method, document in group.alignments if method == spec]
     rule = "; ".join(parts) or "a rule that needs no calibration"
-    if group.told("reads").get(spec) == BOTH:
+    if group.config_entries("reads").get(spec) == BOTH:
         return (
             f"two readings mixed by Bayes' rule, the last {group.train_length:,} tokens as they are and the whole with {rule}"
         )
@@ -66,7 +66,7 @@ def _alignment(document: Mapping[str, Any]) -> str:
 def commands(group: RunGroup) -> list[str]:
     """Commands that make these cells again; tasks that ran alike share one, but those of a file or folder have their own."""
     alike: dict[tuple[str, tuple[str, ...], tuple[str, ...], int], list[str]] = defaultdict(list)
-    for reported in _asked(group):
+    for reported in _run_tasks(group):
         records = [record for record in group.records if reported.covers(record)]
         for data in sorted({record.data for record in records}):
             source = _source(group, reported.task, data)
@@ -82,9 +82,9 @@ def commands(group: RunGroup) -> list[str]:
     return [_command(group, tasks, methods, inputs, samples) for (_, methods, inputs, samples), tasks in alike.items()]
 
 
-def _asked(group: RunGroup) -> list[ReportedTask]:
+def _run_tasks(group: RunGroup) -> list[ReportedTask]:
     """The tasks that were run: without further scores of the same answers (named TASK_score), and without RULER's mean."""
-    tasks, asked = {reported.task for reported in group.tasks}, group.told("tasks")
+    tasks, asked = {reported.task for reported in group.tasks}, group.config_entries("tasks")
 
     def is_further(name: str) -> bool:
         return name == ruler.NAME or (name not in asked and any(name.startswith(f"{task}_") for task in tasks))
@@ -95,11 +95,11 @@ def _asked(group: RunGroup) -> list[ReportedTask]:
 def _source(group: RunGroup, task: str, data: str) -> str | None:
     """The value of --data for a task; empty for the package's own samples, None for those that only Python can give."""
     # A path, or None for what was given in Python
-    given = group.told("given")
+    given = group.config_entries("given")
     if data:
         return given.get(data) or data
     # None is what the package brings
-    material = group.told("tasks").get(task) or ""
+    material = group.config_entries("tasks").get(task) or ""
     if material in given:
         return given[material]
     # Runs of earlier versions tell its name only

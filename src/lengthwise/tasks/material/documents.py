@@ -38,7 +38,7 @@ class Document:
     text: str
 
     @property
-    def told(self) -> str:
+    def one_line(self) -> str:
         """The document on one line, for a prompt."""
         return " ".join(f"({self.title}) {self.text}".split())
 

@@ -109,11 +109,11 @@ def _where_is_a_thing(randomness: random.Random) -> Story:
 def _where_was_a_thing(randomness: random.Random) -> Story:
     """Asks about a thing that one person alone had and brought to its place once; told by its taking and its last two moves."""
 
-    def told(world: _World) -> list[str]:
+    def unambiguous(world: _World) -> list[str]:
         trails = {thing: [place for place, _ in trail] for thing, trail in world.trail.items() if len(trail) > 1}
         return [thing for thing, places in trails.items() if len(world.touched[thing]) < 3 and places.count(places[-1]) == 1]
 
-    world, thing = _with_things(randomness, told)
+    world, thing = _with_things(randomness, unambiguous)
     (before, first), (place, second) = world.trail[thing][-2:]
     support = (world.touched[thing][0], first, second)
     return Story(tuple(world.facts), f"Where was the {thing} before the {place}?", before, support, PLACES)

@@ -30,9 +30,9 @@ def samples(tokenizer: Any, length: int, n: int, seed: int, depth: float | None 
 def _sample(tokenizer: Any, length: int, depth: float | None, randomness: random.Random) -> Sample:
     names, value, chain = _chain(randomness, letters=5, steps=STEPS)
     shown, other, short = _chain(randomness, letters=3, steps=2)
-    example = f"{_text([short[0], NOISE, *short[1:]])}\n{_asked(other, len(shown))} {', '.join(shown)}."
+    example = f"{_text([short[0], NOISE, *short[1:]])}\n{_question(other, len(shown))} {', '.join(shown)}."
     places = sorted(randomness.random() if depth is None else depth for _ in chain)
-    question = _asked(value, len(names))
+    question = _question(value, len(names))
 
     def prompt_of(noise: list[str]) -> str:
         text = _text(with_inserted(noise, list(zip(places, chain, strict=True))))
@@ -58,5 +58,5 @@ def _text(lines: list[str]) -> str:
     return "\n".join([INTRODUCTION, *lines])
 
 
-def _asked(value: int, count: int) -> str:
+def _question(value: int, count: int) -> str:
     return QUESTION.format(count=count, value=value)

@@ -89,7 +89,7 @@ def _sample(
     values = {key: [value, *(_value(kind.value, randomness) for _ in range(kind.values - 1))] for key, value in hidden}
     asked = randomness.sample(list(values), kind.asked)
     places = [
-        (randomness.random() if depth is None or key not in asked else depth, _told(kind, key, value))
+        (randomness.random() if depth is None or key not in asked else depth, _sentence(kind, key, value))
         for key in values
         for value in values[key]
     ]
@@ -100,7 +100,7 @@ def _sample(
     if kind.haystack == "essays":
         pieces, glue = iter(endless_from_anywhere(prose, randomness)), " "
     if kind.haystack == "needles":
-        pieces, cut = (_told(kind, key, value) for key, value in needles), by_letter
+        pieces, cut = (_sentence(kind, key, value) for key, value in needles), by_letter
 
     def prompt_of(around: list[str]) -> str:
         return "\n".join([introduction, glue.join(with_inserted(around, sorted(places))), question])
@@ -127,7 +127,7 @@ def _uuid(randomness: random.Random) -> str:
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
-def _told(kind: Needles, key: str, value: str) -> str:
+def _sentence(kind: Needles, key: str, value: str) -> str:
     return NEEDLE.format(kind=kind.value, key=key, value=value)
 
 

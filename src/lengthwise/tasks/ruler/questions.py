@@ -38,7 +38,7 @@ def two_documents(tokenizer: Any, length: int, n: int, seed: int, depth: float |
     for randomness in draws("ruler qa_2", seed, n, depth):
         source = two_hops(randomness)
         asked, gold = next(source)
-        others = (document.told for _, documents in source for document in documents)
+        others = (document.one_line for _, documents in source for document in documents)
         made.append(_sample(tokenizer, length, depth, asked, gold, others, randomness))
     return made
 
@@ -52,7 +52,7 @@ def _sample(
     others: Iterator[str],
     randomness: random.Random,
 ) -> Sample:
-    places = [(randomness.random() if depth is None else depth, document.told) for document in gold]
+    places = [(randomness.random() if depth is None else depth, document.one_line) for document in gold]
 
     def prompt(around: list[str]) -> str:
         return prompt_of(

@@ -28,7 +28,7 @@ from lengthwise.common.arguments import require_tokenizer, typed
 from lengthwise.common.progress import ProgressCallback, progress
 from lengthwise.common.text import text_or_prose
 from lengthwise.errors import require
-from lengthwise.evaluation.likelihood import LOGITS_AT_ONCE, TOKENS_AT_ONCE, TokenScorer, reading
+from lengthwise.evaluation.likelihood import LOGITS_AT_ONCE, TOKENS_AT_ONCE, TokenScorer, without_gradients
 from lengthwise.models.anatomy import anatomy_of, vocabulary
 from lengthwise.models.extend import Method, extend
 from lengthwise.models.fingerprint import model_fingerprint, versions
@@ -94,7 +94,7 @@ def misalignment(
     rows = _rows(ids, length, pairs, seed)
     plans = [Views(length, drawn_extra(SAMPLING, length, seed, pair), "half") for pair in range(pairs)]
     bar = progress("misalignment", pairs, show_progress)
-    with extend(model, method, train_length=train_length), reading(model), bar as tick:
+    with extend(model, method, train_length=train_length), without_gradients(model), bar as tick:
         sums = _pair_sums(scorer, rows, plans, first_token, tick)
     counts = np.array([plan.positions for plan in plans])
     broken = "the model's outputs are NaN or infinite on this text; give a wider --dtype, or another method"
