@@ -73,13 +73,13 @@ def slopes_at(model: nn.Module, anatomy: Anatomy, task: str, length: int, cases:
     nats, slopes = slopes_of(model, anatomy, cases)
     whole = slopes.sum((1, 2))
     half = float(t.ppf(0.975, len(cases) - 1) * whole.std() / len(cases) ** 0.5)
-    mean, told = float(whole.mean()), float(nats.mean())
+    mean, mean_nats = float(whole.mean()), float(nats.mean())
     return AnswerSlopes(
         length=length,
         task=task,
         cases=len(cases),
-        nats=told,
-        nats_a_token=told * len(cases) / sum(int(case.counted.sum()) for case in cases),
+        nats=mean_nats,
+        nats_a_token=mean_nats * len(cases) / sum(int(case.counted.sum()) for case in cases),
         slope=mean,
         low=mean - half,
         high=mean + half,

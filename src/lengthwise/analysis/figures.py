@@ -233,8 +233,8 @@ def _answers_panel(answers: AnswerSlopes) -> Chart:
     points: dict[Style, list[ChartPoint]] = {SHARPER: [], FLATTER: []}
     for layer, heads in enumerate(answers.heads, 1):
         for head, slope in enumerate(heads, 1):
-            told = f"layer {layer}", f"head {head}: {slope:+.3g}"
-            points[SHARPER if slope < 0 else FLATTER].append(ChartPoint.placed(x, y, layer, slope, *told))
+            labels = f"layer {layer}", f"head {head}: {slope:+.3g}"
+            points[SHARPER if slope < 0 else FLATTER].append(ChartPoint.placed(x, y, layer, slope, *labels))
     return Chart(
         title=f"{answers.task}: {answers.slope:+.3g} in all",
         description=f"Slope of the answers to {answers.task} in ln g of every head, by layer",

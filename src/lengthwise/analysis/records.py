@@ -198,8 +198,8 @@ def read_analysis(path: Path) -> Analysis:
         raise BadInput(f"{path / ANALYSIS} is damaged: {error}; {MAKE_ONE}") from None
     require(len(analysis.lengths) > 0, f"{path} holds no finished length yet; let `lengthwise analyse ... --out {path}` run")
     compares = analysis.trained is not None and analysis.lengths[-1].length > analysis.train_length
-    told = len(analysis.heads) > 0 and len(analysis.temperatures) > 0
-    require(told or not compares, f"{path / ANALYSIS} is damaged: its 'heads' or 'temperatures' are gone; {MAKE_ONE}")
+    complete = len(analysis.heads) > 0 and len(analysis.temperatures) > 0
+    require(complete or not compares, f"{path / ANALYSIS} is damaged: its 'heads' or 'temperatures' are gone; {MAKE_ONE}")
     return analysis
 
 

@@ -146,12 +146,12 @@ def _answers(analysis: Analysis) -> list[str]:
     """Whether sharper or flatter attention helps each task at the longest length, and whether keeping P_max opposes that."""
     last, sentences = analysis.temperatures[-1], []
     for a in (a for a in analysis.answers if a.length == last.length and analysis.can_do(a.task)):
-        told = f"{a.task} at {a.length:,} tokens: slope {a.slope:+.3g} nats per unit of ln g [{a.low:+.3g}, {a.high:+.3g}]"
+        slope = f"{a.task} at {a.length:,} tokens: slope {a.slope:+.3g} nats per unit of ln g [{a.low:+.3g}, {a.high:+.3g}]"
         said = {"sharper": "sharpening helps", "flatter": "flattening helps", "unclear": "the questions do not tell which way"}
         tau = 1.0 if last.pmax is None else last.pmax
         keeps = {"flatter": "sharpen" if tau < 1 else "", "sharper": "flatten" if tau > 1 else ""}.get(a.wants, "")
         warning = f". Keeping P_max (tau {tau:.3f}) would {keeps} it: the answers want it {a.wants}" if keeps else ""
-        sentences.append(f"Answers to {told}: {said.get(a.wants, 'nothing is left to gain')}{warning}.")
+        sentences.append(f"Answers to {slope}: {said.get(a.wants, 'nothing is left to gain')}{warning}.")
     return sentences
 
 
@@ -166,10 +166,10 @@ def _logits(trained: AtLength, longest: AtLength) -> str:
 
 def _largest(trained: AtLength, longest: AtLength) -> list[str]:
     before, after = (at.mean("l_max") for at in (trained, longest))
-    told = (
+    grows = (
         f"The largest logit of a row grows from {before:.2f} to {after:.2f}: positions may be out of range, so that a position"
     )
-    return [f"{told} method (`yarn`, `rerope`) comes before a temperature."] if after - before > GROWS * abs(before) else []
+    return [f"{grows} method (`yarn`, `rerope`) comes before a temperature."] if after - before > GROWS * abs(before) else []
 
 
 def _sights(analysis: Analysis) -> str:

@@ -145,8 +145,8 @@ class CaseMaker:
         """The file's cases that are longer than `shorter` and within the length; all where `shorter` is 0 and none fits."""
         every = read_samples(name, self.tasks[name], self.tokenizer, data)
         read = [sample for sample in every if shorter < sample.tokens <= length] or (every if shorter == 0 else [])
-        told = f"{data.name} has {len(read)} cases of {shorter + 1} to {length} tokens; at least 2 are needed"
-        require(len(read) >= 2, f"{told}, some to fit and others to ask")
+        problem = f"{data.name} has {len(read)} cases of {shorter + 1} to {length} tokens; at least 2 are needed"
+        require(len(read) >= 2, f"{problem}, some to fit and others to ask")
         return random.Random(f"{data.name} {self.seed}").sample(read, min(n, len(read)))
 
     def _places(self, length: int, n: int, seed: int, far: bool) -> list[FitCase]:
@@ -189,8 +189,8 @@ def text_cases(
         counted = torch.cat([torch.zeros(len(targets) - tokens, dtype=torch.bool), counted if far else ~counted])
         if bool(counted.any()):
             cases.append(FitCase(inputs[None], targets[None], counted))
-    told = "no word of the text's continuations stands in the text before them, but not within the last"
-    require(len(cases) > 1, f"{told} {train_length} tokens; give a longer text, or a task")
+    problem = "no word of the text's continuations stands in the text before them, but not within the last"
+    require(len(cases) > 1, f"{problem} {train_length} tokens; give a longer text, or a task")
     return cases
 
 

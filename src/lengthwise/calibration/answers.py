@@ -60,8 +60,8 @@ def fit_to_answers(cases: CaseMaker, lengths: Sequence[int], scope: str, minutes
             cases.model, sharpness, groups, start, cases.seed, cases.tick, end_after(end, len(lengths) - n), forwards=read
         )
         start, path, expects = fit.run()
-        told = sum(share * expects["fitted"][name] for name, share in shares.items())
-        entry = Calibrated(length, _table((-start).exp(), scope), told, fit.forwards, target)
+        reached = sum(share * expects["fitted"][name] for name, share in shares.items())
+        entry = Calibrated(length, _table((-start).exp(), scope), reached, fit.forwards, target)
         missed = [] if bool(start.any()) else [f"length {length}: no temperature makes the answers likelier; it stays 1"]
         results.append(LengthResult(entry, path, missed, expects))
         shorter = length
@@ -151,13 +151,13 @@ class Fit:
                 a.clamp_(math.log(FLATTEST), math.log(SHARPEST))
             self.tick(1)
             if step % CHECK_EVERY == 0 or self._late():
-                told = self._held_out()
-                path.append(self._step(step, told))
-                self._say(f"step {step}", self._total(told))
-                gained = self._total(best[1]) - self._total(told)
+                losses = self._held_out()
+                path.append(self._step(step, losses))
+                self._say(f"step {step}", self._total(losses))
+                gained = self._total(best[1]) - self._total(losses)
                 idle = 0 if gained > LEAST_GAIN * self._total(plain) else idle + 1
-                best = (a.detach().clone(), told) if gained > 0 else best
-                if idle == PATIENCE or self._total(told) <= ENOUGH or self._late():
+                best = (a.detach().clone(), losses) if gained > 0 else best
+                if idle == PATIENCE or self._total(losses) <= ENOUGH or self._late():
                     break
         return best[0], path, best[1]
 

@@ -33,8 +33,8 @@ class LengthResult:
 
     @property
     def provenance(self) -> dict[str, Any]:
-        told = {"path": self.path, "missed": self.missed, "expects": self.expects}
-        return {"length": self.entry.length, **{key: value for key, value in told.items() if value or key == "path"}}
+        entries = {"path": self.path, "missed": self.missed, "expects": self.expects}
+        return {"length": self.entry.length, **{key: value for key, value in entries.items() if value or key == "path"}}
 
 
 @dataclass(frozen=True)
@@ -149,9 +149,9 @@ class LengthCalibration:
     def _unreachable(self, clamped: list[tuple[int, int]], scope: str) -> list[str]:
         where = ", ".join(f"layer {at}" if scope == "layer" else f"layer {at} head {head}" for at, head in clamped[:4])
         more = f" and {len(clamped) - 4} more" if len(clamped) > 4 else ""
-        told = f"no temperature brings {where}{more} to its training value at length {self.length}"
-        require(scope == "head", f"{told}; use scope model")
-        return [f"{told}; the nearest allowed one is kept"]
+        problem = f"no temperature brings {where}{more} to its training value at length {self.length}"
+        require(scope == "head", f"{problem}; use scope model")
+        return [f"{problem}; the nearest allowed one is kept"]
 
 
 def sharpness_of(entries: Sequence[Calibrated]) -> tuple[tuple[int, Tensor], ...]:

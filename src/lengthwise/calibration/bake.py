@@ -100,8 +100,8 @@ def _baked_before(model: Any, g: Tensor) -> Tensor:  # [layers, heads] -> [layer
         tau = _rounded(torch.tensor(note.get("tau", 1.0)))
         tau.expand_as(g)
     except (AttributeError, TypeError, ValueError, RuntimeError):
-        told = f"the model's config has a 'lengthwise' of {shown(note)}, which bake did not write"
-        raise BadInput(f"{told}; take it out of config.json") from None
+        problem = f"the model's config has a 'lengthwise' of {shown(note)}, which bake did not write"
+        raise BadInput(f"{problem}; take it out of config.json") from None
     return tau
 
 

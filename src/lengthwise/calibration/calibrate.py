@@ -173,8 +173,8 @@ def check_choices(statistic: str, scope: str, search: str, tasks: Sequence[str],
 
 def _check_lengths(lengths: list[int], train_length: int, sequences: int, least: int) -> None:
     require(bool(lengths), "give at least one length to calibrate for")
-    told = f"length {lengths[0]} is not above the training length {train_length}: there the model needs no temperature"
-    require(lengths[0] > train_length, f"{told}; give a larger --length, or the right --train-length")
+    problem = f"length {lengths[0]} is not above the training length {train_length}: there the model needs no temperature"
+    require(lengths[0] > train_length, f"{problem}; give a larger --length, or the right --train-length")
     asked = "; with answers some are fitted and others asked" if least > 1 else ""
     require(sequences >= least, f"sequences must be at least {least}, not {sequences}{asked}")
 

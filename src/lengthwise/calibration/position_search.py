@@ -75,8 +75,8 @@ class FoundPositions:
     provenance: dict[str, Any]
 
     def file_content(self) -> dict[str, Any]:
-        told = {"train_length": self.train_length, "length": self.length, "model": self.model, "held_out_nats": self.expects}
-        return {"format": FORMAT, "method": self.method, **self.described, **told, "provenance": self.provenance}
+        entries = {"train_length": self.train_length, "length": self.length, "model": self.model, "held_out_nats": self.expects}
+        return {"format": FORMAT, "method": self.method, **self.described, **entries, "provenance": self.provenance}
 
     def save(self, path: str | Path) -> None:
         write_whole(path, json.dumps(self.file_content(), indent=2) + "\n")

@@ -128,8 +128,8 @@ def _next(search: Search, statistic: str) -> float:
         # Before it is refused the end is tried: responses far from where they were measured may be wrong
         return math.exp(end)
     if x is None:
-        told = f"no temperature between {1 / SHARPEST:g} and {1 / FLATTEST:g} brings the mean {statistic}"
-        raise BadInput(f"{told} to its training value {search.target:.4g}")
+        problem = f"no temperature between {1 / SHARPEST:g} and {1 / FLATTEST:g} brings the mean {statistic}"
+        raise BadInput(f"{problem} to its training value {search.target:.4g}")
     return math.exp(x)
 
 

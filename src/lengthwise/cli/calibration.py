@@ -67,8 +67,8 @@ def calibrate(
     check_choices(statistic, scope, "solve" if positions else search, without_groups(task or ()), data)
     if positions:
         alone = len(length) == 1 and statistic == "answers" and scope == "model"
-        told = f"--search {search} finds the numbers of one length by answers"
-        require(alone, f"{told}; give one --length, and neither --statistic nor --scope")
+        problem = f"--search {search} finds the numbers of one length by answers"
+        require(alone, f"{problem}; give one --length, and neither --statistic nor --scope")
     timed = positions or statistic == "answers"
     require(timed or minutes is None, f"--minutes is for --statistic answers or --search {' or '.join(SEARCHED)}; leave it out")
     check_spec(method)
@@ -228,13 +228,13 @@ def _print_alignment(alignment: Any) -> None:
     expected = [(found["length"], found["expects"]) for found in alignment.provenance.get("searched", ()) if "expects" in found]
     if expected:
         print("nats on cases that were not fitted; of prose, how far it moved:")
-        told = [("length", "", "plain", "fitted")]
-        told += [
+        rows = [("length", "", "plain", "fitted")]
+        rows += [
             (f"{length:,}", name, f"{nats:.4g}", f"{expects['fitted'][name]:.4g}")
             for length, expects in expected
             for name, nats in expects["plain"].items()
         ]
-        print(columns([[f"{length:>8}", *rest] for length, *rest in told]))
+        print(columns([[f"{length:>8}", *rest] for length, *rest in rows]))
 
 
 def _number_or_range(table: Any) -> str:

@@ -66,8 +66,8 @@ def demo(
         records, says = run_demo(out, FULL if full else SHORT, device)
     cells = summarise(records)
     if as_json:
-        told = {"cells": [asdict(cell) for cell in cells], "recommendation": says}
-        print_json({"model": MODEL, "out": str(out), "report": str(out / PAGE), **told})
+        results = {"cells": [asdict(cell) for cell in cells], "recommendation": says}
+        print_json({"model": MODEL, "out": str(out), "report": str(out / PAGE), **results})
     else:
         print("\n".join([score_table(cells), *(["", *says] if says else [])]))
         say(f"the page: {out / PAGE}")

@@ -97,8 +97,8 @@ def evaluate(
     cells = summarise([*records, *ruler.mean_records(records)])
     effective = effective_lengths(cells, threshold)
     if as_json:
-        told = {"ruler": {"threshold": threshold, "effective_length": effective}} if effective else {}
-        print_json({"model": model, "out": str(out), "cells": [asdict(cell) for cell in cells], **told})
+        extra = {"ruler": {"threshold": threshold, "effective_length": effective}} if effective else {}
+        print_json({"model": model, "out": str(out), "cells": [asdict(cell) for cell in cells], **extra})
     else:
         print(score_table(cells))
         for name, reached in effective.items():

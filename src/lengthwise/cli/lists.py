@@ -57,9 +57,9 @@ def _check(spec: str, as_json: bool) -> None:
         checks = dict.fromkeys(outcome.check for outcome in outcomes)
         print(columns([["", *models], *([check, *(verdicts[check, model] for model in models)] for check in checks)]))
         # A model that refuses a method does so in every check
-        told = [f"{o.model}, {o.check}: {o.reason}" for o in outcomes if o.verdict == "FAIL"]
-        told += dict.fromkeys(f"{o.model} refused: {o.reason}" for o in outcomes if o.verdict == "refused")
-        print("\n".join(["", *told, f"{spec} {'fails' if failed else 'passes'}"]))
+        reasons = [f"{o.model}, {o.check}: {o.reason}" for o in outcomes if o.verdict == "FAIL"]
+        reasons += dict.fromkeys(f"{o.model} refused: {o.reason}" for o in outcomes if o.verdict == "refused")
+        print("\n".join(["", *reasons, f"{spec} {'fails' if failed else 'passes'}"]))
     if failed:
         raise typer.Exit(1)
 

@@ -144,12 +144,12 @@ def writing(path: str | Path) -> Iterator[None]:
 
 def system_reason(error: BaseException) -> str | None:
     """The operating system's reason for an error, in one line; None for an error of another kind."""
-    told = " ".join(str(error).split())
+    message = " ".join(str(error).split())
     if is_out_of_memory(error):
         return None
     if isinstance(error, OSError):
-        return error.strerror or told or type(error).__name__
-    return told if not isinstance(error, BadInput) and any(sign in told for sign in SYSTEM_ERRORS) else None
+        return error.strerror or message or type(error).__name__
+    return message if not isinstance(error, BadInput) and any(sign in message for sign in SYSTEM_ERRORS) else None
 
 
 def _place(path: str | Path) -> tuple[Path, os.stat_result | None]:

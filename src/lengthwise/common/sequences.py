@@ -124,8 +124,8 @@ def _row(given: Any) -> Tensor:  # [tokens]
     except (TypeError, ValueError, RuntimeError):
         raise BadInput(f"input_ids must be {SHAPES}; one of their rows is {str(ids)[:40]!r}") from None
     whole = row.numel() == 0 or not (row.is_floating_point() or row.dtype == torch.bool)
-    told = f"one of their rows has shape {list(row.shape)} and holds {str(row.dtype).removeprefix('torch.')}"
-    require(row.ndim == 1 and row.shape == shown.shape and whole, f"input_ids must be {SHAPES}; {told}")
+    problem = f"one of their rows has shape {list(row.shape)} and holds {str(row.dtype).removeprefix('torch.')}"
+    require(row.ndim == 1 and row.shape == shown.shape and whole, f"input_ids must be {SHAPES}; {problem}")
     return row.long()[shown.bool()]
 
 

@@ -72,8 +72,8 @@ def mixed_nll(whole: Tensor, end: Tensor, prior: float = PRIOR) -> Tensor:  # [c
     """-ln p of every token under the mixture, given -ln p under both readings; `prior` is w_0."""
     _check_prior(prior)
     weights = torch.tensor([prior, 1 - prior], dtype=torch.float64).log()
-    told = weights[:, None, None] - torch.stack([whole, end]).double().cumsum(-1)
-    so_far = F.pad(told.logsumexp(0), (1, 0))
+    log_joint = weights[:, None, None] - torch.stack([whole, end]).double().cumsum(-1)
+    so_far = F.pad(log_joint.logsumexp(0), (1, 0))
     return (so_far[:, :-1] - so_far[:, 1:]).to(whole.dtype)
 
 

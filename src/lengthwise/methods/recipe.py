@@ -50,8 +50,10 @@ class Recipe:
     @property
     def installs(self) -> list[Part | MadeFor]:
         """What `extend` installs, and before it the model it was made for."""
-        told = f"the recipe for {self.length} tokens is to keep truncating: give the model the last {self.train_length} tokens"
-        require(self.method != TRUNCATE, f"{told}; `evaluate --method truncate` scores that")
+        advice = (
+            f"the recipe for {self.length} tokens is to keep truncating: give the model the last {self.train_length} tokens"
+        )
+        require(self.method != TRUNCATE, f"{advice}; `evaluate --method truncate` scores that")
         return [MadeFor(self.made_for), *self.parts]
 
     @property

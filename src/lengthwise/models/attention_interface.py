@@ -152,8 +152,8 @@ def _solve_in_segments(layer: Layer, equation: Equation) -> Tensor:
     method, seen = layer.slots.segmented, equation.visible
     assert method is not None
     name, cached = method_name(method), seen.keys - seen.queries
-    told = f"{name} is for training on whole sequences, and here {seen.queries} tokens meet a cache of {cached}"
-    require(cached == 0, f"{told}; leave it out to generate")
+    problem = f"{name} is for training on whole sequences, and here {seen.queries} tokens meet a cache of {cached}"
+    require(cached == 0, f"{problem}; leave it out to generate")
     require(layer.observer is None, f"{name} is for training; leave it out to measure attention")
 
     def solve(segment: Equation, heads: slice) -> Tensor:

@@ -100,8 +100,8 @@ def refuse_another_implementation(configs: Sequence[Any], how: str) -> None:
 
 
 def refuse_a_trace() -> None:
-    told = "torch.jit.trace keeps what one input's mask says for all inputs; use torch.export, or trace the model as it was"
-    require(not torch.jit.is_tracing(), told)  # type: ignore[attr-defined, no-untyped-call]
+    problem = "torch.jit.trace keeps what one input's mask says for all inputs; use torch.export, or trace the model as it was"
+    require(not torch.jit.is_tracing(), problem)  # type: ignore[attr-defined, no-untyped-call]
 
 
 def _is_inside(thread: int, stack: nn.Module) -> bool:

@@ -29,8 +29,8 @@ ORIGINAL = [2**power for power in range(4, 21)]
 def rotate_as_stored(model: Any, path: Path) -> None:
     """Let the model rotate as the file says."""
     header = read_header(path, lambda key: ".rope." in key)
-    told = {key.partition(".")[2]: value for key, value in header.values.items()}
-    kind, sharper = told.get(TYPE, "none"), float(told.get(SHARPER, 1.0))
+    keys = {key.partition(".")[2]: value for key, value in header.values.items()}
+    kind, sharper = keys.get(TYPE, "none"), float(keys.get(SHARPER, 1.0))
     stack = model.get_decoder()
     rope = getattr(stack.config, "rope_parameters", None) or {}
     factors = _floats(path, *header.tensors[FACTORS]) if FACTORS in header.tensors else None
@@ -39,7 +39,7 @@ def rotate_as_stored(model: Any, path: Path) -> None:
     # Gemma 3's layers with a window stay as they are
     own = rope.get(FULL, rope)
     several = {key: _floats(path, *header.tensors[name]) for name, key in LONG_FACTORS.items() if name in header.tensors}
-    found = _parameters(own, told, kind, sharper, factors, several) if "rope_theta" in own else None
+    found = _parameters(own, keys, kind, sharper, factors, several) if "rope_theta" in own else None
     if found is None:
         what = f"{kind} scaling, an attention factor of {sharper:g}" + (f" and {FACTORS}" if factors is not None else "")
         warnings.warn(f"{path.name} has {what}, which no config can say; the model rotates without", stacklevel=2)
@@ -50,22 +50,22 @@ def rotate_as_stored(model: Any, path: Path) -> None:
 
 
 def _parameters(
-    rope: dict[str, Any], told: dict[str, Any], kind: str, sharper: float, factors: Any, several: dict[str, Any]
+    rope: dict[str, Any], keys: dict[str, Any], kind: str, sharper: float, factors: Any, several: dict[str, Any]
 ) -> dict[str, Any] | None:
     """Rope parameters of a config; None where there are none that say this."""
-    factor = float(told.get(FACTOR, 1.0))
+    factor = float(keys.get(FACTOR, 1.0))
     if factors is not None:
         return _llama3(factors, float(rope["rope_theta"])) if kind == "none" and sharper == 1 else None
     if kind == "linear" and sharper == 1:
         return {"rope_type": kind, "factor": factor}
-    if kind == "yarn" and BEFORE in told:
-        betas = {name: float(told[key]) for key, name in BETAS.items() if key in told}
+    if kind == "yarn" and BEFORE in keys:
+        betas = {name: float(keys[key]) for key, name in BETAS.items() if key in keys}
         log = 0.1 * math.log(factor)
-        sharper *= float(told.get(WHOLE, (1 + log) / (1 + told.get(OF_ALL, 0.0) * log)))
-        own = {"factor": factor, "attention_factor": sharper, "original_max_position_embeddings": int(told[BEFORE])}
+        sharper *= float(keys.get(WHOLE, (1 + log) / (1 + keys.get(OF_ALL, 0.0) * log)))
+        own = {"factor": factor, "attention_factor": sharper, "original_max_position_embeddings": int(keys[BEFORE])}
         return {"rope_type": kind, **own, **betas}
-    if kind == "longrope" and len(several) == len(LONG_FACTORS) and BEFORE in told:
-        own = {"attention_factor": sharper, "original_max_position_embeddings": int(told[BEFORE])}
+    if kind == "longrope" and len(several) == len(LONG_FACTORS) and BEFORE in keys:
+        own = {"attention_factor": sharper, "original_max_position_embeddings": int(keys[BEFORE])}
         return {"rope_type": kind, **own, **{name: factors.tolist() for name, factors in several.items()}}
     return None
 

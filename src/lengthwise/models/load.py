@@ -197,16 +197,16 @@ def _check_settings(name: str, model: Any, tokenizer: Any) -> None:
         # An answer may end in several ways
         several = key == "eos_token_id" and isinstance(value, list) and value
         holds = all(_is_setting(key, number) for number in (value if several else [value]))
-        told = f"{value!r:.40}"
-        require(holds, f"the checkpoint {name} has {told} as its {key}, which is no such number; put its settings right")
-    told, family = model.config.is_encoder_decoder, model.config.model_type
-    fits = isinstance(told, bool) and (not told or type(model.config).is_encoder_decoder)
-    require(fits, f"the checkpoint {name} has {told!r:.40} as its is_encoder_decoder, which no {family} is; put it right")
+        shown = f"{value!r:.40}"
+        require(holds, f"the checkpoint {name} has {shown} as its {key}, which is no such number; put its settings right")
+    shown, family = model.config.is_encoder_decoder, model.config.model_type
+    fits = isinstance(shown, bool) and (not shown or type(model.config).is_encoder_decoder)
+    require(fits, f"the checkpoint {name} has {shown!r:.40} as its is_encoder_decoder, which no {family} is; put it right")
     # Half of T5's buckets, or a quarter, hold one distance each, and the others share those up to the reach
     reach, buckets = (getattr(model.config, f"relative_attention_{what}", None) for what in ("max_distance", "num_buckets"))
     if reach is not None and buckets is not None:
-        told = f"a relative_attention_max_distance of {reach} with {buckets} buckets"
-        require(2 * reach > buckets, f"the checkpoint {name} has {told}, which must be more than half of them")
+        shown = f"a relative_attention_max_distance of {reach} with {buckets} buckets"
+        require(2 * reach > buckets, f"the checkpoint {name} has {shown}, which must be more than half of them")
 
 
 def _drop_unused_sampling(name: str, model: Any) -> None:
@@ -263,13 +263,13 @@ def _noise_to_standard_error() -> Iterator[None]:
 
 def reason_of(error: Exception) -> str:
     """What a library says is wrong, in one line: as many whole sentences as are short enough, or the begin of the first."""
-    told = " ".join(str(error).split())
-    if "trust_remote_code" in told:
+    message = " ".join(str(error).split())
+    if "trust_remote_code" in message:
         return OWN_CODE
-    if len(told) <= LONGEST_REASON:
-        return told or type(error).__name__
-    ends = [found.start() for found in re.finditer(r"[.!?;](?= )", told[: LONGEST_REASON + 1])]
-    return told[: ends[-1]] if ends else told[:LONGEST_REASON].rsplit(" ", 1)[0] + " ..."
+    if len(message) <= LONGEST_REASON:
+        return message or type(error).__name__
+    ends = [found.start() for found in re.finditer(r"[.!?;](?= )", message[: LONGEST_REASON + 1])]
+    return message[: ends[-1]] if ends else message[:LONGEST_REASON].rsplit(" ", 1)[0] + " ..."
 
 
 def check_tokenizer(tokenizer: Any, words: int) -> None:

@@ -24,8 +24,8 @@ def suitable_slots(anatomy: Anatomy, method: Method, force: bool = False) -> Slo
     for single in methods:
         if (fingerprint := fingerprint_of(single)) and not force:
             chosen = isinstance(single, MadeFor)
-            told = ("recipe", "ask `recommend` about this model") if chosen else ("alignment", "calibrate this model")
-            check_fingerprint(anatomy, fingerprint, *told)
+            words = ("recipe", "ask `recommend` about this model") if chosen else ("alignment", "calibrate this model")
+            check_fingerprint(anatomy, fingerprint, *words)
         check_fits(single, len(anatomy.layers), anatomy.heads)
     slots = Slots.of(single for single in methods if not isinstance(single, MadeFor))
     if slots.similarity is not None and not force:

@@ -128,9 +128,9 @@ def check_same(old: Mapping[str, Any], new: Mapping[str, Any], path: Path) -> No
     if other := another_model(old["model"], new["model"]):
         raise BadInput(f"{path} was begun with another model: {other}; {ANOTHER}")
     # Keys come and go with the versions of transformers, and earlier versions of a run have none
-    told = old["model"].get("config", {})
+    old_config = old["model"].get("config", {})
     for key, now in new["model"].get("config", {}).items():
-        if (was := told.get(key, now)) != now:
+        if (was := old_config.get(key, now)) != now:
             raise BadInput(f"{path} was begun with another config of the model: its {key} was {was} and is {now}; {ANOTHER}")
     # A setting that stands there only where it is on
     for key in (*new["settings"], "chat"):

@@ -99,8 +99,8 @@ def _ruler_needles() -> dict[str, Task]:
         among = {"noise": "in noise", "essays": "in essays", "needles": "among others"}[hidden.haystack]
         there = hidden.keys * hidden.values
         count = f"one {hidden.value}" if there == 1 else f"{hidden.values * hidden.asked} of {there} {hidden.value}s"
-        told = f"{count}, hidden {among}"
-        tasks |= _ruler(kind, partial(needles.samples, kind=kind), needles.ANSWER_TOKENS, told, **others)
+        what = f"{count}, hidden {among}"
+        tasks |= _ruler(kind, partial(needles.samples, kind=kind), needles.ANSWER_TOKENS, what, **others)
     return tasks
 
 
@@ -151,8 +151,8 @@ def find_task(name: str) -> Task:
     if plugin is None and name not in TASKS:
         grouped = set().union(*GROUPS.values())
         installed = [entry.name for entry in plugins.announced("task")]
-        told = [*(task for task in TASKS if task not in grouped), *GROUPS, *installed]
-        hint = did_you_mean(name, [*told, *grouped], f"the tasks are {', '.join(told)}")
+        listed = [*(task for task in TASKS if task not in grouped), *GROUPS, *installed]
+        hint = did_you_mean(name, [*listed, *grouped], f"the tasks are {', '.join(listed)}")
         raise BadInput(f"no task {name!r}; {hint}")
     if plugin is None:
         return TASKS[name]

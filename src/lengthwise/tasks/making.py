@@ -20,8 +20,8 @@ def make_samples(name: str, task: Task, tokenizer: Any, length: int, n: int, see
     except NoRoom as error:
         raise NoRoom(f"{name}: {error}") from error
     asked, due = ("one sample", "one Sample") if n == 1 else (f"{n} samples", f"{n} Samples")
-    told = f"asked for {asked}, the task {name} must make a list of {due}, not {made!r:.100}"
-    require(_are_samples(made) and len(made) == n, told)
+    problem = f"asked for {asked}, the task {name} must make a list of {due}, not {made!r:.100}"
+    require(_are_samples(made) and len(made) == n, problem)
     _check_whole(name, made)
     return made
 

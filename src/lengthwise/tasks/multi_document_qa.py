@@ -88,8 +88,8 @@ def take(path: Path) -> dict[str, Any]:
 
 
 def prompt_of(question: str, documents: Sequence[str], introduction: str = INTRODUCTION) -> str:
-    told = [f"Document {number} {document}" for number, document in enumerate(documents, 1)]
-    return "\n".join([introduction, *told, QUESTION.format(question=question)])
+    numbered = [f"Document {number} {document}" for number, document in enumerate(documents, 1)]
+    return "\n".join([introduction, *numbered, QUESTION.format(question=question)])
 
 
 def drawn(

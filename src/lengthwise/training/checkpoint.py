@@ -39,9 +39,9 @@ def readable(checkpoint: Path | None, trainer: Any) -> Iterator[None]:
     except Exception as error:
         if checkpoint is None or first.begun or isinstance(error, BadInput | OSError) or is_out_of_memory(error):
             raise
-        damaged = _damaged_file(checkpoint) or checkpoint
-        told = f"{damaged} is damaged: {reason_of(error)}"
-        raise BadInput(f"{told}; remove {checkpoint}, and training goes on from the one before, or from the start") from error
+        problem = f"{_damaged_file(checkpoint) or checkpoint} is damaged: {reason_of(error)}"
+        advice = f"remove {checkpoint}, and training goes on from the one before, or from the start"
+        raise BadInput(f"{problem}; {advice}") from error
 
 
 def _damaged_file(checkpoint: Path) -> Path | None:

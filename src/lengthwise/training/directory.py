@@ -91,8 +91,8 @@ class TrainingDirectory:
         numbered = sorted(path.name for path in self.checkpoints.glob(f"{CHECKPOINT}[0-9]*"))
         copies = [name for name in numbered if not name.removeprefix(CHECKPOINT).isdecimal()]
         if copies:
-            told = "which transformers would take for a checkpoint, and remove; move it to another folder"
-            raise BadInput(f"{self.checkpoints} holds {copies[0]}, {told}")
+            why = "which transformers would take for a checkpoint, and remove; move it to another folder"
+            raise BadInput(f"{self.checkpoints} holds {copies[0]}, {why}")
 
     def last_checkpoint(self, learnt_name: str | None) -> Path | None:
         """The latest checkpoint that was written to its end; `learnt_name` is the method that has weights of its own."""

@@ -66,8 +66,8 @@ def changes(plan: Plan) -> list[str]:
         lines.append(f'its config has "llama_4_scaling_beta": {plan.law.beta:.6g}')
     if plan.folds:
         taus = sorted({float(f"{1 / g:.4g}") for g in plan.g.flatten().tolist()})
-        told = f"{taus[0]:g}" if len(taus) == 1 else f"{taus[0]:g} to {taus[-1]:g}, by layer or head"
-        lines.append(f"it carries the temperature tau {told}")
+        tau = f"{taus[0]:g}" if len(taus) == 1 else f"{taus[0]:g} to {taus[-1]:g}, by layer or head"
+        lines.append(f"it carries the temperature tau {tau}")
     return lines or ["nothing"]
 
 

@@ -45,10 +45,10 @@ def check(plan: Plan) -> None:
     config: Any = plan.anatomy.stack.config
     own = {"rope_type": "default", **(getattr(config, "rope_parameters", None) or {})}
     rope, names = plan.rotation(own)
-    told = f"CTranslate2 does not know rotations of type {rope['rope_type']}, which {names} needs; the nearest that"
+    problem = f"CTranslate2 does not know rotations of type {rope['rope_type']}, which {names} needs; the nearest that"
     computed = f"it computes is ntk:factor={plan.stretch} or interpolation:factor={plan.stretch}"
     nearest = computed if own["rope_type"] in KNOWN_ROPES else "can be had is --to transformers"
-    require(rope["rope_type"] in KNOWN_ROPES, f"{told} {nearest}")
+    require(rope["rope_type"] in KNOWN_ROPES, f"{problem} {nearest}")
     window = min((width for width in plan.anatomy.windows if width is not None), default=plan.length)
     hidden = f"CTranslate2 computes this model's sliding window of {window} tokens otherwise; give a --length up to it, or"
     require(plan.length <= window, f"{hidden} --to transformers")
@@ -78,8 +78,8 @@ def ask(folder: Path, prompts: Sequence[list[int]], greedy: dict[str, Any]) -> t
     if _is_translator(folder):
         options = {"beam_size": 1, "max_decoding_length": answer, "max_input_length": 0}
         translator = package.Translator(str(folder), device="cpu", intra_threads=torch.get_num_threads())
-        told = [translator.translate_batch([text], **options)[0].hypotheses[0] for text in texts]
-        return None, [tokenizer.convert_tokens_to_ids(tokens) for tokens in told]
+        pieces = [translator.translate_batch([text], **options)[0].hypotheses[0] for text in texts]
+        return None, [tokenizer.convert_tokens_to_ids(tokens) for tokens in pieces]
     generator = package.Generator(str(folder), device="cpu", intra_threads=torch.get_num_threads())
     logits = [torch.from_numpy(numpy.array(generator.forward_batch([text])))[0, -1].float() for text in texts]
     options = {"beam_size": 1, "include_prompt_in_result": False, "max_length": answer, "end_token": ends}

@@ -76,8 +76,8 @@ def export(
     plan = make_plan(model, method, length, train_length, force)
     target = import_module(TARGETS[to])
     target.check(plan)
-    told = f"--to {to} writes models that answer, and {type(unwrapped(model)).__name__} does not; use --to transformers"
-    require(to not in ANSWERING or unwrapped(model).can_generate(), told)
+    problem = f"--to {to} writes models that answer, and {type(unwrapped(model)).__name__} does not; use --to transformers"
+    require(to not in ANSWERING or unwrapped(model).can_generate(), problem)
     stage(f"reading {PROMPTS} prompts here and in the engine", verify)
     wanted = expected(model, tokenizer, method, plan, force) if verify else None
     card = Card(_name(model), _in_words(method, plan), to, plan, command, () if recipe is None else recipe.says)

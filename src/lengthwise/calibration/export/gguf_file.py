@@ -55,8 +55,8 @@ def ask(folder: Path, prompts: Sequence[list[int]], greedy: dict[str, Any]) -> t
     """Logits of the next token, and greedy answers, by llama.cpp with a cache of float32."""
     answer, ends = greedy["max_new_tokens"], ends_of(greedy)
     with LlamaCpp(folder / FILE, max(map(len, prompts)) + answer) as model:
-        told = [model.answer(prompt, answer, ends) for prompt in prompts]
-    return torch.stack([logits for logits, _ in told]), [tokens for _, tokens in told]
+        answers = [model.answer(prompt, answer, ends) for prompt in prompts]
+    return torch.stack([logits for logits, _ in answers]), [tokens for _, tokens in answers]
 
 
 @cache

@@ -87,14 +87,14 @@ def refuse_rope(architecture: str, plan: Plan, own: dict[str, Any]) -> None:
     """Raise for rotations that llama.cpp does not compute for an architecture; `own` are the model's rope parameters."""
     rope, names = plan.rotation(own)
     kind = rope["rope_type"]
-    told = f"llama.cpp does not know {{}}, which {names} needs; the nearest that it computes is yarn:factor={plan.stretch}"
+    problem = f"llama.cpp does not know {{}}, which {names} needs; the nearest that it computes is yarn:factor={plan.stretch}"
     if kind == "dynamic":
-        raise BadInput(told.format("frequencies that follow the input") + f" or ntk:factor={plan.stretch}")
+        raise BadInput(problem.format("frequencies that follow the input") + f" or ntk:factor={plan.stretch}")
     if kind in ("longrope", "llama3") and architecture not in TAKES_FACTORS:
-        raise BadInput(told.format(f"a factor for each pair of {architecture} models"))
+        raise BadInput(problem.format(f"a factor for each pair of {architecture} models"))
     if kind == "yarn" and not rope.get("truncate", True):
-        raise BadInput(told.format("YaRN's ramp between pairs (truncate: false)"))
+        raise BadInput(problem.format("YaRN's ramp between pairs (truncate: false)"))
     if architecture == "gemma3" and any(rope.get(key) is not None for key in ("attention_factor", "mscale_all_dim")):
-        raise BadInput(told.format("an attention factor for some layers of gemma3 models"))
+        raise BadInput(problem.format("an attention factor for some layers of gemma3 models"))
     if kind not in ("default", "linear", "yarn", "longrope", "llama3"):
-        raise BadInput(told.format(f"rotations of type {kind}"))
+        raise BadInput(problem.format(f"rotations of type {kind}"))

@@ -53,10 +53,10 @@ def rewrite(source: Path, plan: Plan, out: Path) -> list[str]:
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    told = ", ".join(
+    keys = ", ".join(
         f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}" for name, value in changed.items()
     )
-    return [f"its keys are {told}"] if told else []
+    return [f"its keys are {keys}"] if keys else []
 
 
 def check_rewrite(source: Path, plan: Plan) -> None:

@@ -44,8 +44,8 @@ def check_write(plan: Plan) -> None:
     distance = getattr(config, "relative_attention_max_distance", T5_DISTANCE)
     require(distance == T5_DISTANCE, f"llama.cpp's T5 has a relative_attention_max_distance of {T5_DISTANCE}, not {distance}")
     silu = getattr(config, "hidden_act", "silu")
-    told = f"llama.cpp's {architecture} models know silu, not {silu}"
-    require(architecture in ("t5", "gemma3") or silu in ("silu", "swish"), told)
+    problem = f"llama.cpp's {architecture} models know silu, not {silu}"
+    require(architecture in ("t5", "gemma3") or silu in ("silu", "swish"), problem)
     if architecture == "gemma3":
         _check_gemma(config, plan.anatomy.windows)
     activation = getattr(config, "feed_forward_proj", "relu")

@@ -159,8 +159,8 @@ def ask(folder: Path, prompts: Sequence[list[int]], greedy: dict[str, Any]) -> t
     """Logits of the first token and greedy answers, by ONNX Runtime."""
     sessions = Sessions(folder)
     start, count = greedy["decoder_start_token_id"], greedy["max_new_tokens"]
-    told = [sessions.answer(prompt, start, ends_of(greedy), count) for prompt in prompts]
-    return torch.stack([logits for logits, _ in told]), [tokens for _, tokens in told]
+    answers = [sessions.answer(prompt, start, ends_of(greedy), count) for prompt in prompts]
+    return torch.stack([logits for logits, _ in answers]), [tokens for _, tokens in answers]
 
 
 class Sessions:

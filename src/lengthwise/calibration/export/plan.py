@@ -158,17 +158,17 @@ def notes(plan: Plan) -> list[str]:
     anatomy, slots, rope = plan.anatomy, plan.slots, plan.rope
     if plan.law is not None:
         return [plan.law.says]
-    told = []
+    lines = []
     laws = slots.without(slots.rotation) if follows_length(slots.rotation) else slots
     if not torch.equal(sharpness_at(anatomy, laws, plan.length), sharpness_at(anatomy, laws, 2)):
         rows = "; in `extend` each row has that of the keys it sees" if anatomy.causal else ", short ones included"
-        told.append(f"the temperature is that of {plan.length:,} tokens for every input{rows}")
+        lines.append(f"the temperature is that of {plan.length:,} tokens for every input{rows}")
     if plan.freezes:
-        told.append(f"above {anatomy.train_length:,} tokens the frequencies are those of {plan.length:,} tokens")
+        lines.append(f"above {anatomy.train_length:,} tokens the frequencies are those of {plan.length:,} tokens")
     if rope is not None and rope.parameters["rope_type"] == "dynamic":
-        told.append("keys in a cache keep the frequencies they were read with; `extend` turns them as the input grows")
+        lines.append("keys in a cache keep the frequencies they were read with; `extend` turns them as the input grows")
     if rope is not None and follows_length(slots.rotation) and any(anatomy.windows):
-        told.append("frequencies follow the length of the input; `extend` has those of the window in layers that see no more")
+        lines.append("frequencies follow the length of the input; `extend` has those of the window in layers that see no more")
     if rope is not None and rope.sharpness != 1 and leaves_alone(slots.rotation, anatomy.train_length):
-        told.append(f"inputs up to {anatomy.train_length:,} tokens are sharpened too; `extend` leaves them alone")
-    return told
+        lines.append(f"inputs up to {anatomy.train_length:,} tokens are sharpened too; `extend` leaves them alone")
+    return lines

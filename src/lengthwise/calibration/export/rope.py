@@ -61,9 +61,9 @@ def find_rope(anatomy: Anatomy, method: FrequencyRotation, length: int) -> Rope:
 def _candidates(anatomy: Anatomy, rotary: Rotary, method: FrequencyRotation, length: int) -> Iterator[dict[str, Any]]:
     """Rope parameters to try, the plainest first."""
     base = anatomy.facts.get("base", 10_000.0)
-    told = stock_rotation(method)
-    if told is not None:
-        yield {"rope_theta": base, **told}
+    stock = stock_rotation(method)
+    if stock is not None:
+        yield {"rope_theta": base, **stock}
     wanted, pairs = _wanted(rotary, method, length, anatomy.train_length).double(), len(rotary.trained)
     if not follows_length(method) and bool((wanted > 0).all()):
         # theta_i = 1/s base'^(-i / pairs)

@@ -80,8 +80,8 @@ def greedy_settings(model: Any, answer: int = ANSWER) -> dict[str, Any]:
     """A generation of the likeliest tokens, up to the end of an answer, without whatever else a checkpoint asks for."""
     names = ("eos_token_id", "pad_token_id", "decoder_start_token_id", "bos_token_id")
     # What the settings of a generation tell counts more than what the config tells
-    told = ((name, getattr(owner, name, None)) for owner in (model.config, model.generation_config) for name in names)
-    known = {name: value for name, value in told if value is not None}
+    settings = ((name, getattr(owner, name, None)) for owner in (model.config, model.generation_config) for name in names)
+    known = {name: value for name, value in settings if value is not None}
     if model.config.is_encoder_decoder:
         known["decoder_start_token_id"] = model.config.decoder_start_token_id
     return {"do_sample": False, "max_new_tokens": answer, "pad_token_id": 0, **known}

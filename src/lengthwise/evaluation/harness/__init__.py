@@ -79,8 +79,8 @@ def _lm_eval(arguments: list[str]) -> int:
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except ConnectionError as error:
-        told = f"the data of a task is out of reach ({reason_of(error)})"
-        raise BadInput(f"{told}; LongBench-E and RULER run from local files with --data") from error
+        problem = f"the data of a task is out of reach ({reason_of(error)})"
+        raise BadInput(f"{problem}; LongBench-E and RULER run from local files with --data") from error
     except BadInput:
         raise
     except Exception as error:

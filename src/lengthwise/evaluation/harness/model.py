@@ -34,8 +34,8 @@ OPTIONS = (
 
 def _is_shown(record: logging.LogRecord) -> bool:
     """Whether to show a line of the harness's log: not those about a loaded model, which we handed over and not the user."""
-    told = record.getMessage()
-    return "already-initialized model" not in told and "`pretrained` model kwarg is not of type `str`" not in told
+    line = record.getMessage()
+    return "already-initialized model" not in line and "`pretrained` model kwarg is not of type `str`" not in line
 
 
 @register_model(MODEL)

@@ -122,6 +122,6 @@ def _length(first: Case, file: Path) -> int:
         return int(first.get("max_length", int, "the tokens of prompt and answer together"))
     named = [part for part in file.resolve().parts[-4:-2] if part.isdecimal()]
     if not named:
-        told = f"{file} does not tell the length it was made for; let it lie in a folder of that name ({EXAMPLE})"
-        raise BadInput(f"{told}, or give each line 'max_length'")
+        problem = f"{file} does not tell the length it was made for; let it lie in a folder of that name ({EXAMPLE})"
+        raise BadInput(f"{problem}, or give each line 'max_length'")
     return int(named[-1])

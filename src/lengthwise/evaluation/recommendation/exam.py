@@ -218,12 +218,12 @@ class QuestionExam(Exam):
         if self.data is not None or self.given:
             return list(self.tasks)
         known = [task for task, score in self.tasks.items() if score is not None and score >= USABLE]
-        told = ", ".join(f"{task} {100 * score:.0f} %" for task, score in self.tasks.items() if score is not None)
+        scores = ", ".join(f"{task} {100 * score:.0f} %" for task, score in self.tasks.items() if score is not None)
         trained = self.anatomy.train_length
         require(
             bool(known),
-            f"this model can do none of our tasks at its training length {trained} ({told or 'no task has room there'}): they "
-            "cannot show what helps; give questions of your own (--data FILE), a text (--text FILE), or --task NAME",
+            f"this model can do none of our tasks at its training length {trained} ({scores or 'no task has room there'}): "
+            "they cannot show what helps; give questions of your own (--data FILE), a text (--text FILE), or --task NAME",
         )
         return known
 

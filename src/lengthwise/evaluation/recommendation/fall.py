@@ -43,8 +43,8 @@ def first_fall(scores: Mapping[int, Scores]) -> int | None:
 def fall_in_words(scores: Mapping[int, Scores], measure: Measure, source: str) -> str:
     """In a sentence or two, up to which length the plain model reads well."""
     trained, fall = min(scores), first_fall(scores)
-    told = ", ".join(f"{measure.brief(mine)} at {n:,} tokens" for n, mine in sorted(scores.items()))
-    said = f"Its training length was taken for {trained:,}, {source}, which need not be so. The plain model: {told}; "
+    means = ", ".join(f"{measure.brief(mine)} at {n:,} tokens" for n, mine in sorted(scores.items()))
+    said = f"Its training length was taken for {trained:,}, {source}, which need not be so. The plain model: {means}; "
     if fall is None:
         return f"{said}it does not fall behind by more than chance."
     best = max(n for n in scores if n < fall)

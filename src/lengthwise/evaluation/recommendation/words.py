@@ -33,8 +33,8 @@ class Findings:
 
     def words(self) -> tuple[str, ...]:
         """What to use, what it gains, what it costs, what was not tried; a sentence each."""
-        told = by_method(self.at_length)
-        scores = {name: told[name] for name in dict.fromkeys((NONE, TRUNCATE, self.winner)) if name in told}
+        by_name = by_method(self.at_length)
+        scores = {name: by_name[name] for name in dict.fromkeys((NONE, TRUNCATE, self.winner)) if name in by_name}
         said = [self._use(scores), *(self._gain(name, scores) for name in scores if name != self.best)]
         if self.inside and self.best not in (NONE, TRUNCATE):
             said.append(self._inside())
@@ -49,14 +49,14 @@ class Findings:
         return (*said, *self._left_out())
 
     def _use(self, scores: Mapping[str, Scores]) -> str:
-        told = self.measure.told(scores[self.best])
+        mean = self.measure.told(scores[self.best])
         if self.best == TRUNCATE:
-            return f"Keep truncating to the last {self.trained:,} tokens: {told}."
+            return f"Keep truncating to the last {self.trained:,} tokens: {mean}."
         if self.best == NONE:
             already = self.measure.reads_already(scores[NONE], scores.get(TRUNCATE))
             what = "reads this length already" if already else "is not helped by anything that was tried"
-            return f"Use the plain model, which {what}: {told}."
-        return f"Use {self.best}: {told}."
+            return f"Use the plain model, which {what}: {mean}."
+        return f"Use {self.best}: {mean}."
 
     def _gain(self, other: str, scores: Mapping[str, Scores]) -> str:
         gained = self.measure.gain(scores[self.best], scores[other])
@@ -76,8 +76,8 @@ class Findings:
         falls: list[tuple[str, str]] = []
         for answers in self.longer:
             mine = by_method(answers)[self.best]
-            told = f"{answers[0].length:,} tokens", f"{self.measure.brief(mine)} ({len(mine)} {self.measure.asked})"
-            (works if still_works(answers, fmean(scores)) else falls).append(told)
+            length_and_share = f"{answers[0].length:,} tokens", f"{self.measure.brief(mine)} ({len(mine)} {self.measure.asked})"
+            (works if still_works(answers, fmean(scores)) else falls).append(length_and_share)
         said = [f"It still answers {' and '.join(f'{share} at {length}' for length, share in works)}."] if works else []
         return said + [f"At {length} it falls to {share}." for length, share in falls]
 

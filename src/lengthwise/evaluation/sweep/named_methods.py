@@ -70,9 +70,9 @@ def _named(name: str, method: object, facts: Mapping[str, object]) -> NamedMetho
         return replace(method, name=name)
     # Method objects stand in the spec by how they are spelt, which is enough to see what is joined to what
     spec = parse_spec(_spelling(method))
-    told = short_name(spec.text).replace(" ", "")
-    told = "" if told == name.replace(" ", "") or ADDRESS in told else told
-    return NamedMethod(name, tuple(_method_objects(method, facts)), spec.reads, told)
+    spelt = short_name(spec.text).replace(" ", "")
+    spelt = "" if spelt == name.replace(" ", "") or ADDRESS in spelt else spelt
+    return NamedMethod(name, tuple(_method_objects(method, facts)), spec.reads, spelt)
 
 
 def _method_objects(method: object, facts: Mapping[str, object]) -> list[object]:
