@@ -1,6 +1,6 @@
 """Where the plain model begins to fail, for a model whose training length is only what its config or its family says.
 
-A T5 that was tuned on longer inputs keeps the training length of its pre-training. Exam at that length, at twice it and so on,
+A T5 that was tuned on longer inputs keeps the training length of its pre-training. Asked at that length, at twice it and so on,
 it shows how far it really reads. Its answers are those of the race, and more of the same.
 """
 
