@@ -93,7 +93,7 @@ def analyse(
     source, text = text_or_prose(text, files)
     lengths = _checked(parse_lengths(lengths), anatomy.train_length, sequences)
     refuse_past_the_table(anatomy, lengths[-1])
-    asked = without_groups([tasks] if isinstance(tasks, str) else tasks)
+    asked = without_groups(tasks)
     job = _Job(model, anatomy, tokenizer, text, sequences, seed, tuple(asked))
     # Refused now, and before anything is written: a text too short, a model whose attention cannot be read
     read = {length: job.sequences_of(length) for length in lengths}

@@ -68,7 +68,7 @@ def calibrate(
     cases, can come from `data`. With `text` or `files` it asks for words that stand far back in the text. After `minutes` the
     best temperatures so far are taken.
     """
-    tasks = tuple(without_groups([task] if isinstance(task, str) else task or ()))
+    tasks = tuple(without_groups(task or ()))
     check_choices(statistic, scope, search, tasks, data)
     require(
         minutes is None or statistic == "answers", f"minutes are for the statistic answers; {statistic} takes a few forwards"
@@ -77,7 +77,7 @@ def calibrate(
     lengths = sorted(set(parse_lengths(length)))
     anatomy = anatomy_of(model, train_length)
     sequences = sequences if sequences is not None else SAMPLES[scope] if statistic == "answers" else 1
-    _check_lengths(lengths, anatomy.train_length, sequences, least=2 if statistic == "answers" else 1)
+    check_lengths(lengths, anatomy.train_length, sequences, least=2 if statistic == "answers" else 1)
     fingerprint, outer = model_fingerprint(anatomy), active_slots(anatomy)
     # Before shorter lengths are read
     refuse_past_the_table(anatomy, max(lengths))
@@ -171,9 +171,10 @@ def check_choices(statistic: str, scope: str, search: str, tasks: Sequence[str],
         require(data is None, f"--data holds questions with answers, which --statistic {statistic} does not ask")
 
 
-def _check_lengths(lengths: list[int], train_length: int, sequences: int, least: int) -> None:
+def check_lengths(lengths: list[int], train_length: int, sequences: int, least: int) -> None:
+    """Refuse lengths that need no calibration, and fewer sequences than it takes."""
     require(bool(lengths), "give at least one length to calibrate for")
-    problem = f"length {lengths[0]} is not above the training length {train_length}: there the model needs no temperature"
+    problem = f"length {lengths[0]} is not above the training length {train_length}: there the model needs no help"
     require(lengths[0] > train_length, f"{problem}; give a larger --length, or the right --train-length")
     asked = "; with answers some are fitted and others asked" if least > 1 else ""
     require(sequences >= least, f"sequences must be at least {least}, not {sequences}{asked}")

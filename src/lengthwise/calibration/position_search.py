@@ -25,7 +25,7 @@ from torch import nn
 
 from lengthwise.calibration.answer_cases import CaseGroup, CaseMaker, FitCase
 from lengthwise.calibration.answers import SAMPLES, Losses, task_shares
-from lengthwise.calibration.calibrate import asked_tasks, text_source
+from lengthwise.calibration.calibrate import asked_tasks, check_lengths, text_source
 from lengthwise.common.files import write_whole
 from lengthwise.common.progress import ProgressCallback, progress
 from lengthwise.errors import require, require_one_of
@@ -104,13 +104,11 @@ def search_positions(
     """
     require_one_of("search", search, SEARCHED)
     require(0 < minutes < math.inf, f"minutes must be above 0 and finite, not {minutes}")
-    tasks = without_groups([task] if isinstance(task, str) else task or ())
+    tasks = without_groups(task or ())
     anatomy = anatomy_of(model, train_length)
-    least = f"length {length} is not above the training length {anatomy.train_length}: there the model needs no {search}"
-    require(length > anatomy.train_length, f"{least}; give a larger --length, or the right --train-length")
-    refuse_past_the_table(anatomy, length)
     sequences = SAMPLES["model"] if sequences is None else sequences
-    require(sequences >= 2, f"sequences must be at least 2, not {sequences}: some are searched with and others asked")
+    check_lengths([length], anatomy.train_length, sequences, least=2)
+    refuse_past_the_table(anatomy, length)
     source, text = text_source("answers", None, files, tasks, data, False)
     space = {"dpe": dpe_space, "longrope": longrope_space}[search](anatomy, length)
     begun, fingerprint = time.monotonic(), model_fingerprint(anatomy)

@@ -82,7 +82,7 @@ def evaluate(
     asked = parse_lengths(lengths)
     if tasks is None:
         tasks = "passkey" if data is None else "answer"
-    questions = Questions(tokenizer, [tasks] if isinstance(tasks, str) else tasks, asked, samples, seed, data)
+    questions = Questions(tokenizer, tasks, asked, samples, seed, data)
     jobs = questions.jobs(compared, sharpness)
     check_truncation(model, tokenizer, anatomy.train_length, jobs, questions.example)
     device = device or next(model.parameters()).device.type

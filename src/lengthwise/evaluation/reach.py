@@ -24,6 +24,7 @@ from lengthwise.evaluation.sweep.cells import check_methods, check_truncation
 from lengthwise.evaluation.sweep.chat import ChatTokenizer
 from lengthwise.evaluation.sweep.named_methods import NamedMethod, named_methods
 from lengthwise.evaluation.sweep.questions import Questions
+from lengthwise.methods.spec import NONE
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.patches import refuse_extended
 from lengthwise.records import Cell, summarise
@@ -87,7 +88,7 @@ def reach(
     require(longest >= trained, f"longest ({longest}) is below the training length {trained}, where the search begins")
     compared = _with_plain_model(methods, anatomy.facts)
     check_methods(model, compared, train_length, force)
-    asked = tasks if isinstance(tasks, Mapping) else without_groups([tasks] if isinstance(tasks, str) else tasks)
+    asked = tasks if isinstance(tasks, Mapping) else without_groups(tasks)
     asking = ChatTokenizer(tokenizer) if chat else tokenizer
     questions = Questions(asking, asked, [trained], samples, seed)
     check_truncation(model, asking, trained, questions.jobs(compared, sharpness=False), questions.example)
@@ -187,8 +188,8 @@ def _reach(method: str, task: str, threshold: float, start: int, longest: int, s
 def _with_plain_model(methods: str | Iterable[object] | Mapping[str, object], facts: Mapping[str, object]) -> list[NamedMethod]:
     """The methods by their names, with the plain model (`none`) first."""
     if isinstance(methods, Mapping):
-        return named_methods({"none": "none"} | dict(methods), facts)
-    return named_methods(["none", *([methods] if isinstance(methods, str) else methods)], facts)
+        return named_methods({NONE: NONE} | dict(methods), facts)
+    return named_methods([NONE, methods] if isinstance(methods, str) else [NONE, *methods], facts)
 
 
 def _rounded(length: float) -> int:

@@ -140,8 +140,9 @@ TASKS: dict[str, Task] = {
 GROUPS = {ruler.NAME: ruler.NAMES}  # names that stand for several tasks
 
 
-def without_groups(names: Iterable[str]) -> list[str]:
-    """Names of tasks, with the tasks of a group in place of its name."""
+def without_groups(names: str | Iterable[str]) -> list[str]:
+    """Names of tasks from one name or several, with the tasks of a group in place of its name."""
+    names = [names] if isinstance(names, str) else names
     return list(dict.fromkeys(name for given in names for name in GROUPS.get(given, (given,))))
 
 

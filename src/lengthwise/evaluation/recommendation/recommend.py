@@ -68,7 +68,7 @@ def recommend(
     these: then `tokenizer` may be None. `out` is a folder for the records, the alignments and `recipe.json`.
     """
     refuse_extended(model, "recommend")
-    tasks = tuple(without_groups([tasks] if isinstance(tasks, str) else tasks))
+    tasks = tuple(without_groups(tasks))
     anatomy = anatomy_of(model, train_length)
     refuse_unreachable(model, anatomy)
     trained, (length,) = anatomy.train_length, parse_lengths(length)

@@ -30,7 +30,7 @@ class Questions:
     def __init__(
         self,
         tokenizer: Any,
-        tasks: Sequence[str] | Mapping[str, Task],
+        tasks: str | Sequence[str] | Mapping[str, Task],
         lengths: Sequence[int],
         samples: int,
         seed: int,
@@ -166,7 +166,7 @@ def by_length(cases: Sequence[Sample], bucket: int | None) -> dict[int, list[Sam
     return {int(fmean(case.tokens for case in buckets[k])): buckets[k] for k in sorted(buckets)}
 
 
-def tasks_by_name(tasks: Sequence[str] | Mapping[str, Task]) -> dict[str, Task]:
+def tasks_by_name(tasks: str | Sequence[str] | Mapping[str, Task]) -> dict[str, Task]:
     """Tasks by their names: the catalogue's, or the caller's own, which may make samples of other material."""
     require(bool(tasks), f"give at least one task: {', '.join(TASKS)}")
     if not isinstance(tasks, Mapping):
