@@ -16,8 +16,8 @@ tokens, whatever the text. The end costs one more read of the training length, a
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -102,8 +102,7 @@ class Hedge(LogitsProcessor):  # type: ignore[misc]
         if not any(self.long):
             return scores
         if self.step is None:
-            encodes = has_encoder(self.model)
-            reading: _Reading = (_EncoderDecoderReading if encodes else _DecoderReading)(self, input_ids)
+            reading = _EndReading(self, input_ids)
             odds = torch.full((len(input_ids),), self.prior, dtype=torch.float32, device=scores.device)
         else:
             parents = self.step.parents(input_ids)
@@ -131,11 +130,15 @@ class Hedge(LogitsProcessor):  # type: ignore[misc]
             require(same, f"this hedge was made for other inputs: {ONE_GENERATE}")
 
 
+@dataclass(frozen=True, eq=False)
 class _Step:
     """What a call leaves for the next one: the odds of both readings, and what each predicted, row by row."""
 
-    def __init__(self, reading: _Reading, input_ids: Tensor, odds: Tensor, whole: Tensor, end: Tensor) -> None:
-        self.reading, self.input_ids, self.odds, self.whole, self.end = reading, input_ids, odds, whole, end
+    reading: _EndReading
+    input_ids: Tensor  # [rows, tokens]
+    odds: Tensor  # [rows], ln w / (1 - w)
+    whole: Tensor  # [rows, words], log-probabilities of the next token
+    end: Tensor
 
     def parents(self, input_ids: Tensor) -> Tensor:
         """The row that each row continues: itself, but for beams, which change places within their prompt."""
@@ -155,8 +158,11 @@ class _Step:
         return torch.where(odds.isinf() | learnt.isnan(), odds, odds + learnt)
 
 
-class _Reading(ABC):
-    """The second reading: predictions from the end of the input alone, step by step beside `generate`."""
+class _EndReading:
+    """The second reading: predictions from the end of the input alone, step by step beside `generate`.
+
+    An encoder reads the end once, and its decoder what was generated; a decoder reads the end, then what was generated.
+    """
 
     def __init__(self, hedge: Hedge, input_ids: Tensor) -> None:
         self.model = hedge.model
@@ -165,23 +171,36 @@ class _Reading(ABC):
             self.beams * len(hedge.ends) == len(input_ids),
             f"a hedge of {len(hedge.ends)} prompts met {len(input_ids)} rows; make one for the inputs of each `generate`",
         )
-        left = not has_encoder(self.model)
-        # Whatever stands at a masked place is not read
-        ids, mask = pad_rows(hedge.ends, 0, left)
-        self.ids, self.mask = ids.to(input_ids.device), mask.to(input_ids.device)
+        self.encoded: Any = None
         self.cache: Any = None
+        encodes = has_encoder(self.model)
+        # Whatever stands at a masked place is not read
+        self.ids, self.mask = (rows.to(input_ids.device) for rows in pad_rows(hedge.ends, 0, left=not encodes))
+        if encodes:
+            with suspended(self.model):
+                self.encoded = unwrapped(self.model).get_encoder()(input_ids=self.ids, attention_mask=self.mask)
+            self.encoded.last_hidden_state = self.spread(self.encoded.last_hidden_state)
+        self.ids, self.mask = self.spread(self.ids), self.spread(self.mask)
 
     def next(self, input_ids: Tensor) -> Tensor:  # [rows, words]
         """Log-probabilities of the token after those that `generate` has by now."""
         # First, because it makes the cache and lengthens the mask
-        inputs = self.inputs(input_ids)
+        inputs = self.decoder_inputs(input_ids) if self.encoded is None else self.answer_inputs(input_ids)
         output = self.model(**inputs, attention_mask=self.mask, past_key_values=self.cache, use_cache=True)
         self.cache = output.past_key_values
         return torch.log_softmax(output.logits[:, -1].float(), -1)
 
-    @abstractmethod
-    def inputs(self, input_ids: Tensor) -> dict[str, Any]:
-        """What the model reads at this step, beside its mask and its cache."""
+    def answer_inputs(self, input_ids: Tensor) -> dict[str, Any]:
+        return {"encoder_outputs": self.encoded, "decoder_input_ids": input_ids if self.cache is None else input_ids[:, -1:]}
+
+    def decoder_inputs(self, input_ids: Tensor) -> dict[str, Any]:
+        given = self.ids
+        if self.cache is None:
+            self.cache = DynamicCache(config=unwrapped(self.model).config)
+        else:
+            given = input_ids[:, -1:]
+            self.mask = F.pad(self.mask, (0, 1), value=1)
+        return {"input_ids": given, "position_ids": (self.mask.cumsum(1) - 1).clamp_min(0)[:, -given.shape[1] :]}
 
     def reorder(self, parents: Tensor) -> None:
         if self.beams > 1:
@@ -190,37 +209,6 @@ class _Reading(ABC):
     def spread(self, rows: Tensor) -> Tensor:
         """Repeat each prompt's row for each of its beams."""
         return rows.repeat_interleave(self.beams, 0)
-
-
-class _EncoderDecoderReading(_Reading):
-    """In an encoder-decoder: the encoder reads the end once, the decoder then takes every step twice."""
-
-    def __init__(self, hedge: Hedge, input_ids: Tensor) -> None:
-        super().__init__(hedge, input_ids)
-        with suspended(self.model):
-            encoded = unwrapped(self.model).get_encoder()(input_ids=self.ids, attention_mask=self.mask)
-        encoded.last_hidden_state = self.spread(encoded.last_hidden_state)
-        self.encoded, self.mask = encoded, self.spread(self.mask)
-
-    def inputs(self, input_ids: Tensor) -> dict[str, Any]:
-        return {"encoder_outputs": self.encoded, "decoder_input_ids": input_ids if self.cache is None else input_ids[:, -1:]}
-
-
-class _DecoderReading(_Reading):
-    """In a decoder: it reads the end, then each token that was generated."""
-
-    def __init__(self, hedge: Hedge, input_ids: Tensor) -> None:
-        super().__init__(hedge, input_ids)
-        self.ids, self.mask = self.spread(self.ids), self.spread(self.mask)
-
-    def inputs(self, input_ids: Tensor) -> dict[str, Any]:
-        given = self.ids
-        if self.cache is None:
-            self.cache = DynamicCache(config=unwrapped(self.model).config)
-        else:
-            given = input_ids[:, -1:]
-            self.mask = F.pad(self.mask, (0, 1), value=1)
-        return {"input_ids": given, "position_ids": (self.mask.cumsum(1) - 1).clamp_min(0)[:, -given.shape[1] :]}
 
 
 def _check_prior(prior: float) -> None:
