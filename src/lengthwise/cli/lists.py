@@ -70,7 +70,5 @@ def _print_list(kind: str, lines: dict[str, str], as_json: bool) -> None:
         lines[entry.name] = f"{entry.value} of {plugins.package_of(entry)}{taken}"
     if as_json:
         print_json([{"name": name, "what": line} for name, line in lines.items()])
-        return
-    width = max(map(len, lines))
-    for name, line in lines.items():
-        print(f"{name:<{width}}  {line}")
+    else:
+        print(columns([[name, line] for name, line in lines.items()]))
