@@ -36,6 +36,7 @@ import lengthwise as lw
 from experiments._lib.chinese_novels import Chapter, Special, beginning, chapters, tokenizer_of
 from experiments._lib.command import main, option
 from experiments._lib.gau_cosines import by_layer, rotation_shares
+from experiments._lib.masked_tokens import MaskedTokenScore, hidden, places, score, together
 from experiments._lib.minutes import work_for
 from experiments._lib.results import SETTINGS, kept_settings, read, unfinished, write_json
 from experiments._lib.rotary_methods import filled
@@ -49,8 +50,6 @@ from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.fingerprint import model_fingerprint
 from lengthwise.models.load import load
 from lengthwise.records.append_only import AppendOnly, read_lines
-from lengthwise.records.intervals import mean_interval
-from lengthwise.tasks.masked_tokens import MaskedTokenScore, hidden, places, score, together
 from lengthwise.tasks.perplexity import Ratio, compared
 
 CELLS, EXAM, ROTATION = "cells.jsonl", "exam.json", "rotation.jsonl"
@@ -126,7 +125,7 @@ class Cell(Declared):
 
     @cached_property
     def score(self) -> MaskedTokenScore:
-        return score(self.nll, self.right, mean_interval)
+        return score(self.nll, self.right)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 from experiments._lib import chinese_novels
 from experiments._lib.chinese_novels import Chapter, Special
 from experiments._lib.gau_cosines import rotation_shares
+from experiments._lib.masked_tokens import places
 from experiments.cosine_peak import matrices
 from experiments.cosine_peak import page as peak_page
 from experiments.cosine_peak import run as peak
@@ -28,7 +29,6 @@ from experiments.entropy_invariance.train import Configuration, Loss, Options, W
 from lengthwise.errors import BadInput
 from lengthwise.methods.similarity.cosscale import peak as cosscale_peak
 from lengthwise.records.append_only import read_lines
-from lengthwise.tasks.masked_tokens import places
 from tests.helpers.gau import ids, tiny
 
 # Whole runs, before a release

@@ -12,17 +12,15 @@ little narrow for it.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lengthwise.errors import require
+from lengthwise.records import mean_interval
 from lengthwise.tasks.perplexity import by_bucket
-
-# Scores of 0 and 1 -> (mean, low, high)
-Interval = Callable[[Sequence[float]], tuple[float, float, float]]
 
 
 @dataclass(frozen=True)
@@ -60,12 +58,12 @@ def hidden(tokens: ArrayLike, groups: Sequence[Sequence[int]], mask: int) -> NDA
     return copies
 
 
-def score(nll: ArrayLike, right: ArrayLike, interval: Interval) -> MaskedTokenScore:
-    """Score tables of [documents, hidden tokens]; `interval` is for the accuracy, Wilson's for example."""
+def score(nll: ArrayLike, right: ArrayLike) -> MaskedTokenScore:
+    """Score tables of [documents, hidden tokens]: -ln p of each, and 1 where it was found likeliest."""
     hits = np.asarray(right, dtype=np.float64)
     shape = np.shape(nll)
     require(hits.shape == shape, f"{shape} likelihoods and {hits.shape} hits are not of the same hidden tokens")
     require(bool(np.isin(hits, (0.0, 1.0)).all()), "a hidden token is named or not: its hit must be 0 or 1")
     (whole,) = by_bucket(nll, [0, max(1, hits.shape[-1] if hits.ndim else 1)])
-    accuracy = interval(hits.ravel().tolist())
+    accuracy = mean_interval(hits.ravel().tolist())
     return MaskedTokenScore(whole.perplexity, whole.low, whole.high, *accuracy, whole.tokens)

@@ -8,9 +8,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from experiments._lib.masked_tokens import hidden, places, score, together
 from lengthwise.errors import BadInput
-from lengthwise.records.intervals import mean_interval
-from lengthwise.tasks.masked_tokens import hidden, places, score, together
 
 
 def test_places_are_different_in_order_and_away_from_the_edges() -> None:
@@ -54,7 +53,7 @@ def test_tokens_hidden_together_are_few_and_far_apart() -> None:
 
 def test_scores_are_those_worked_out_by_hand() -> None:
     nll = [[0.5, 1.5], [2.0, 0.0], [1.0, 1.0]]
-    found = score(nll, [[1, 0], [1, 1], [0, 0]], mean_interval)
+    found = score(nll, [[1, 0], [1, 1], [0, 0]])
     assert found.perplexity == pytest.approx(math.e)
     assert found.accuracy == 0.5
     # Wilson by hand: (p + z2/2n +- z sqrt(p(1-p)/n + z2/4n2)) / (1 + z2/n), n = 6
@@ -68,7 +67,7 @@ def test_the_interval_of_perplexity_is_that_of_documents_drawn_again() -> None:
     """Against plain resampling in the test: 40 documents, whose difficulty differs much more than their tokens."""
     randomness = np.random.default_rng(3)
     nll = randomness.gamma(2.0, 1.0, (40, 1)) + randomness.normal(0, 0.1, (40, 25))
-    found = score(nll, nll < 1, mean_interval)
+    found = score(nll, nll < 1)
     drawn = random.Random(0)
     means = sorted(math.fsum(nll[drawn.randrange(40)].mean() for _ in range(40)) / 40 for _ in range(4000))
     low, high = math.exp(means[100]), math.exp(means[3899])
@@ -90,4 +89,4 @@ def test_the_interval_of_perplexity_is_that_of_documents_drawn_again() -> None:
 )
 def test_what_cannot_be_scored_is_refused(nll: list[float], right: list[float], words: str) -> None:
     with pytest.raises(BadInput, match=words):
-        score(nll, right, mean_interval)
+        score(nll, right)
