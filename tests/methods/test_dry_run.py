@@ -18,7 +18,7 @@ FACTS = {"train_length": 64, "key_size": 16, "rotary_size": 16, "layers": 2, "he
 def refusal(folder: Path, body: str, options: str = "") -> str:
     """What is said against a class with these lines in it."""
     lines = "".join(f"    {line}\n" for line in body.splitlines())
-    (folder / "mine.py").write_text(f"import torch\nclass Mine:\n{lines}")
+    (folder / "mine.py").write_text(f"import torch; from lengthwise.attention import Part\nclass Mine:\n{lines}")
     with pytest.raises(BadInput) as error:
         methods_of(f"{folder}/mine.py:Mine{options}", FACTS)
     assert "\n" not in str(error.value)
@@ -43,6 +43,18 @@ def refusal(folder: Path, body: str, options: str = "") -> str:
         ("frequencies(self, own, length): return own[:3]", "must return [8] in float32, not [3]"),
         ("distances(self, seen, whole): return [seen]", "must return a list of Part, not a list"),
         ("distances(self, seen, whole): return []", "must return a list of Part, not a list"),
+        (
+            "distances(self, seen, whole): return [Part(seen, seen.position[None, :2], seen.position[None])]",
+            "positions of their queries, [1, 6], [1, key_heads, 6] or [1, key_heads or 1, 6, 8], not [1, 2]",
+        ),
+        (
+            "distances(self, seen, whole): return [Part(seen, seen.position[None], seen.position[None, None, :, None])]",
+            "positions of their keys, [1, 6], [1, key_heads, 6] or [1, key_heads or 1, 6, 8], not [1, 1, 6, 1]",
+        ),
+        (
+            "distances(self, seen, whole): return [Part(seen, seen.position[None] / 0, seen.position[None])]",
+            "must return parts with positions of their queries that are finite numbers",
+        ),
         ("distance_bias(self, heads, radius): return torch.zeros(heads)", "must return [4, 13] in float32, not [4]"),
         ("narrow(self, whole): return whole.start", "must return a Visible of 6 rows and 6 keys, not [1, 6]"),
         ("segments(self, length): return [[(0, 99)]]", "must return lists of spans"),
@@ -64,6 +76,22 @@ def test_a_function_that_does_not_work_is_named(function: str, message: str, tmp
 )
 def test_what_a_method_says_of_itself_is_looked_at_before_a_run(member: str, message: str, tmp_path: Path) -> None:
     assert refusal(tmp_path, f"{member}\ndef narrow(self, whole): return whole") == f"mine.py:Mine: {message}"
+
+
+@pytest.mark.parametrize(
+    ("member", "message", "function"),
+    [
+        ("factor = 'many'", "factor does not work: ValueError: ", "frequencies(self, own, length): return own"),
+        ("stock_rotation = 5", "stock_rotation must be a dict, not a int", "frequencies(self, own, length): return own"),
+        ("max_distance = 'far'", "max_distance must be a int, ", "distance_bias(self, h, r): return torch.zeros(h, 2 * r + 1)"),
+    ],
+)
+def test_what_a_rotation_or_a_bias_says_is_looked_at_and_what_others_call_so_is_not(
+    member: str, message: str, function: str, tmp_path: Path
+) -> None:
+    assert refusal(tmp_path, f"{member}\ndef {function}").startswith(f"mine.py:Mine: {message}")
+    (tmp_path / "other.py").write_text(f"class Mine:\n    {member}\n    def narrow(self, whole): return whole\n")
+    assert methods_of(f"{tmp_path}/other.py:Mine", FACTS)
 
 
 def test_a_class_that_fills_no_slot_is_refused_before_a_model_is_loaded(tmp_path: Path) -> None:

@@ -15,12 +15,17 @@ from torch import Tensor
 from lengthwise.attention import Part, Visible
 from lengthwise.common.plugins import one_line_errors
 from lengthwise.errors import require
-from lengthwise.methods.base import SinksAndWindow, file_contents_of, leaves_alone
+from lengthwise.methods.base import SinksAndWindow, file_contents_of, leaves_alone, stretch_of
 from lengthwise.methods.slots import CLAIMS, claimed_slots
 
 TOKENS, SIZE, HEADS = 6, 8, 2
-# What else a method may say about itself (base.py), where a value of another kind would end a run
-MEMBERS = {"fingerprint": dict, "sinks_and_window": SinksAndWindow}
+# What else a method of certain slots may say about itself (base.py), where a value of another kind would end a run
+MEMBERS = {
+    "fingerprint": (dict, CLAIMS),
+    "max_distance": (int, ["bias"]),
+    "sinks_and_window": (SinksAndWindow, CLAIMS),
+    "stock_rotation": (dict, ["rotation"]),
+}
 
 
 def check_class(name: str, maker: object) -> None:
@@ -42,9 +47,13 @@ def check_functions(name: str, method: object, facts: Mapping[str, object]) -> N
         leaves_alone(method, TOKENS)
     with one_line_errors(f"{name}: to_json does not work", of_any_code=True):
         json.dumps(file_contents_of([method]))
-    for member, kind in MEMBERS.items():
+    filled = claimed_slots(method)
+    if "rotation" in filled:
+        with one_line_errors(f"{name}: factor does not work", of_any_code=True):
+            stretch_of(method)
+    for member, (kind, slots) in MEMBERS.items():
         with one_line_errors(f"{name}: {member} does not work", of_any_code=True):
-            value = getattr(method, member, None)
+            value = getattr(method, member, None) if any(slot in slots for slot in filled) else None
         require(value is None or isinstance(value, kind), f"{name}: {member} must be a {kind.__name__}, not {_told(value)}")
 
 
@@ -87,7 +96,19 @@ def _distances(call: Callable[..., Any], heads: int, pairs: int) -> str | None:
     parts = call(whole, whole)
     if not isinstance(parts, Sequence) or not parts or not all(isinstance(part, Part) for part in parts):
         return f"a list of Part, not {_told(parts)}"
-    return next((wrong for part in parts if (wrong := _runs(part.visible))), None)
+    return next((wrong for part in parts if (wrong := _runs(part.visible) or _places(part, pairs))), None)
+
+
+def _places(part: Part, pairs: int) -> str | None:
+    """What is asked for, where a part does not say of every query and every key where it stands."""
+    for name, at in (("queries", part.query), ("keys", part.key)):
+        shape = [*at.shape] if isinstance(at, Tensor) else []
+        if not (len(shape) in (2, 3) and shape[-1] == TOKENS) and not (len(shape) == 4 and shape[2:] == [TOKENS, pairs]):
+            shapes = f"[1, {TOKENS}], [1, key_heads, {TOKENS}] or [1, key_heads or 1, {TOKENS}, {pairs}]"
+            return f"parts with positions of their {name}, {shapes}, not {_told(at)}"
+        if not bool(at.isfinite().all()):
+            return f"parts with positions of their {name} that are finite numbers"
+    return None
 
 
 def _distance_bias(call: Callable[..., Any], heads: int, pairs: int) -> str | None:

@@ -58,7 +58,7 @@ def test_inputs_of_one_chunk_are_left_alone() -> None:
         ({"chunk": 65}, "a chunk of 65 is longer than the training length 64: .* never saw"),
         ({"chunk": 16, "window": 8}, "a window from 0 to below half of the chunk, 16, not 8"),
         ({"window": -1}, "not -1"),
-        ({"chunk": 0}, "below half of the chunk, 0, not -1"),
+        ({"chunk": 0}, "chunk >= 1, not 0"),
     ],
 )
 def test_impossible_arguments_are_refused(arguments: dict[str, int], words: str) -> None:

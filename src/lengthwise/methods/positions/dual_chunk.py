@@ -36,6 +36,7 @@ class DualChunk:
             object.__setattr__(self, "chunk", self.train_length * 3 // 4)
         if self.window is None:
             object.__setattr__(self, "window", min(self.train_length // 8, (self.chunk - 1) // 2))
+        require(self.chunk >= 1, f"dual_chunk needs chunk >= 1, not {self.chunk}")
         require(
             self.chunk <= self.train_length,
             f"a chunk of {self.chunk} is longer than the training length {self.train_length}: "
