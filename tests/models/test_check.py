@@ -148,3 +148,20 @@ def test_a_table_is_printed_and_the_status_tells(tmp_path: Path, lengthwise: Cal
 def test_what_is_no_method_is_refused(lengthwise: Callable[..., Said]) -> None:
     said = lengthwise("methods", "--check", "yarm")
     assert (said.status, said.err) == (2, ["lengthwise: no method 'yarm' in 'yarm'; did you mean 'yarn'?"])
+
+
+@pytest.mark.parametrize(
+    ("spec", "line"),
+    [
+        ("yarn:factor=0.5", "yarn needs factor >= 1, not 0.5: inputs get that many times longer"),
+        ("self_extend:group=9,window=8", "a group of 9 is larger than the window of 8: the first group would begin inside it"),
+        ("{own}:Raises", "{own}:Raises: narrow does not work: mine.py, line 3, in narrow: KeyError: 'x'"),
+    ],
+)
+def test_what_every_model_refuses_for_the_same_reason_is_bad_input(
+    spec: str, line: str, tmp_path: Path, lengthwise: Callable[..., Said]
+) -> None:
+    own = tmp_path / "mine.py"
+    own.write_text("class Raises:\n    def narrow(self, whole):\n        raise KeyError('x')\n")
+    said = lengthwise("methods", "--check", spec.format(own=own))
+    assert (said.status, said.out, said.err) == (2, "", [f"lengthwise: {line.format(own=own)}"])

@@ -12,6 +12,7 @@ from lengthwise.cli import completion
 from lengthwise.cli.evaluation import columns
 from lengthwise.cli.options import Json, print_json
 from lengthwise.common import plugins
+from lengthwise.errors import BadInput
 
 Check = Annotated[
     str | None,
@@ -44,10 +45,14 @@ def tasks(as_json: Json = False) -> None:
 def _check(spec: str, as_json: bool) -> None:
     """Print what a method does on small models; exit status 1 where something fails."""
     from lengthwise.methods.spec import check_spec
-    from lengthwise.models.check import check_method, failures
+    from lengthwise.models.check import FINITE, REFUSED, check_method, failures
 
     check_spec(spec)
     outcomes = check_method(spec)
+    tried = [outcome for outcome in outcomes if outcome.check == FINITE]
+    # What no model takes, for one and the same reason, lies in the spec: a factor below 1, a function that raises
+    if all(outcome.verdict == REFUSED for outcome in tried) and len({outcome.reason for outcome in tried}) == 1:
+        raise BadInput(tried[0].reason)
     failed = failures(outcomes)
     if as_json:
         print_json({"method": spec, "passes": not failed, "outcomes": [asdict(outcome) for outcome in outcomes]})
