@@ -16,7 +16,7 @@ from tests.conftest import (
     tokens,
 )
 from tests.helpers.sweep import crossed
-from tests.positions import COLLATORS, ROTARY, ids, leaping, reach
+from tests.positions import COLLATORS, ROTARY, ids, leaping, logits, reach
 
 
 @pytest.mark.parametrize("method", ["ntk:factor=4,dynamic=true", "yarn:dynamic=true", "clex"])
@@ -98,3 +98,10 @@ def test_frequencies_that_follow_the_length_follow_each_row_of_a_batch(name: str
         padded = model(together, attention_mask=mask, position_ids=places, use_cache=False).logits
     for single, row, real in zip(alone, padded, mask.bool(), strict=True):
         torch.testing.assert_close(row[real], single, atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize("method", ["ntk:dynamic=true", "yarn:dynamic=true"])
+def test_frequencies_and_temperature_follow_the_keys_that_a_window_leaves(method: str) -> None:
+    model, long = shared("llama"), tokens(4 * TRAIN_LENGTH)
+    windowed = logits(model, long, "window:size=9")
+    torch.testing.assert_close(logits(model, long, f"window:size=9+{method}"), windowed, atol=1e-4, rtol=1e-3)

@@ -87,7 +87,7 @@ class FrequencyRotation(Protocol):
     def frequencies(self, trained: Tensor, length: int, /) -> Tensor:
         """The model's radians a token [pairs] -> the method's [pairs].
 
-        `length` is the sequence's number of tokens where the method is `dynamic`, else the training length.
+        `length` is how many keys the sequence's widest row sees where the method is `dynamic`, else the training length.
         """
 
 

@@ -177,7 +177,7 @@ def _part_turns(
         return [Turns(part.visible, *_turned_on_from(rotary, part, like)) for part in parts]
     if given is not None:
         parts = [Part(seen, given.at, given.at)]
-    lengths = [] if frequencies is None else _lengths(whole) if given is None else given.lengths
+    lengths = [] if frequencies is None else _lengths(seen) if given is None else given.lengths
     tables = partial(_tables, rotary, frequencies, like, lengths=lengths)
     # A single query stands at 0, which turns nothing but where a family scales its tables
     stays = whole.queries == 1 and given is None and rotary.only_turns
@@ -186,12 +186,12 @@ def _part_turns(
     return [Turns(part.visible, None if stays else in_halves(tables(part.query)), at_key[id(part.key)]) for part in parts]
 
 
-def _lengths(whole: Visible) -> list[int]:
-    """How many keys the widest row of each sequence sees, or of all of them."""
-    if whole.row is not None:
-        start, stop, _ = whole.row
+def _lengths(seen: Visible) -> list[int]:
+    """How many keys the widest row of each sequence sees, or of all of them: what temperatures of one s go by, too."""
+    if seen.row is not None:
+        start, stop, _ = seen.row
         return [max(stop - start, 1)]
-    lengths: list[int] = whole.count.amax(-1).clamp_min(1).tolist()
+    lengths: list[int] = seen.count.amax(-1).clamp_min(1).tolist()
     return lengths
 
 
