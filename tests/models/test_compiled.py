@@ -60,6 +60,22 @@ def test_a_forward_is_one_graph_and_is_compiled_once(name: str, method: str) -> 
         torch.testing.assert_close(again, expected, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize("how", ["in place", "wrapped"])
+@torch.no_grad()
+def test_layers_may_be_compiled_one_by_one(how: str) -> None:
+    model = make("t5 encoder")
+    with lw.extend(model, "log"):
+        expected = model(**batch(""))[0]
+    blocks = model.encoder.block
+    if how == "in place":
+        for block in blocks:
+            block.compile(backend="eager")
+    else:
+        model.encoder.block = torch.nn.ModuleList([graph(block) for block in blocks])
+    with lw.extend(model, "log"):
+        torch.testing.assert_close(model(**batch(""))[0], expected, atol=1e-4, rtol=1e-4)
+
+
 @pytest.mark.parametrize("way", ["auto", pytest.param("triton", marks=pytest.mark.sweep)])
 def test_a_training_step_is_one_graph(way: str) -> None:
     pytest.importorskip("triton")

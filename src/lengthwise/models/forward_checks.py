@@ -32,6 +32,7 @@ def prove_reached(patches: Patches, anatomy: Anatomy) -> None:
     A compiled graph is not asked: it would be compiled anew whenever a count changes.
     """
     running: set[int] = set()
+    in_graphs: set[int] = set()
     configs = anatomy.configs
     depth = _depth(anatomy)
 
@@ -61,7 +62,10 @@ def prove_reached(patches: Patches, anatomy: Anatomy) -> None:
             return
         layers = _layers(anatomy)
         layers[0].read.clear()
-        missed = [layer.index for layer in layers if layer.visits == 0]
+        missed = [layer.index for layer in layers if layer.visits == 0 and layer.index not in in_graphs]
+        if missed:
+            in_graphs.update(_compiled_by_themselves(anatomy))
+            missed = [index for index in missed if index not in in_graphs]
         if missed and _depth(anatomy) < depth:
             # A draft of early exit is told to run the first layers alone
             return
@@ -81,6 +85,18 @@ def prove_reached(patches: Patches, anatomy: Anatomy) -> None:
     patches.add_hook(anatomy.stack.register_forward_hook, finish)
     # After a failed forward, too
     patches.add_hook(anatomy.stack.register_forward_hook, release, always_call=True)
+
+
+def _compiled_by_themselves(anatomy: Anatomy) -> list[int]:
+    """Layers that were given to torch.compile without their stack, alone or in a block: nobody counts their visits."""
+    inside = {inner for module in anatomy.stack.modules() if _is_compiled(module) for inner in module.modules()}
+    return [index for index, layer in enumerate(anatomy.layers) if layer in inside]
+
+
+def _is_compiled(module: nn.Module) -> bool:
+    """By `module.compile()`, by `torch.compile(module)` in its place, or by a compiled `forward`."""
+    wrapped = hasattr(module, "_orig_mod") or hasattr(vars(module).get("forward"), "_torchdynamo_orig_callable")
+    return wrapped or module._compiled_call_impl is not None
 
 
 def _depth(anatomy: Anatomy) -> int:
