@@ -119,12 +119,14 @@ def test_a_traced_graph_makes_no_tensor_on_another_device(name: str) -> None:
 
 
 @torch.no_grad()
-def test_an_extended_model_is_exported() -> None:
-    model, inputs = make("t5 encoder"), batch("")
+def test_an_extended_model_is_exported_for_any_number_of_texts_of_any_length() -> None:
+    model, inputs, sizes = make("t5 encoder"), batch(""), {0: torch.export.Dim("texts"), 1: torch.export.Dim("tokens")}
     with lw.extend(model, "log"):
-        expected = model(**inputs)[0]
-        exported = torch.export.export(model, (), inputs, strict=False)
-    torch.testing.assert_close(exported.module()(**inputs)[0], expected, atol=1e-4, rtol=1e-4)
+        exported = torch.export.export(model, (), inputs, dynamic_shapes=dict.fromkeys(inputs, sizes), strict=False)
+        others = {key: value[:1, :-7] for key, value in inputs.items()}
+        for given in (inputs, others):
+            expected = model(**given)[0]
+            torch.testing.assert_close(exported.module()(**given)[0], expected, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.sweep

@@ -167,7 +167,7 @@ def _in_one_line(visible: Visible, batch_size: int) -> Tensor:  # [batch, 1, 1, 
     """Starts, stops, positions, `Visible.flagged` where keys may be hidden within runs, and `_told_first`."""
     line = visible.packed.flatten(1)
     flagged = [] if visible.hidden is None else [visible.flagged]
-    more = [*flagged, *(first.int().expand(len(line), -1) for first in _told_first(visible))]
+    more = [*flagged, *(first.int().expand(line.shape[0], -1) for first in _told_first(visible))]
     line = torch.cat([line, *more], -1) if more else line
     return line[:, None, None].expand(batch_size, -1, -1, -1)
 
