@@ -356,10 +356,17 @@ def test_threads_may_share_an_accelerated_model() -> None:
     assert all(error(one, expected * inputs["attention_mask"][..., None]) < 1e-5 for one in found)
 
 
-def test_attention_weights_are_refused_and_not_left_out() -> None:
-    model = make("t5 encoder")
-    with lw.accelerate(model), pytest.raises(BadInput, match="attention weights are never kept"):
-        model(**batch("encoder", 20), output_attentions=True)
+@pytest.mark.parametrize("asked", ["in the call", "in the config"])
+def test_attention_weights_are_refused_and_not_left_out(asked: str) -> None:
+    model, call = make("t5 encoder"), {"output_attentions": True}
+    if asked == "in the config":
+        # Which none but eager attention lets one do
+        model.set_attn_implementation("eager")
+        model.config.output_attentions, call = True, {}
+    with lw.accelerate(model):
+        with pytest.raises(BadInput, match="attention weights are never kept"):
+            model(**batch("encoder", 20), **call)
+        model(**batch("encoder", 20), output_attentions=False)
 
 
 @pytest.mark.sweep

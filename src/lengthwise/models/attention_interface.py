@@ -167,7 +167,7 @@ def _refuse_unknown(module: nn.Module, kwargs: dict[str, Any]) -> None:
     for name, what in (("softcap", "caps its logits (softcap)"), ("s_aux", "has learned attention sinks")):
         if kwargs.get(name) is not None:
             raise BadInput(f"{type(module).__name__} {what}, which is outside lengthwise's equation: it cannot be extended")
-    if kwargs.get("output_attentions"):
+    if kwargs.get("output_attentions", getattr(getattr(module, "config", None), "output_attentions", False)):
         raise BadInput("attention weights are never kept while a model is extended; ask lengthwise.row_statistics instead")
 
 
