@@ -207,6 +207,21 @@ def test_a_model_is_restored_bit_for_bit() -> None:
     assert differences(before, state_of(model)) == []
 
 
+def test_an_acceleration_that_has_ended_is_not_entered_again() -> None:
+    model = make("t5 encoder")
+    acceleration = lw.accelerate(model)
+    with acceleration:
+        pass
+    with pytest.raises(BadInput, match="has ended"), acceleration:
+        pass
+    # One that found everything done has nothing to end
+    lw.accelerate(model)
+    second = lw.accelerate(model)
+    for _ in range(2):
+        with second:
+            assert model.encoder.config._attn_implementation == "lengthwise"
+
+
 def test_methods_come_on_top_and_must_end_first() -> None:
     model, ids = make("t5"), tokens(LENGTHS[1])
     with lw.extend(model, "log"):

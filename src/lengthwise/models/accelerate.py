@@ -45,6 +45,8 @@ class Acceleration:
         self._model, self._patches = model, patches
 
     def __enter__(self) -> Any:
+        ended = "this acceleration has ended; call `accelerate` again"
+        require(all(patches.active for patches in self._patches), ended)
         return self._model
 
     def __exit__(self, *_: Any) -> None:
