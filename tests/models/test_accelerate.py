@@ -18,6 +18,7 @@ import torch
 import transformers as tf
 from torch import Tensor, distributed, nn
 from torch.distributed.fsdp import fully_shard
+from transformers import ByT5Tokenizer
 
 import lengthwise as lw
 from lengthwise.attention import dispatch
@@ -263,7 +264,9 @@ class Embedder(nn.Sequential):
 def test_a_t5_is_found_inside_other_things() -> None:
     embedder, first, second = Embedder(), make("t5 encoder"), shared("bert")
     pipeline = SimpleNamespace(text_encoder=second, text_encoder_2=first, text_encoder_3=None, vae=nn.Identity())
-    for holder, model in ((embedder, embedder[0].auto_model), (pipeline, first), (nn.DataParallel(first), first)):
+    reader = tf.FeatureExtractionPipeline(first, ByT5Tokenizer())
+    holders = ((embedder, embedder[0].auto_model), (pipeline, first), (reader, first), (nn.DataParallel(first), first))
+    for holder, model in holders:
         with lw.accelerate(holder):
             assert model.encoder.config._attn_implementation == "lengthwise"
         assert model.encoder.config._attn_implementation == "sdpa"

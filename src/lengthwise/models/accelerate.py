@@ -3,8 +3,9 @@
     lengthwise.accelerate(model)                  # from now on, until lengthwise.restore(model)
     with lengthwise.accelerate(model): ...        # or for a while
 
-Of anything that holds a T5, encoder and decoder: a model, a SentenceTransformer, a diffusers pipeline. The numbers are those of
-the model, but for roundings of its data type. It is `extend` without a method, on every stack, at every length.
+Of anything that holds a T5, encoder and decoder: a model, a SentenceTransformer, a pipeline of transformers or diffusers.
+The numbers are those of the model, but for roundings of its data type. It is `extend` without a method, on every stack, at
+every length.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from lengthwise.models.patches import IMPLEMENTATION, Patches, value_before_patc
 from lengthwise.models.state import LAYER, PATCHES
 from lengthwise.models.train_length import T5_FAMILIES
 
-# Where a diffusers pipeline, which is no module, keeps its text encoders
-TEXT_ENCODERS = ("text_encoder", "text_encoder_2", "text_encoder_3")
+# Where what is no module itself, as a pipeline of transformers or diffusers, keeps its model or its text encoders
+HELD = ("model", "text_encoder", "text_encoder_2", "text_encoder_3")
 OVERFLOWS = (
     "T5 was trained in bfloat16, whose numbers reach further than float16's: a forward that overflows will raise. "
     "For that each one waits for the GPU (check_finite=False does not); bfloat16 costs the same"
@@ -85,7 +86,7 @@ def restore(model: Any) -> None:
 
 def t5_stacks(model: Any) -> list[nn.Module]:
     """Encoders and decoders of all T5s that a model or a pipeline holds."""
-    holders = [model] if isinstance(model, nn.Module) else [getattr(model, name, None) for name in TEXT_ENCODERS]
+    holders = [model] if isinstance(model, nn.Module) else [getattr(model, name, None) for name in HELD]
     modules = [module for holder in holders if isinstance(holder, nn.Module) for module in holder.modules()]
     stacks = [module for module in modules if _is_stack(module)]
     families = ", ".join(T5_FAMILIES)
