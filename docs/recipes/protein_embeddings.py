@@ -21,14 +21,19 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def read_fasta(path: Path) -> dict[str, str]:
+    """Chains by name, rare residues as X; entries without residues are left out."""
     proteins: dict[str, str] = {}
+    name = path.stem  # of a file that begins without one
     for line in path.read_text().splitlines():
         if line.startswith(">"):
-            name = line[1:].split()[0]
+            name = (line[1:].split() or [path.stem])[0]
+            if name in proteins:
+                raise SystemExit(f"{path} names two proteins {name}")
             proteins[name] = ""
         else:
-            proteins[name] += "".join(residue if residue in RESIDUES else "X" for residue in line.strip().upper())
-    return proteins
+            chain = line.strip().upper().rstrip("*")
+            proteins[name] = proteins.get(name, "") + "".join(residue if residue in RESIDUES else "X" for residue in chain)
+    return {name: chain for name, chain in proteins.items() if chain}
 
 
 def batches(proteins: dict[str, str], residues: int) -> Iterator[list[str]]:
@@ -73,6 +78,8 @@ def main() -> None:
     drawn = random.Random(0)
     made = {f"random-{n}": "".join(drawn.choices(RESIDUES, k=drawn.randint(50, 400))) for n in range(4)}
     proteins = read_fasta(given.fasta) if given.fasta else made
+    if not proteins:
+        raise SystemExit(f"{given.fasta} holds no protein")
     vectors = beside_stock(model, lambda: embed(model, tokens, proteins, given.residues))
     print(f"{len(vectors)} proteins, up to {max(map(len, proteins.values()))} residues")
     if given.out:

@@ -39,7 +39,7 @@ def main() -> None:
     encoder = next(
         encoder
         for name in ("text_encoder_3", "text_encoder_2", "text_encoder")
-        if (encoder := getattr(pipeline, name, None)) is not None and encoder.config.model_type == "t5"
+        if (encoder := getattr(pipeline, name, None)) is not None and "t5" in encoder.config.model_type
     )
     ids = torch.randint(3, encoder.config.vocab_size, (1, given.tokens), device=encoder.device)
     # The pipeline itself is given: its T5 is found

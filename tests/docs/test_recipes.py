@@ -31,8 +31,13 @@ def test_a_fasta_file_is_read_and_batched_by_length(tmp_path: Path, monkeypatch:
     monkeypatch.syspath_prepend(str(RECIPES))
     recipe = runpy.run_path(str(RECIPES / "protein_embeddings.py"))
     file = tmp_path / "two.fasta"
-    file.write_text(">short one\nMKU\n>long\nMKVA\nLLG\n>mid\nMKVA\n")
+    file.write_text(">short one\nMKU*\n>long\nMKVA\nLLG\n>empty\n\n>mid\nMKVA\n")
     proteins = recipe["read_fasta"](file)
     assert proteins == {"short": "MKX", "long": "MKVALLG", "mid": "MKVA"}
     assert list(recipe["batches"](proteins, 8)) == [["long"], ["mid"], ["short"]]
     assert list(recipe["batches"](proteins, 30)) == [["long", "mid", "short"]]
+    file.write_text("MKVA\n")
+    assert recipe["read_fasta"](file) == {"two": "MKVA"}
+    file.write_text(">one\nMKVA\n>one\nMK\n")
+    with pytest.raises(SystemExit, match="two proteins one"):
+        recipe["read_fasta"](file)
