@@ -111,6 +111,10 @@ REFUSALS: dict[str, tuple[str, str]] = {
     "lengths and data": ("evaluate {m}/t5 --task line --length 300 --data x.jsonl --out {t}/new", "not both"),
     "data of two tasks": ("evaluate {m}/t5 --task line --task topic --data x.jsonl --out {t}/new", "one task"),
     "no such data": ("evaluate {m}/t5 --task line --data {m}/x.jsonl --out {t}/new", "cannot read the cases in"),
+    "questions and lengths": (
+        "evaluate {m}/t5 --length 300 --data {t}/mine.jsonl --out {t}/new",
+        "name the task (--task), or leave --length out",
+    ),
     "no task": ("evaluate {m}/t5 --length 300 --out {t}/new", "give a task (--task NAME), or questions of your own"),
     "no place to write to": ("evaluate {m}/t5 --task passkey --length 300", "Missing option '--out'"),
     "an unknown task": ("evaluate {m}/t5 --task passky --length 300 --out {t}/new", "did you mean 'passkey'"),

@@ -70,7 +70,9 @@ def evaluate(
 
     require(0 < threshold <= 1, f"--threshold is a mean score above 0 and at most 1, not {threshold}")
     own_questions = data is not None and not length
-    require(bool(task) or own_questions, "give a task (--task NAME), or questions of your own (--data FILE)")
+    with_lengths = "with --length, --data is what a task makes its prompts of: name the task (--task), or leave --length out"
+    no_task = "give a task (--task NAME), or questions of your own (--data FILE)" if data is None else with_lengths
+    require(bool(task) or own_questions, no_task)
     what = "give HOST:PORT, ray://HOST:PORT or auto, or nothing for this machine"
     require(ray is None or _is_address(ray), f"{ray} is not a Ray address; {what}")
     check_names(method or (), task or ())
