@@ -352,6 +352,17 @@ def test_of_your_own_cases_those_that_choose_do_not_confirm(
     assert not used["race"]
 
 
+def test_cases_that_the_model_reads_as_it_is_are_refused_before_they_are_asked(tokenizer: Any, tmp_path: Path) -> None:
+    file, long = tmp_path / "mine.jsonl", {"prompt": "Case " * 12, "target": "yes"}
+    file.write_text("".join(json.dumps({"prompt": f"Case {i}", "target": "yes"}) + "\n" for i in range(20)))
+    with pytest.raises(BadInput, match=r"the cases in .*mine.jsonl have at most \d+ tokens, within the training length 32"):
+        recommend(tokenizer, data=file, out=tmp_path / "out")
+    assert not (tmp_path / "out" / "race").exists()
+    # One that is longer can tell, however late it comes
+    file.write_text(file.read_text() + json.dumps(long) + "\n")
+    assert recommend(tokenizer, data=file).method
+
+
 def test_an_answer_counts_once_whatever_scores_it_has(tokenizer: Any, tmp_path: Path) -> None:
     file = tmp_path / "mine.jsonl"
     file.write_text("".join(json.dumps({"prompt": f"Case {i} " * 12, "target": "yes"}) + "\n" for i in range(20)))

@@ -26,6 +26,7 @@ from lengthwise.models.extend import extend
 from lengthwise.models.patches import evaluating
 from lengthwise.records import Record
 from lengthwise.tasks import find_task, without_groups
+from lengthwise.tasks.making import read_samples
 from lengthwise.tasks.material.documents import write_questions
 
 USABLE = 0.3  # least mean score at the training length of a task that can show what is lost at length
@@ -202,7 +203,10 @@ class QuestionExam(Exam):
         """As in `Exam`; None where a task has no room at the training length, too."""
         if self.data is not None:
             require(len(self.given) <= 1, f"--data holds cases of one task; give one --task, not {len(self.given)}")
-            return {self.given[0] if self.given else "answer": None}
+            task = self.given[0] if self.given else "answer"
+            if self.has_own_lengths:
+                self._require_long(task, Path(self.data))
+            return {task: None}
         scores: dict[str, float | None] = {}
         for task in self.given or DEFAULT_TASKS:
             try:
@@ -211,6 +215,12 @@ class QuestionExam(Exam):
             except NoRoom:
                 scores[task] = None
         return scores
+
+    def _require_long(self, task: str, data: Path) -> None:
+        """Refuse a file all of whose cases the model reads as it is: they cannot show what helps."""
+        longest = max((sample.tokens for sample in read_samples(task, find_task(task), self.tokenizer, data)), default=0)
+        short = f"the cases in {data} have at most {longest} tokens, within the training length {self.anatomy.train_length}"
+        require(longest > self.anatomy.train_length, f"{short}; give longer ones, or the right --train-length")
 
     @property
     def usable_tasks(self) -> list[str]:
