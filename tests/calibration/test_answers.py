@@ -17,7 +17,7 @@ from lengthwise.calibration import answer_cases, answers
 from lengthwise.calibration.align import SharpnessByLength
 from lengthwise.calibration.answer_cases import CaseGroup, FitCase, depends_on_the_far_past, text_cases
 from lengthwise.calibration.answers import Fit
-from lengthwise.common.progress import no_progress
+from lengthwise.common.progress import ProgressCallback, no_progress
 from lengthwise.common.text import shipped_prose
 from lengthwise.errors import BadInput
 from lengthwise.tasks import TASKS
@@ -46,7 +46,12 @@ def flattened(model: Any, tau: torch.Tensor) -> Any:  # [heads]
 
 
 def fit(
-    model: Any, original: Any, shape: tuple[int, int], length: int = 2 * TRAIN_LENGTH, end: float = math.inf
+    model: Any,
+    original: Any,
+    shape: tuple[int, int],
+    length: int = 2 * TRAIN_LENGTH,
+    end: float = math.inf,
+    tick: ProgressCallback = no_progress,
 ) -> tuple[torch.Tensor, list[Any], dict[str, Any]]:
     """Fit the model to what the original says of eight sequences."""
     cases = []
@@ -55,7 +60,7 @@ def fit(
         with torch.no_grad():
             cases.append(FitCase(case.inputs, case.targets, case.counted, case.logits(original).log_softmax(-1)))
     sharpness = SharpnessByLength(TRAIN_LENGTH, 2 * TRAIN_LENGTH)
-    return Fit(model, sharpness, [CaseGroup("original", 100.0, cases)], torch.zeros(shape), 0, no_progress, end).run()
+    return Fit(model, sharpness, [CaseGroup("original", 100.0, cases)], torch.zeros(shape), 0, tick, end).run()
 
 
 def test_one_number_that_is_known_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,6 +72,17 @@ def test_one_number_that_is_known_is_found(monkeypatch: pytest.MonkeyPatch) -> N
         assert expects["fitted"]["original"] < 0.1 * expects["plain"]["original"]
         # On both sides of 1
         assert min(step["tau"] for step in path) < 1 < max(step["tau"] for step in path)
+
+
+def test_each_step_of_a_fit_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str | None] = []
+    monkeypatch.setattr(answers, "STEPS", 3)
+    original = sharp_t5()
+    fit(flattened(original, torch.full((4,), 1.35)), original, (3, 4), tick=lambda done=1.0, label=None: said.append(label))
+    start, *steps = said
+    assert start is not None
+    assert start.startswith("length 64, as it is: ")
+    assert steps == [f"length 64, step {step} of at most 3" for step in (1, 2, 3)]
 
 
 def test_time_ends_a_fit_with_the_best_so_far(monkeypatch: pytest.MonkeyPatch) -> None:

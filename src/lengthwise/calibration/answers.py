@@ -140,6 +140,7 @@ class Fit:
         """Fit many numbers by Adam, with a few cases of every group a step."""
         randomness, start = random.Random(f"answers {self.seed}"), self.start.to(a)
         path, best, idle = [self._step(0, plain)], (torch.zeros_like(a), plain), 0
+        self._say("as it is", self._total(plain))
         a.copy_(start).requires_grad_()
         optimiser = torch.optim.Adam([a], lr=RATE)
         for step in range(1, STEPS + 1):
@@ -149,7 +150,7 @@ class Fit:
             optimiser.step()
             with torch.no_grad():
                 a.clamp_(math.log(FLATTEST), math.log(SHARPEST))
-            self.tick(1)
+            self.tick(1, f"length {self.sharpness.length:,}, step {step} of at most {STEPS}")
             if step % CHECK_EVERY == 0 or self._late():
                 losses = self._held_out()
                 path.append(self._step(step, losses))
