@@ -21,7 +21,6 @@ from lengthwise.common.text import shipped_prose
 
 SHORT = 2000  # letters up to which a text is simply tokenised
 MOST = 200_000  # words that are kept
-SAME = 600  # letters that no two texts begin or end with but those that are counted again
 OFTEN = 4  # times that a word stands in a text from which on it is quicker to tokenise it alone
 BEGINNING = 4  # letters of a special token that are looked for first
 ANCHOR = "a"
@@ -92,13 +91,14 @@ class WordCounts:
         return max(at, 0)
 
     def _sum(self, tokenizer: Any, text: str) -> int:
-        """Tokens of the words of a text; if it begins or ends as the one before, only of those that come or go."""
+        """Tokens of the words of a text; if most of it is as in the one before, only of those that come or go."""
         before, counted = self.last
         start = self._previous(text, _shared(text, before))
         shared = _shared(text[start:][::-1], before[start:][::-1])
         # The letter before a word tells that it is one, and must be shared as well
         end = len(text) - self._next(text, len(text) - shared + 1)
-        if max(start, end) > SAME:
+        # Two tallies of what differs are made in less time than one of the whole only where little does
+        if 2 * (start + end) > len(text):
             come, go = (self._tally(some[start : len(some) - end]) for some in (text, before))
             total = counted + self._tokens(tokenizer, come - go) - self._tokens(tokenizer, go - come)
         else:
