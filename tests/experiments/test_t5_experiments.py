@@ -438,7 +438,7 @@ def test_retrieved_documents_are_those_most_like_the_question_without_an_answer(
     assert (sample.target, sample.depth, sample.question) == (drawn.target, drawn.depth, drawn.question)
     assert sample.tokens == len(tokenizer(sample.prompt)["input_ids"])
     with pytest.raises(BadInput, match="3 passages do not answer"):
-        passages.nearest(asked.text, 4, documents["Gold"].told, asked.answers)
+        passages.nearest(asked.text, 4, documents["Gold"].one_line, asked.answers)
 
 
 def test_the_wording_of_lost_in_the_middle_keeps_documents_and_question(tokenizer: Any) -> None:

@@ -147,11 +147,11 @@ def _answers(analysis: Analysis) -> list[str]:
     last, sentences = analysis.temperatures[-1], []
     for a in (a for a in analysis.answers if a.length == last.length and analysis.can_do(a.task)):
         slope = f"{a.task} at {a.length:,} tokens: slope {a.slope:+.3g} nats per unit of ln g [{a.low:+.3g}, {a.high:+.3g}]"
-        said = {"sharper": "sharpening helps", "flatter": "flattening helps", "unclear": "the questions do not tell which way"}
+        ways = {"sharper": "sharpening helps", "flatter": "flattening helps", "unclear": "the questions do not tell which way"}
         tau = 1.0 if last.pmax is None else last.pmax
         keeps = {"flatter": "sharpen" if tau < 1 else "", "sharper": "flatten" if tau > 1 else ""}.get(a.wants, "")
         warning = f". Keeping P_max (tau {tau:.3f}) would {keeps} it: the answers want it {a.wants}" if keeps else ""
-        sentences.append(f"Answers to {slope}: {said.get(a.wants, 'nothing is left to gain')}{warning}.")
+        sentences.append(f"Answers to {slope}: {ways.get(a.wants, 'nothing is left to gain')}{warning}.")
     return sentences
 
 

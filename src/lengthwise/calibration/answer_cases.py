@@ -182,9 +182,9 @@ def text_cases(
         wanted = length + n * tokens + sum(map(len, special_tokens(tokenizer)))
         text = text[: CHARACTERS * wanted]
         text *= -(-wanted // max(1, len(tokenizer(text, add_special_tokens=False, verbose=False).input_ids)))
-    found = passages(tokenizer, text, frame.prefix_tokens(length, tokens), tokens, n, seed)
+    stretches = passages(tokenizer, text, frame.prefix_tokens(length, tokens), tokens, n, seed)
     cases = []
-    for passage, inputs, targets in zip(found, *framed(frame, found, length, tokens), strict=True):
+    for passage, inputs, targets in zip(stretches, *framed(frame, stretches, length, tokens), strict=True):
         counted = depends_on_the_far_past(passage[:-tokens], passage[-tokens:], train_length)
         counted = torch.cat([torch.zeros(len(targets) - tokens, dtype=torch.bool), counted if far else ~counted])
         if bool(counted.any()):

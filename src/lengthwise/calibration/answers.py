@@ -112,10 +112,10 @@ class Fit:
         with frozen(self.model), evaluating(self.model), extend(self.model, candidate, train_length=train_length):
             plain = self._held_out()
             _require_finite(self._total(plain), self.sharpness.length)
-            found, path, fitted = self._search(a) if a.numel() == 1 else self._descend(a, plain)
+            best, path, fitted = self._search(a) if a.numel() == 1 else self._descend(a, plain)
         if self._total(fitted) >= self._total(plain):
-            found, fitted = torch.zeros_like(found), plain
-        return found.detach().cpu(), path, {"plain": plain, "fitted": fitted}
+            best, fitted = torch.zeros_like(best), plain
+        return best.detach().cpu(), path, {"plain": plain, "fitted": fitted}
 
     def _search(self, a: Tensor) -> tuple[Tensor, list[dict[str, float]], Losses]:
         """Search one number: step to the better side while that helps, then halve the step."""

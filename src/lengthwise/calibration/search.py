@@ -159,18 +159,18 @@ def _joined(used: list[Measured]) -> Curve:
     more the nearer it is. Without any responses it is a straight line.
     """
     curves = [curve for _, _, curve in used if curve is not None] or [lambda x: x * (used[-1][1] - used[0][1])]
-    own = [curve or curves[0] for _, _, curve in used]
+    curve_of = [curve or curves[0] for _, _, curve in used]
     if len(used) == 1:
-        (x0, y0, _), curve = used[0], own[0]
+        (x0, y0, _), curve = used[0], curve_of[0]
         return lambda x: y0 + GAIN * (curve(x) - curve(x0))
     (x0, y0, _), (x1, y1, _) = used
-    moved = sum(curve(x1) - curve(x0) for curve in own) / 2
+    moved = sum(curve(x1) - curve(x0) for curve in curve_of) / 2
     # A model that moved against its layers' responses tells no gain
     gain = (y1 - y0) / moved if (y1 - y0) * moved > 0 else GAIN
 
     def joined(x: float) -> float:
         share = min(1.0, max(0.0, (x - x0) / (x1 - x0)))
-        from0, from1 = y0 + gain * (own[0](x) - own[0](x0)), y1 + gain * (own[1](x) - own[1](x1))
+        from0, from1 = y0 + gain * (curve_of[0](x) - curve_of[0](x0)), y1 + gain * (curve_of[1](x) - curve_of[1](x1))
         return (1 - share) * from0 + share * from1
 
     return joined

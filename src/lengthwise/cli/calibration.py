@@ -225,7 +225,7 @@ def _print_alignment(alignment: Any) -> None:
     for entry in alignment.temperatures:
         rows.append((f"{entry.length:,}", _number_or_range(entry.tau), _number_or_range(entry.statistic), str(entry.forwards)))
     print(columns([[f"{length:>8}", *rest] for length, *rest in rows]))
-    expected = [(found["length"], found["expects"]) for found in alignment.provenance.get("searched", ()) if "expects" in found]
+    expected = [(entry["length"], entry["expects"]) for entry in alignment.provenance.get("searched", ()) if "expects" in entry]
     if expected:
         print("nats on cases that were not fitted; of prose, how far it moved:")
         rows = [("length", "", "plain", "fitted")]

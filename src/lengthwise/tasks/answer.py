@@ -42,8 +42,8 @@ def score(prediction: str, target: str) -> float:
 def exact(prediction: str, target: str) -> float:
     """1 where the answer's first line is the target."""
     wanted = _comparable(target)
-    said = _comparable(first_line(prediction))
-    return float(said == wanted or said.rstrip(".") == wanted.rstrip(".") != "")
+    answer = _comparable(first_line(prediction))
+    return float(answer == wanted or answer.rstrip(".") == wanted.rstrip(".") != "")
 
 
 def f1(prediction: str, target: str) -> float:

@@ -66,7 +66,7 @@ def _longeval(tokenizer: Any, case: Case) -> Sample:
 def _sample(
     tokenizer: Any, length: int, depth: float | None, labels: list[str], prose: list[str], randomness: random.Random
 ) -> Sample:
-    said = iter(endless_from_anywhere(prose, randomness))
+    talk = iter(endless_from_anywhere(prose, randomness))
     labels = randomness.sample(labels, len(labels))
     letter = tokens_per_letter(tokenizer, [TURNS[0].format(sentence=sentence) for sentence in prose[:BLOCK]], "\n")
 
@@ -81,7 +81,7 @@ def _sample(
         return "\n".join([INTRODUCTION, *(turns or [OPENING.format(label=labels[0])]), question_of(turns)[0]])
 
     goals = (max(randomness.uniform(*TALK), length / len(labels)) / letter for _ in labels)
-    fitted = fit_to_length(tokenizer, length, _turns(labels, goals, said), prompt_of, glue="\n", cut=_beginnings)
+    fitted = fit_to_length(tokenizer, length, _turns(labels, goals, talk), prompt_of, glue="\n", cut=_beginnings)
     question, label, place = question_of(fitted.pieces)
     return Sample(fitted.prompt, label, fitted.tokens, place, question)
 
@@ -104,8 +104,8 @@ def _turns(labels: Sequence[str], goals: Iterable[float], said: Iterator[str]) -
 
 def _beginnings(turn: str) -> list[str]:
     """The beginnings of a turn that end with a word of it, its opening whole."""
-    opening, line, said = turn.rpartition("\n")
-    return [f"{opening}{line}{beginning}" for beginning in by_word(said)[1:]]
+    opening, line, sentence = turn.rpartition("\n")
+    return [f"{opening}{line}{beginning}" for beginning in by_word(sentence)[1:]]
 
 
 def _ordinal(asked: int, topics: int) -> str:

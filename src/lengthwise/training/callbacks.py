@@ -42,8 +42,8 @@ class LossesCallback(TrainerCallback):  # type: ignore[misc]
             advice = "and no later one can be better; give a smaller --learning-rate and a new --out"
             require(math.isfinite(line.get(name, 0.0)), f"{broken}, {advice}")
         words = ", ".join(f"{name.replace('_', '-')} {line[name]:.4f}" for name in WRITTEN[:3] if name in line)
-        said = state.global_step % max(1, state.max_steps // LINES) == 0 or state.global_step == state.max_steps
-        self.tick(1, f"step {state.global_step} of {state.max_steps}: {words}" if said else None)
+        is_told = state.global_step % max(1, state.max_steps // LINES) == 0 or state.global_step == state.max_steps
+        self.tick(1, f"step {state.global_step} of {state.max_steps}: {words}" if is_told else None)
 
 
 class MethodCallback(TrainerCallback):  # type: ignore[misc]

@@ -30,12 +30,12 @@ class Card:
     command: str | None = None
     recipe_says: tuple[str, ...] = ()  # what `recommend` said of the method
     compared: tuple[str, ...] = ()  # what `--verify` measured
-    said: tuple[str, ...] = ()  # what the target has to say
+    target_notes: tuple[str, ...] = ()  # what `write` of the target returned
 
     @property
     def lines(self) -> list[str]:
         """Each change, and each difference from the extended model, in a line."""
-        return [*changes(self.plan), *self.said, *notes(self.plan)]
+        return [*changes(self.plan), *self.target_notes, *notes(self.plan)]
 
     def to_markdown(self) -> str:
         front = ["---", f"library_name: {self.to}", f"base_model: {json.dumps(self.name)}", "tags: [lengthwise]", "---", ""]

@@ -110,11 +110,11 @@ class _Export:
     wanted: Expected | None
 
     def save_pretrained(self, folder: Path) -> None:
-        said = tuple(self.target.write(self.stock, self.tokenizer, self.card.plan, folder))
+        notes = tuple(self.target.write(self.stock, self.tokenizer, self.card.plan, folder))
         compared: tuple[str, ...] = ()
         if self.wanted is not None:
             compared = tuple(compare(self.target.ask(folder, self.wanted.prompts, self.wanted.greedy), self.wanted))
-        self.card = replace(self.card, said=said, compared=compared)
+        self.card = replace(self.card, target_notes=notes, compared=compared)
         (folder / "README.md").write_text(self.card.to_markdown(), encoding="utf-8")
 
 

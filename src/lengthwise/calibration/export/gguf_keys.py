@@ -48,7 +48,7 @@ def rope_keys(rope: dict[str, Any], trained: int, longest: int, sharper: float =
     kind = rope["rope_type"]
     factor = float(rope.get("factor") or longest / rope.get("original_max_position_embeddings", longest))
     keys: dict[str, Any] = {"context_length": longest, "rope.freq_base": float(rope["rope_theta"])}
-    attention, own = math.sqrt(sharper), 1.0
+    attention, yarns_factor = math.sqrt(sharper), 1.0
     if kind in ("linear", "yarn"):
         keys |= {
             "context_length": max(longest, round(trained * factor)),
@@ -58,7 +58,7 @@ def rope_keys(rope: dict[str, Any], trained: int, longest: int, sharper: float =
     if kind in ("yarn", "longrope"):
         keys |= {"rope.scaling.original_context_length": int(rope["original_max_position_embeddings"])}
     if kind == "yarn":
-        own = 0.1 * math.log(factor) + 1
+        yarns_factor = 0.1 * math.log(factor) + 1
         betas = {f"rope.scaling.yarn_{name}": float(rope[name]) for name in ("beta_fast", "beta_slow") if rope.get(name)}
         keys |= betas
     tensors: dict[str, numpy.ndarray[Any, Any]] = {}
@@ -67,8 +67,8 @@ def rope_keys(rope: dict[str, Any], trained: int, longest: int, sharper: float =
         named = {"rope_factors_long.weight": "long_factor", "rope_factors_short.weight": "short_factor"}
         tensors = {name: numpy.array(rope[key], dtype=numpy.float32) for name, key in named.items()}
     wanted = attention * float(rope.get("attention_factor") or _attention_factor(rope, factor))
-    if not math.isclose(wanted, own, rel_tol=1e-7):
-        keys |= {"rope.scaling.attn_factor": wanted / own}
+    if not math.isclose(wanted, yarns_factor, rel_tol=1e-7):
+        keys |= {"rope.scaling.attn_factor": wanted / yarns_factor}
     return RopeKeys(keys, tensors)
 
 

@@ -79,8 +79,8 @@ def check_rewrite(source: Path, plan: Plan) -> None:
 def _is_uniform(plan: Plan) -> bool:
     """Whether one factor of cos and sin makes the temperature: all heads share it, and whole keys are rotated."""
     rotary = plan.anatomy.rotates
-    one = bool((plan.g == plan.g[0, 0]).all()) and not any(plan.anatomy.windows)
-    return rotary and one and plan.anatomy.facts["rotary_size"] == plan.anatomy.key_size
+    shared = bool((plan.g == plan.g[0, 0]).all()) and not any(plan.anatomy.windows)
+    return rotary and shared and plan.anatomy.facts["rotary_size"] == plan.anatomy.key_size
 
 
 def _stored(reader: Any, key: str) -> float:

@@ -62,8 +62,8 @@ def _check_gemma(config: Any, windows: Sequence[int | None]) -> None:
         "scaled frequencies in layers with a window": swa.get("rope_type", "default") != "default",
         "layers without a window in another order than every n-th": any(windows) and _period(windows) is None,
     }
-    found = [what for what, is_so in odd.items() if is_so]
-    require(not found, f"llama.cpp's gemma3 models do not know {''.join(found[:1])}; this one cannot be written")
+    unknown = [what for what, is_so in odd.items() if is_so]
+    require(not unknown, f"llama.cpp's gemma3 models do not know {''.join(unknown[:1])}; this one cannot be written")
 
 
 def _period(windows: Sequence[int | None]) -> int | None:
@@ -84,7 +84,7 @@ def write_gguf(stock: Any, tokenizer: Any, plan: Plan, out: Path) -> list[str]:
     writer.add_name(Path(str(getattr(stock.config, "_name_or_path", "") or plan.anatomy.family)).name)
     writer.add_vocab_size(vocabulary(stock))
     tensors = _add_t5(writer, stock.config, plan) if architecture == "t5" else _add_decoder(writer, stock, plan, architecture)
-    said = add_tokenizer(writer, stock, tokenizer)
+    notes = add_tokenizer(writer, stock, tokenizer)
     kinds = []
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH[architecture.upper()], _blocks(stock.config))
     for key, tensor in _weights(stock, architecture):
@@ -99,7 +99,7 @@ def write_gguf(stock: Any, tokenizer: Any, plan: Plan, out: Path) -> list[str]:
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    return said
+    return notes
 
 
 def _blocks(config: Any) -> int:

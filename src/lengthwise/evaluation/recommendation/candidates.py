@@ -20,8 +20,8 @@ class Calibration:
 
     @property
     def name(self) -> str:
-        own = f"{self.statistic}-{self.scope}"
-        return own if self.method == "none" else f"{self.method}+{own}"
+        aligned = f"{self.statistic}-{self.scope}"
+        return aligned if self.method == "none" else f"{self.method}+{aligned}"
 
 
 def is_rotary(anatomy: Anatomy) -> bool:

@@ -178,9 +178,9 @@ class QuestionExam(Exam):
         require(len(questions) >= FEWEST_QUESTIONS, f"the questions in {self.data} are {len(questions)}; {needed}")
         halves = {}
         for first, run in enumerate((RACE, CONFIRM)):
-            own = questions[first::2]
-            halves[run] = Half(self.folder / f"{run}_questions.jsonl", len(own))
-            write_questions(halves[run].path, own)
+            half = questions[first::2]
+            halves[run] = Half(self.folder / f"{run}_questions.jsonl", len(half))
+            write_questions(halves[run].path, half)
         return halves
 
     def nats(self, methods: Mapping[str, Sequence[Part] | str]) -> dict[str, float]:

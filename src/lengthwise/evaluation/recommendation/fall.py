@@ -44,11 +44,11 @@ def fall_in_words(scores: Mapping[int, Scores], measure: Measure, source: str) -
     """In a sentence or two, up to which length the plain model reads well."""
     trained, fall = min(scores), first_fall(scores)
     means = ", ".join(f"{measure.brief(mine)} at {n:,} tokens" for n, mine in sorted(scores.items()))
-    said = f"Its training length was taken for {trained:,}, {source}, which need not be so. The plain model: {means}; "
+    begin = f"Its training length was taken for {trained:,}, {source}, which need not be so. The plain model: {means}; "
     if fall is None:
-        return f"{said}it does not fall behind by more than chance."
+        return f"{begin}it does not fall behind by more than chance."
     best = max(n for n in scores if n < fall)
     hint = f" Up to {best:,} it needs no help: --train-length {best} leaves it alone there." if best > trained else ""
     return (
-        f"{said}it begins to fall between {best:,} and {fall:,}, there by {measure.gain(scores[fall], scores[trained])}.{hint}"
+        f"{begin}it begins to fall between {best:,} and {fall:,}, there by {measure.gain(scores[fall], scores[trained])}.{hint}"
     )

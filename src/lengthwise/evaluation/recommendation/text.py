@@ -142,8 +142,8 @@ class TextExam(Exam):
             return frames[0]
         if len(frames) == 1:
             return frames[0]
-        some = self.places[RACE][: ROUNDS[0]]
-        nats = [self._nll(frame, some, self.anatomy.train_length, NONE).mean().nan_to_num(math.inf).item() for frame in frames]
+        few = self.places[RACE][: ROUNDS[0]]
+        nats = [self._nll(frame, few, self.anatomy.train_length, NONE).mean().nan_to_num(math.inf).item() for frame in frames]
         return frames[nats.index(min(nats))]
 
     def _nll(self, frame: Frame, places: Tensor, length: int, method: Any) -> Tensor:  # [places, continuation]

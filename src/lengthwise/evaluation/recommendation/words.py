@@ -35,18 +35,18 @@ class Findings:
         """What to use, what it gains, what it costs, what was not tried; a sentence each."""
         by_name = by_method(self.at_length)
         scores = {name: by_name[name] for name in dict.fromkeys((NONE, TRUNCATE, self.winner)) if name in by_name}
-        said = [self._use(scores), *(self._gain(name, scores) for name in scores if name != self.best)]
+        lines = [self._use(scores), *(self._gain(name, scores) for name in scores if name != self.best)]
         if self.inside and self.best not in (NONE, TRUNCATE):
-            said.append(self._inside())
-        said += self._longer(scores[self.best])
+            lines.append(self._inside())
+        lines += self._longer(scores[self.best])
         took = {name: fmean(answer.seconds for answer in self.at_length if answer.method == name) for name in scores}
         if self.best != NONE and took[NONE] > 0:
             times = f"{took[self.best] / took[NONE]:.2f} times as long as the plain model's ({took[self.best]:.2g} s)"
-            said.append(f"{self.measure.doing} takes {times}{self._memory()}.")
+            lines.append(f"{self.measure.doing} takes {times}{self._memory()}.")
         what = self.measure.asked
         fresh = f"{len(scores[self.best])} fresh {what}; {what} that chose it are not among them"
-        said.append(f"Asked: {', '.join(self.asked)}, {fresh}.")
-        return (*said, *self._left_out())
+        lines.append(f"Asked: {', '.join(self.asked)}, {fresh}.")
+        return (*lines, *self._left_out())
 
     def _use(self, scores: Mapping[str, Scores]) -> str:
         mean = self.measure.told(scores[self.best])
@@ -78,8 +78,8 @@ class Findings:
             mine = by_method(answers)[self.best]
             length_and_share = f"{answers[0].length:,} tokens", f"{self.measure.brief(mine)} ({len(mine)} {self.measure.asked})"
             (works if still_works(answers, fmean(scores)) else falls).append(length_and_share)
-        said = [f"It still answers {' and '.join(f'{share} at {length}' for length, share in works)}."] if works else []
-        return said + [f"At {length} it falls to {share}." for length, share in falls]
+        lines = [f"It still answers {' and '.join(f'{share} at {length}' for length, share in works)}."] if works else []
+        return lines + [f"At {length} it falls to {share}." for length, share in falls]
 
     def _memory(self) -> str:
         mine, plain = self.memory.get(self.best), self.memory.get(NONE)
@@ -90,13 +90,13 @@ class Findings:
     def _left_out(self) -> list[str]:
         scores = {task: score for task, score in self.tasks.items() if task not in self.asked}
         unknown = [f"{task} ({100 * score:.0f} %)" for task, score in scores.items() if score is not None]
-        said = []
+        lines = []
         if unknown:
-            said.append(f"Not asked, because the model cannot do them at its training length either: {', '.join(unknown)}.")
+            lines.append(f"Not asked, because the model cannot do them at its training length either: {', '.join(unknown)}.")
         if roomless := [task for task, score in scores.items() if score is None]:
-            said.append(f"Not asked, because the training length has no room for them: {', '.join(roomless)}.")
+            lines.append(f"Not asked, because the training length has no room for them: {', '.join(roomless)}.")
         if self.untried:
-            said.append(f"Not tried: {'; '.join(self.untried)}.")
+            lines.append(f"Not tried: {'; '.join(self.untried)}.")
         if self.hurried:
-            said.append(f"The time was short: give more --minutes for more methods and more {self.measure.asked}.")
-        return said
+            lines.append(f"The time was short: give more --minutes for more methods and more {self.measure.asked}.")
+        return lines

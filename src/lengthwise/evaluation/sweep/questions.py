@@ -98,9 +98,9 @@ class Questions:
     def jobs(self, methods: Sequence[NamedMethod], sharpness: bool) -> list[Job]:
         """One job a cell: shortest lengths first, the methods of one task and length side by side."""
         name = "" if self.data is None else self.data.name
-        own = {name: task for name, task in self.definitions.items() if task.code}
+        plugins = {name: task for name, task in self.definitions.items() if task.code}
         return [
-            Job(method, task, name, length, self._count(length), sharpness and self.data is None, own.get(task))
+            Job(method, task, name, length, self._count(length), sharpness and self.data is None, plugins.get(task))
             for length in self.lengths
             for task in self.tasks
             for method in methods

@@ -80,8 +80,8 @@ class WordCounts:
 
     def _next(self, text: str, start: int) -> int:
         """Where the first word begins that does not before `start`; the end where there is none."""
-        found = self.between.search(text, start) if self.between else None
-        return found.start() if found else len(text)
+        match = self.between.search(text, start) if self.between else None
+        return match.start() if match else len(text)
 
     def _previous(self, text: str, end: int) -> int:
         """Where the last word begins that does before `end`; 0 where there is none."""

@@ -81,8 +81,8 @@ def _cross(
     valid = wanted != IGNORED
     sums[0] -= (log_y.gather(-1, wanted.clamp_min(0)) * valid).sum()
     if slopes is not None:
-        own = valid * weights[0]
-        slopes[where] = log_y.exp_().mul_(own).scatter_add_(-1, wanted.clamp_min(0), -own)
+        weight = valid * weights[0]
+        slopes[where] = log_y.exp_().mul_(weight).scatter_add_(-1, wanted.clamp_min(0), -weight)
 
 
 def _cross_and_compare(

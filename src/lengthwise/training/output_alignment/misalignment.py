@@ -159,13 +159,13 @@ def _pair_sums(
     at_once = max(1, TOKENS_AT_ONCE // (2 * plans[0].length))
     sums: list[tuple[float, float]] = []
     for start in range(0, len(rows), at_once):
-        some = list(zip(rows[start : start + at_once], plans[start : start + at_once], strict=True))
-        first = read([row[plan.first] for row, plan in some])
-        second = read([row[plan.second] for row, plan in some])
-        for hidden, other, (_, plan) in zip(first, second, some, strict=True):
+        batch = list(zip(rows[start : start + at_once], plans[start : start + at_once], strict=True))
+        first = read([row[plan.first] for row, plan in batch])
+        second = read([row[plan.second] for row, plan in batch])
+        for hidden, other, (_, plan) in zip(first, second, batch, strict=True):
             over_first, over_second = plan.shared
             sums.append(_sums(scorer, hidden[over_first], other[over_second]))
-        tick(len(some), f"misalignment: {len(sums)} of {len(rows)} pairs")
+        tick(len(batch), f"misalignment: {len(sums)} of {len(rows)} pairs")
     return np.array(sums)
 
 

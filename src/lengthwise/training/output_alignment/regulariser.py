@@ -88,8 +88,8 @@ class TwoReadings:
     def loss(self, logits: Tensor, regulariser: Regulariser, counts: Tensor) -> tuple[Tensor, Tensor]:
         """L*, and without their gradients the two means it is made of; `counts` is what they are means over."""
         places, given = tuple(self.targets.shape), tuple(logits.shape[:2])
-        own = f"the model was given {places} tokens and gave logits of {given}"
-        require(places == given, f"{own}; leave out what puts tokens of its own in front, such as prompt tuning")
+        problem = f"the model was given {places} tokens and gave logits of {given}"
+        require(places == given, f"{problem}; leave out what puts tokens of its own in front, such as prompt tuning")
         counts = counts.clamp_min(1)
         kind = torch.promote_types(logits.dtype, torch.float32)
         weights = torch.tensor([1.0, regulariser.alpha], dtype=kind, device=counts.device) / counts
