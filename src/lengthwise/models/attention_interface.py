@@ -68,7 +68,7 @@ def attention_forward(
         return _stock_attention(module, layer, mask, query, key, value, {**kwargs, "dropout": dropout})
     _refuse_unknown(module, kwargs)
     if layer.only_biased and not (module.training and dropout > 0):
-        output = direct_attention(layer, mask.visible, query, key, value, position_bias, scale)
+        output = direct_attention(layer, mask, query, key, value, position_bias, scale)
         if output is not None:
             return output, None
     if layer.slots.similarity is not None:

@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
 
-from lengthwise.attention import DistanceBias, Visible
+from lengthwise.attention import DistanceBias, Visible, autocast
 from lengthwise.attention.bias import widened_reach
 from lengthwise.attention.triton.direct import direct
 from lengthwise.methods.base import bias_radius
@@ -35,15 +36,30 @@ def layer_bias(layer: Layer, mask: ForwardMask, heads: int, position_bias: Tenso
 
 
 def direct_attention(
-    layer: Layer, visible: Visible, query: Tensor, key: Tensor, value: Tensor, position_bias: Tensor | None, scale: float
+    layer: Layer, mask: ForwardMask, query: Tensor, key: Tensor, value: Tensor, position_bias: Tensor | None, scale: float
 ) -> Tensor | None:  # [batch, queries, heads, size]
     """The output of a layer that adds T5's bias and does nothing else, at the least cost to the host; None where it cannot."""
-    if torch.compiler.is_compiling() or not (query.is_cuda or layer.implementation == "triton"):
+    if torch.compiler.is_compiling() or position_bias is None or position_bias.shape[-1] == 1:
         return None
-    learns = torch.is_grad_enabled() and any(t.requires_grad for t in (query, key, value, position_bias) if t is not None)
-    if learns or position_bias is None or position_bias.shape[-1] == 1:
+    if torch.is_grad_enabled() and any(t.requires_grad for t in (query, key, value, position_bias)):
         return None
-    return direct(query, key, value, visible, position_bias.float(), _radius(layer.bias_owner), scale)
+    if query.is_cuda or layer.implementation == "triton":
+        return direct(query, key, value, mask.visible, position_bias.float(), _radius(layer.bias_owner), scale)
+    if query.shape[2] == 1 and query.device.type == "cpu":
+        return _one_token(layer_bias(layer, mask, query.shape[1], position_bias), mask.visible, query, key, value, scale)
+    return None
+
+
+def _one_token(
+    bias: DistanceBias | None, visible: Visible, query: Tensor, key: Tensor, value: Tensor, scale: float
+) -> Tensor | None:  # [batch, 1, heads, size]
+    """A decoder's next token by PyTorch's own attention; None where sequences see different keys."""
+    run = visible.run
+    if bias is None or run is None or run[0] >= run[1] or autocast.is_on("cpu") or not query.dtype == key.dtype == value.dtype:
+        return None
+    row = bias.at(torch.arange(*run) - visible.position).to(torch.promote_types(query.dtype, torch.float32))
+    key, value = key[:, :, slice(*run)], value[:, :, slice(*run)]
+    return scaled_dot_product_attention(query, key, value, attn_mask=row[None, :, None], scale=scale).transpose(1, 2)
 
 
 def learned_bias(owner: nn.Module) -> DistanceBias:
