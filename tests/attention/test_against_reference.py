@@ -192,6 +192,11 @@ def test_a_padded_t5_batch_takes_the_fused_path(mask: str, temperature: str) -> 
 
 
 @pytest.mark.parametrize("mask", ["causal", "causal left"])
+def test_a_t5_decoder_takes_the_fused_path(mask: str) -> None:
+    assert why_not_fused(make_equation(63, mask=mask, temperature="head")) is None
+
+
+@pytest.mark.parametrize("mask", ["causal", "causal left"])
 def test_a_decoder_with_a_temperature_a_row_takes_the_fused_path(mask: str) -> None:
     assert why_not_fused(make_equation(63, mask=mask, temperature="row", bias=False)) is None
 

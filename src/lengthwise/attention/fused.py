@@ -38,8 +38,8 @@ def why_not_fused(equation: Equation) -> str | None:
             return "the temperature changes along the sequence and the logits have a bias"
         if not equation.visible.in_line:
             return "the queries do not stand one after the other and the logits have a bias"
-        if equation.visible.spans is None:
-            return "the mask is not one span a sequence"
+        if equation.visible.spans is None and equation.visible.causal_spans is None:
+            return "the mask is neither one span a sequence nor causal in one span"
     elif equation.visible.spans is None and equation.visible.causal_spans is None and equation.visible.queries != 1:
         return "the mask is neither one span a sequence nor causal in one span"
     return None
@@ -181,6 +181,9 @@ def _span(equation: Equation, entry: slice, span: tuple[int, int], causal: bool)
         if equation.inverse_temperature is not None:
             g = equation.inverse_temperature
             line = line * g[entry if g.shape[0] > 1 else slice(None)].to(wide)
+        if causal:
+            # Distances ahead of a query
+            line = line.masked_fill(torch.arange(1 - length, length) > 0, float("-inf"))
         matrix = toeplitz(line, length, length)
         output = scaled_dot_product_attention(query.flip(2), key, value, attn_mask=matrix, scale=scale).flip(2)
     return output if length == keys else torch.nn.functional.pad(output, (0, 0, first, keys - last))
