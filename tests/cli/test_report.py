@@ -128,6 +128,14 @@ def test_a_damaged_analysis_makes_no_page(tmp_path: Path) -> None:
     assert not (tmp_path / "page.html").exists()
 
 
+def test_a_training_is_not_taken_for_a_run_of_another_version(tmp_path: Path, lengthwise: Callable[..., Said]) -> None:
+    (tmp_path / "config.json").write_text('{"format": "lengthwise.training/1"}')
+    said = lengthwise("report", tmp_path, "--out", tmp_path / "page.html")
+    assert (said.status, len(said.err)) == (2, 1)
+    assert "is not the config of a run directory: its format is 'lengthwise.training/1'" in said.err[0]
+    assert "lengthwise evaluate" in said.err[0]
+
+
 def test_a_report_is_made_from_run_directories(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lengthwise: Callable[..., Said]
 ) -> None:
