@@ -86,6 +86,11 @@ def written(llama: Any, path: Path, begins: bool | None = None, rope: dict[str, 
     return path
 
 
+def test_unpacking_weights_is_told_because_it_takes_long(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    load(str(file))
+    assert "unpacking the weights of a GGUF file\n" in capsys.readouterr().err
+
+
 def test_scores_of_byte_pairs_are_the_order_of_merges(tmp_path: Path) -> None:
     """Unigram takes two pieces of the best scores; byte pairs reach the whole word, whose score is the lowest."""
     pieces = ["<unk>", "<s>", "h", "e", "r", "o", "he", "ro", "her", "hero"]

@@ -21,6 +21,7 @@ import transformers
 from torch import Tensor
 
 from lengthwise.common.formats import read_json
+from lengthwise.common.progress import stage
 from lengthwise.errors import BadInput, did_you_mean, is_out_of_memory, require
 from lengthwise.models import gau_alpha, small_decoder
 from lengthwise.models.anatomy import vocabulary
@@ -102,6 +103,8 @@ def _read(name: str, where: str, file: dict[str, str], dtype: str) -> tuple[Any,
         options["head_dim"] = size
     if file and getattr(config, "is_gated_act", False):
         options |= {key: value for key, value in GATED_T5.items() if hasattr(config, key)}
+    # It takes a minute for some hundred million weights, without a word
+    stage("unpacking the weights of a GGUF file", bool(file))
     model, report = _one_line_errors(source, lambda: model_class.from_pretrained(where, dtype=DTYPES[dtype], **options))
     if missing := sorted(report.get("missing_keys", ())):
         lacking = f"{len(missing)} weights of {model_class.__name__}"
