@@ -74,6 +74,12 @@ REFUSED = {
 }
 
 
+def test_a_plain_model_is_said_to_be_unchanged(tmp_path: Path, tokenizer: ByT5Tokenizer) -> None:
+    told = lw.export(make("llama"), "none", out=tmp_path / "out", length=LONG, tokenizer=tokenizer)
+    assert told.says == ("nothing was changed",)
+    assert "- nothing was changed\n" in (tmp_path / "out" / "README.md").read_text()
+
+
 @pytest.mark.parametrize("spec", REFUSED)
 def test_what_no_engine_computes_is_refused_with_the_nearest_that_one_does(
     spec: str, tmp_path: Path, tokenizer: ByT5Tokenizer

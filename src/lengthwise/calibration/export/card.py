@@ -68,7 +68,7 @@ def changes(plan: Plan) -> list[str]:
         taus = sorted({float(f"{1 / g:.4g}") for g in plan.g.flatten().tolist()})
         tau = f"{taus[0]:g}" if len(taus) == 1 else f"{taus[0]:g} to {taus[-1]:g}, by layer or head"
         lines.append(f"it carries the temperature tau {tau}")
-    return lines or ["nothing"]
+    return lines or ["nothing was changed"]
 
 
 def _section(title: str, lines: Sequence[str]) -> list[str]:
