@@ -325,15 +325,12 @@ def accelerate_cpu() -> str:
 
 
 def prompts() -> str:
-    """CPU seconds to make one prompt, and to tokenise it, by task and tokenizer."""
+    """CPU seconds to make one prompt / to tokenise it, by task and tokenizer."""
     records = _benchmark("prompts")
     names = list(dict.fromkeys(r["tokenizer"] for r in records))
-    found = {(r["task"], r["tokenizer"]): r for r in records}
-    rows = [
-        [f"`{task}`", *(f"{found[task, name][field]:.2f}" for name in names for field in ("cpu_seconds", "tokenised"))]
-        for task in dict.fromkeys(r["task"] for r in records)
-    ]
-    return _table(["task", *(text for name in names for text in (f"{name}, made", f"{name}, tokenised"))], rows, left=1)
+    by_place = {(r["task"], r["tokenizer"]): "{cpu_seconds:.2f} / {tokenised:.2f}".format(**r) for r in records}
+    rows = [[f"`{task}`", *(by_place[task, name] for name in names)] for task in dict.fromkeys(r["task"] for r in records)]
+    return _table(["task", *names], rows, left=1)
 
 
 def decoding() -> str:
