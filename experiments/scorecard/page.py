@@ -125,8 +125,11 @@ def sentence() -> str:
     others = [row for row in rows if models[row.model]["trained"] == whose]
     ours = [row for row in rows if models[row.model]["trained"] != whose]
     told = [_told(others, "models that other people trained"), _told(ours, "models of ours, or on formulae")]
-    left = f"{len(claims) - len(rows)} were not attempted."
-    return " ".join([*told, left, "A claim with decided and undecided figures counts by the decided ones."])
+    after = Counter(together(found) for found in by_claim(_as_corrected(others)).values())
+    corrected = (
+        f"Corrected for how many figures a claim has, {after['holds']} of the first hold and {after['refuted']} are refuted."
+    )
+    return " ".join([*told, f"{len(claims) - len(rows)} were not attempted.", corrected])
 
 
 def _told(rows: Sequence[Row], whose: str) -> str:
@@ -146,13 +149,16 @@ def _corrected(rows: Sequence[Row], models: Mapping[str, Any]) -> str:
     whose = next(iter(by_training(rows, models)))
     others = [row for row in rows if row.model and models[row.model]["trained"] == whose]
     before, after = (
-        {claim: together(found) for claim, found in by_claim(some).items()}
-        for some in (others, [replace(row, verdict=row.corrected) for row in others])
+        {claim: together(found) for claim, found in by_claim(some).items()} for some in (others, _as_corrected(others))
     )
     told = Counter(after.values())
     changed = {claim: f"{before[claim]}, then {word}" for claim, word in after.items() if word != before[claim]}
     left = f"{told['holds']} hold, {told['refuted']} are refuted, {told['both']} in part, {told['undecided']} are undecided"
     return f"{left} ({'; '.join(f'{item}, {says}: {words}' for (item, says), words in changed.items()) or 'as above'})"
+
+
+def _as_corrected(rows: Sequence[Row]) -> list[Row]:
+    return [replace(row, verdict=row.corrected) for row in rows]
 
 
 def _about(rows: Sequence[Row], models: Mapping[str, Any]) -> str:
