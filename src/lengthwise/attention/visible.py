@@ -190,7 +190,7 @@ class Visible:
             return (self.stop - self.start).clamp_min(0)
         before = torch.nn.functional.pad((~self.hidden).cumsum(-1), (1, 0))
         # Runs that a graph has read are int32, which PyTorch before 2.8 does not take for an index
-        # Not its len, which a graph keeps as a number
+        # `len` would fix the batch size in a graph that is traced
         rows = torch.broadcast_to(self.stop, (before.shape[0], self.queries)).long()
         start = torch.minimum(self.start, self.stop).expand_as(rows).long()
         return before.gather(-1, rows) - before.gather(-1, start)

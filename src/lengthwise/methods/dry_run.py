@@ -100,7 +100,7 @@ def _distances(call: Callable[..., Any], heads: int, pairs: int) -> str | None:
 
 
 def _places(part: Part, pairs: int) -> str | None:
-    """What is asked for, where a part does not say of every query and every key where it stands."""
+    """In words, the positions that a part must have; None where it has a finite one for every query and every key."""
     for name, at in (("queries", part.query), ("keys", part.key)):
         shape = [*at.shape] if isinstance(at, Tensor) else []
         if not (len(shape) in (2, 3) and shape[-1] == TOKENS) and not (len(shape) == 4 and shape[2:] == [TOKENS, pairs]):
