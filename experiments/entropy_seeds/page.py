@@ -25,7 +25,7 @@ from lengthwise.common.files import write_whole
 
 FORMAT = "lengthwise.experiments.entropy_seeds/1"
 PAGE, FIGURE, SUMMARY = "seeds.md", "seeds.svg", "summary.json"  # the last is made with the page
-MADE_OF = {"seeds": ("seed-0", "seed-1", "seed-2")}
+MADE_OF = {"seeds": ("seed-0", "seed-1", "seed-2", "seed-3", "seed-4")}
 WORDS = words_beside(__file__)
 CONFIRMED, REFUTED, UNDECIDED = "confirmed", "refuted", "undecided"
 SHARES = {"content": "content", "rotation": "rotation", "share": "rotation's share", "distance": "told by distance"}
