@@ -38,7 +38,7 @@ def specs(anatomy: Anatomy, length: int) -> list[str]:
     # The smallest group with which the same holds beyond a quarter of it
     neighbours = max(1, anatomy.train_length // 4)
     group = min(-(-(length - neighbours) // (anatomy.train_length - neighbours)), neighbours)
-    # Three models find more far back with it than with what the length asks for (experiments/decoders)
+    # Three of four models find more far back with it than with what the length asks for (experiments/decoders)
     twice = stretch(anatomy, 2 * length)
     listed = [
         f"yarn:factor={factor}",
