@@ -11,13 +11,15 @@ from functools import lru_cache
 
 import torch
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import pad, scaled_dot_product_attention
 
 from lengthwise.attention import autocast
 from lengthwise.attention.bias import toeplitz
 from lengthwise.attention.equation import Equation
 
 WIDEST = 256  # values that SDPA's flash kernels take
+# Its square is beyond any logit, and float16 holds it
+FAR = 2.0**15
 
 
 def why_not_fused(equation: Equation) -> str | None:
@@ -38,7 +40,7 @@ def why_not_fused(equation: Equation) -> str | None:
             return "the temperature changes along the sequence and the logits have a bias"
         if not equation.visible.in_line:
             return "the queries do not stand one after the other and the logits have a bias"
-        if equation.visible.spans is None and equation.visible.causal_spans is None:
+        if equation.visible.spans_over_holes is None and equation.visible.causal_spans_over_holes is None:
             return "the mask is neither one span a sequence nor causal in one span"
     elif equation.visible.spans is None and equation.visible.causal_spans is None and equation.visible.queries != 1:
         return "the mask is neither one span a sequence nor causal in one span"
@@ -80,14 +82,30 @@ def _solved(equation: Equation) -> Tensor:
         return _masked(query, scale, equation)
     if shared:
         key, value = (tensor.repeat_interleave(equation.group, 1) for tensor in (key, value))
-    spans = equation.visible.spans
+    visible, size = equation.visible, value.shape[-1]
+    if visible.hidden is not None:
+        query, key, value = _hiding(query, key, value, visible.hidden)
+    spans = visible.spans_over_holes
     causal = spans is None
-    spans = (equation.visible.causal_spans if causal else spans) or []
+    spans = (visible.causal_spans_over_holes if causal else spans) or []
     equation = replace(equation, query=query, key=key, value=value, scale=scale)
     if len(set(spans)) == 1:
         # One span for all: no need to take the batch apart
-        return _span(equation, slice(None), spans[0], causal)
-    return torch.cat([_span(equation, slice(b, b + 1), span, causal) for b, span in enumerate(spans)])
+        output = _span(equation, slice(None), spans[0], causal)
+    else:
+        output = torch.cat([_span(equation, slice(b, b + 1), span, causal) for b, span in enumerate(spans)])
+    if visible.hidden is None:
+        return output
+    return output[..., :size].masked_fill((visible.count == 0)[:, None, :, None], 0.0)
+
+
+def _hiding(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values of one more dimension, in which hidden keys, [batch or 1, keys], stand far behind all queries.
+
+    So a matrix of queries x keys need not say it. To the logits of the other keys it adds 0.
+    """
+    behind = torch.where(hidden[:, None, :, None], -FAR, 0.0).to(key.dtype).expand(*key.shape[:3], 1)
+    return torch.cat([query, torch.full_like(query[..., :1], FAR)], -1), torch.cat([key, behind], -1), pad(value, (0, 1))
 
 
 def one_sees_all(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
@@ -186,4 +204,4 @@ def _span(equation: Equation, entry: slice, span: tuple[int, int], causal: bool)
             line = line.masked_fill(torch.arange(1 - length, length) > 0, float("-inf"))
         matrix = toeplitz(line, length, length)
         output = scaled_dot_product_attention(query.flip(2), key, value, attn_mask=matrix, scale=scale).flip(2)
-    return output if length == keys else torch.nn.functional.pad(output, (0, 0, first, keys - last))
+    return output if length == keys else pad(output, (0, 0, first, keys - last))

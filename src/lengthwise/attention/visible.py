@@ -259,10 +259,20 @@ class Visible:
     @kept
     def spans(self) -> list[tuple[int, int]] | None:
         """One (start, stop) a batch entry when all its real rows stand in, and see, just that span; else None."""
-        return self._spans(self.stop) if self._whole else None
+        return self.spans_over_holes if self.hidden is None else None
 
     @kept
     def causal_spans(self) -> list[tuple[int, int]] | None:
+        """The same for rows that see their span up to themselves."""
+        return self.causal_spans_over_holes if self.hidden is None else None
+
+    @kept
+    def spans_over_holes(self) -> list[tuple[int, int]] | None:
+        """As `spans`, where `hidden` keys may lie inside a span, and rows that see nothing stand on them."""
+        return self._spans(self.stop) if self._whole else None
+
+    @kept
+    def causal_spans_over_holes(self) -> list[tuple[int, int]] | None:
         """The same for rows that see their span up to themselves."""
         if not self._whole or not bool((self.stop == self.position + 1)[self.count > 0].all()):
             return None
@@ -270,8 +280,8 @@ class Visible:
 
     @kept
     def _whole(self) -> bool:
-        """Whether a query stands on every key, in the keys' order, and none is hidden inside a run."""
-        if self.hidden is not None or self.queries != self.keys or not self.in_line:
+        """Whether a query stands on every key, in the keys' order."""
+        if self.queries != self.keys or not self.in_line:
             return False
         return bool((self.position[:1] == 0).all())
 
@@ -281,7 +291,8 @@ class Visible:
         last = torch.where(real, stop, 0).amax(-1, keepdim=True)
         same = (self.start == first) & (stop == last) | ~real
         inside = (self.position >= first) & (self.position < last)
-        if not bool(same.all() and (inside == real).all()):
+        covered = inside == real if self.hidden is None else inside | ~real
+        if not bool(same.all() and covered.all()):
             return None
         return [(min(a, b), b) for a, b in zip(first[:, 0].tolist(), last[:, 0].tolist(), strict=True)]
 
