@@ -75,12 +75,15 @@ def test_one_number_that_is_known_is_found(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_each_step_of_a_fit_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str | None] = []
+    said: list[str] = []
+
+    def tick(done: float = 1.0, label: str | None = None) -> None:
+        said.extend([] if label is None else [label])
+
     monkeypatch.setattr(answers, "STEPS", 3)
     original = sharp_t5()
-    fit(flattened(original, torch.full((4,), 1.35)), original, (3, 4), tick=lambda done=1.0, label=None: said.append(label))
+    fit(flattened(original, torch.full((4,), 1.35)), original, (3, 4), tick=tick)
     start, *steps = said
-    assert start is not None
     assert start.startswith("length 64, as it is: ")
     assert steps == [f"length 64, step {step} of at most 3" for step in (1, 2, 3)]
 

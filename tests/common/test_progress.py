@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from lengthwise.common.progress import progress
+from lengthwise.common.progress import TimeIsUp, progress, time_limit
 
 
 class Terminal(io.StringIO):
@@ -40,3 +40,19 @@ def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     assert "first" in terminal.getvalue()
     assert "75 %" in terminal.getvalue()
     assert capsys.readouterr().out == ""
+
+
+def test_work_ends_where_it_reports_once_its_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("lengthwise.common.progress.time.monotonic", lambda: now)
+    with time_limit(10), progress("work", 4, shown=False) as report:
+        report()
+        # A longer limit within does not put it off
+        with time_limit(20):
+            now = 111.0
+            with pytest.raises(TimeIsUp):
+                report()
+        with pytest.raises(TimeIsUp):
+            report()
+    with progress("work", 1, shown=False) as report:
+        report()

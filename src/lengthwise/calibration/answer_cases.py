@@ -129,8 +129,11 @@ class CaseMaker:
         """`task_groups`, and prose whose predictions should stay as they are now."""
         asked = self.task_groups(length, shorter, weights)
         prose = self._places(length, min(self.samples, MOST_KEPT), FAR_SEEDS + self.seed, far=False)
+        kept = []
         with evaluating(self.model), torch.no_grad():
-            kept = [replace(case, kept=case.logits(self.model).log_softmax(-1)) for case in prose]
+            for case in prose:
+                kept.append(replace(case, kept=case.logits(self.model).log_softmax(-1)))
+                self.tick(0)
         return [*asked, CaseGroup("prose", GUARD, kept)]
 
     def _answers(self, name: str, length: int, shorter: int, n: int) -> list[FitCase]:

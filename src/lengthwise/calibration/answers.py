@@ -173,14 +173,19 @@ class Fit:
                 if (loss := case.loss(self.model)).requires_grad:
                     (group.weight / len(chosen) * loss).backward()  # type: ignore[no-untyped-call]
                 self.forwards += 3
+                self.tick(0)
 
     def _held_out(self) -> Losses:
         return {group.name: self._mean(group.held_out) for group in self.groups}
 
     def _mean(self, cases: Sequence[FitCase]) -> float:
-        self.forwards += len(cases)
+        losses = []
         with torch.no_grad():
-            return sum(float(case.loss(self.model)) for case in cases) / len(cases)
+            for case in cases:
+                losses.append(float(case.loss(self.model)))
+                self.forwards += 1
+                self.tick(0)
+        return sum(losses) / len(losses)
 
     def _total(self, losses: Losses) -> float:
         return sum(group.weight * losses[group.name] for group in self.groups)

@@ -21,7 +21,7 @@ def recommend(
     task: Annotated[list[str] | None, task_option(help="Task; repeat for several. By default what the model can do.")] = None,
     data: Annotated[Path | None, typer.Option(help="Your own questions, for one task: FILE or hub:NAME.")] = None,
     text: Annotated[list[Path] | None, typer.Option(help="Your own text, instead of questions; repeat for several.")] = None,
-    minutes: Annotated[float, typer.Option(help="Time to take, about.")] = 10.0,
+    minutes: Annotated[float, typer.Option(help="Time to take, once the model is loaded.")] = 10.0,
     seed: int = 0,
     train_length: TrainLength = None,
     batch_tokens: BatchTokens = None,

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Protocol
+
+_end = ContextVar("end", default=math.inf)  # of the time limit, by the monotonic clock
+
+
+class TimeIsUp(Exception):
+    """Long work has come to the end of its time limit."""
 
 
 class ProgressCallback(Protocol):
-    """Reports progress: `done` adds to the bar, `label` renames it."""
+    """Reports progress: `done` adds to the bar, `label` renames it. Raises `TimeIsUp` at the end of a time limit."""
 
     def __call__(self, done: float = 1.0, label: str | None = None) -> None: ...
 
@@ -19,8 +28,31 @@ def no_progress(done: float = 1.0, label: str | None = None) -> None:
 
 
 @contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Stop long work in the block with `TimeIsUp`, where it reports its progress, once so many seconds are gone."""
+    token = _end.set(min(_end.get(), time.monotonic() + seconds))
+    try:
+        yield
+    finally:
+        _end.reset(token)
+
+
+@contextmanager
 def progress(label: str, total: float, shown: bool = True) -> Iterator[ProgressCallback]:
     """Show a progress bar for the time of the block; yields the callback that moves it."""
+    with _shown_progress(label, total, shown) as show:
+
+        def tick(done: float = 1.0, label: str | None = None) -> None:
+            show(done, label)
+            if time.monotonic() > _end.get():
+                raise TimeIsUp
+
+        yield tick
+
+
+@contextmanager
+def _shown_progress(label: str, total: float, shown: bool) -> Iterator[ProgressCallback]:
+    """`progress` without a time limit."""
     if not shown:
         yield no_progress
     elif not sys.stderr.isatty():

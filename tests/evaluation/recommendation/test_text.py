@@ -96,7 +96,7 @@ def test_a_text_chooses_and_is_told_in_perplexity(
         f"perplexity {math.exp(_fresh(recipe, recipe.method)):.4g} on your text at 64 tokens (95 % interval" in recipe.says[0]
     )
     assert "nats a token, perplexity times" in recipe.says[1]
-    assert any(said.startswith("Asked: text, 8 fresh places; places that chose it") for said in recipe.says)
+    assert any(said.startswith("Asked: text, 4 fresh places; places that chose it") for said in recipe.says)
     assert Recipe.of_document(json.loads((tmp_path / "recipe.json").read_text()), "recipe.json") == recipe
     # Started again, it says the same
     assert recommend(tokenizer, name, out=tmp_path).says == recipe.says

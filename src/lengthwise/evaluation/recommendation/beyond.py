@@ -13,6 +13,7 @@ from statistics import fmean
 import torch
 
 from lengthwise.calibration.measure import run_stack
+from lengthwise.common.progress import TimeIsUp, time_limit
 from lengthwise.errors import BadInput, is_out_of_memory
 from lengthwise.evaluation.recommendation.clock import Clock
 from lengthwise.evaluation.recommendation.exam import CONFIRM, FRESH, USABLE, Exam
@@ -40,10 +41,12 @@ def at_longer(
         if times**2 * FRESH[0] * seconds > clock.left():
             break
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), time_limit(clock.left()):
                 # An alignment is held beyond its last length, and is asked about just that
                 warnings.simplefilter("ignore")
                 answers.append(exam.answers(CONFIRM, {name: parts}, [times * exam.length], FRESH[0]))
+        except TimeIsUp:
+            break
         except Exception as error:
             if not is_out_of_memory(error) and not isinstance(error, BadInput):
                 raise

@@ -13,6 +13,10 @@ class Clock:
     seconds: float
     start: float = field(default_factory=time.monotonic)
 
+    def end(self, share: float) -> float:
+        """When this share of the limit is used up, by the monotonic clock."""
+        return self.start + share * self.seconds
+
     def left(self, share: float = 1.0) -> float:
         """Seconds left of this share of the limit; below 0 once it is used up."""
         return share * self.seconds - (time.monotonic() - self.start)

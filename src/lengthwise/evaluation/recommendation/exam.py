@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +18,7 @@ from torch import nn
 
 from lengthwise.calibration.answer_cases import DEFAULT_TASKS, CaseMaker
 from lengthwise.calibration.calibrate import asked_tasks
-from lengthwise.common.progress import progress
+from lengthwise.common.progress import TimeIsUp, progress
 from lengthwise.errors import NoRoom, require
 from lengthwise.evaluation.evaluate import evaluate
 from lengthwise.evaluation.recommendation.measure import Measure, Scored, ShareRight
@@ -29,6 +32,8 @@ from lengthwise.tasks import find_task, without_groups
 from lengthwise.tasks.making import read_samples
 from lengthwise.tasks.material.documents import write_questions
 
+# Share of the time to look for tasks, by how many times the training length is asked for: each that is found costs so much more
+LOOKING = 0.1
 USABLE = 0.3  # least mean score at the training length of a task that can show what is lost at length
 ROUNDS = (4, 8, 16, 32)  # samples of a task after each round of the race
 FRESH = (8, 16, 32, 64)  # samples of a task that confirm, as many as there is time for
@@ -92,8 +97,16 @@ class Exam(ABC):
     ) -> Sequence[Scored]:
         """Scored answers, of the race or of the confirmation (`run`); those recorded before are not asked again."""
 
+    @property
+    def unasked(self) -> Sequence[str]:
+        """Tasks for which there was no time to see whether the model can do them."""
+        return []
+
     def nats(self, methods: Mapping[str, Sequence[Part] | str]) -> dict[str, float]:
-        """-ln p of right answers at the length under each method, on a few prompts; empty where that is not measured."""
+        """-ln p of right answers at the length under each method that there is time for, on a few prompts.
+
+        Empty where that is not measured.
+        """
         return {}
 
     @abstractmethod
@@ -109,6 +122,7 @@ class QuestionExam(Exam):
     data: str | Path | None
     batch_tokens: int | None
     name: str
+    look_until: float = math.inf  # by the monotonic clock: from then on one task that the model can do is enough
 
     @property
     def measure(self) -> Measure:
@@ -188,8 +202,12 @@ class QuestionExam(Exam):
             return {}
         data = None if self.data is None else self._halves[RACE].path if self._halves else Path(self.data)
         tasks = asked_tasks(tuple(self.usable_tasks), data)
-        nats, trained = {}, self.anatomy.train_length
-        with progress("no answer is right: how likely is it?", len(methods), self.show_progress) as tick, torch.no_grad():
+        nats, trained = dict[str, float](), self.anatomy.train_length
+        with (
+            suppress(TimeIsUp),
+            progress("no answer is right: how likely is it?", len(methods), self.show_progress) as tick,
+            torch.no_grad(),
+        ):
             cases = CaseMaker(self.model, self.tokenizer, self.anatomy, tasks, data, "", ROUNDS[0], self.seed, tick)
             groups = cases.task_groups(self.length, trained, dict.fromkeys(tasks, 1.0))
             for name, parts in methods.items():
@@ -209,12 +227,31 @@ class QuestionExam(Exam):
             return {task: None}
         scores: dict[str, float | None] = {}
         for task in self.given or DEFAULT_TASKS:
+            if not self.given and self._is_late and any(map(_is_usable, scores.values())):
+                break
             try:
-                records = self.records(RACE, {NONE: NONE}, [task], [self.anatomy.train_length], ROUNDS[1])
-                scores[task] = fmean(record.score for record in records)
+                scores[task] = self._score_at_training_length(task)
             except NoRoom:
                 scores[task] = None
         return scores
+
+    @property
+    def unasked(self) -> Sequence[str]:
+        return [task for task in DEFAULT_TASKS if not self.given and self.data is None and task not in self.tasks]
+
+    @property
+    def _is_late(self) -> bool:
+        return time.monotonic() > self.look_until
+
+    def _score_at_training_length(self, task: str) -> float:
+        """The plain model's mean score, of fewer questions where time is short."""
+
+        def mean(samples: int) -> float:
+            records = self.records(RACE, {NONE: NONE}, [task], [self.anatomy.train_length], samples)
+            return fmean(record.score for record in records)
+
+        first = mean(ROUNDS[0])
+        return first if self._is_late else mean(ROUNDS[1])
 
     def _require_long(self, task: str, data: Path) -> None:
         """Refuse a file all of whose cases the model reads as it is: they cannot show what helps."""
@@ -227,7 +264,7 @@ class QuestionExam(Exam):
         """As in `Exam`; tasks that the user named are all taken."""
         if self.data is not None or self.given:
             return list(self.tasks)
-        known = [task for task, score in self.tasks.items() if score is not None and score >= USABLE]
+        known = [task for task, score in self.tasks.items() if _is_usable(score)]
         scores = ", ".join(f"{task} {100 * score:.0f} %" for task, score in self.tasks.items() if score is not None)
         trained = self.anatomy.train_length
         require(
@@ -242,3 +279,8 @@ class QuestionExam(Exam):
         fits = statistic == "answers" and not self.has_own_lengths
         data = self._halves[RACE].path if fits and self._halves else self.data
         return {"sequences": sequences} | ({"task": self.usable_tasks, "data": data} if fits else {})
+
+
+def _is_usable(score: float | None) -> bool:
+    """Whether the model can do a task at its training length, by its mean score there."""
+    return score is not None and score >= USABLE

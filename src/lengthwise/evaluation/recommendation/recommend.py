@@ -31,7 +31,7 @@ from lengthwise.common.sequences import token_rows
 from lengthwise.common.text import parse_lengths
 from lengthwise.errors import require
 from lengthwise.evaluation.recommendation.clock import Clock
-from lengthwise.evaluation.recommendation.exam import Exam, QuestionExam
+from lengthwise.evaluation.recommendation.exam import LOOKING, Exam, QuestionExam
 from lengthwise.evaluation.recommendation.rows import RowExam
 from lengthwise.evaluation.recommendation.steps import FOREIGN, Recommendation
 from lengthwise.evaluation.recommendation.text import TextExam
@@ -60,7 +60,7 @@ def recommend(
     name: str = "",
     show_progress: bool = True,
 ) -> Recipe:
-    """What to use at `length`, within about so many minutes; `extend`, `evaluate` and `reach` take the recipe as a method.
+    """What to use at `length`, within so many minutes; `extend`, `evaluate` and `reach` take the recipe as a method.
 
     It is tried on `tasks`, by default on those of four that the model can do at its training length, or on your own questions:
     `data`, a file of cases for one task, half of which choose and half of which confirm. With `text` it is tried on how well
@@ -87,12 +87,13 @@ def recommend(
         with writing(written):
             require(not written.exists() or recipe_at(written) is not None, FOREIGN.format(path=written))
         trial = (model, tokenizer, anatomy, length, seed, folder, show_progress)
-        exam: Exam = QuestionExam(*trial, tasks, data, batch_tokens, name)
+        clock = Clock(60 * minutes)
+        exam: Exam = QuestionExam(*trial, tasks, data, batch_tokens, name, clock.end(LOOKING * trained / length))
         if input_ids is not None:
             exam = RowExam(*trial, "", tuple(token_rows(input_ids, vocabulary(model))))
         elif text is not None:
             exam = TextExam(*trial, text)
-        recipe = Recommendation(exam, Clock(60 * minutes)).run()
+        recipe = Recommendation(exam, clock).run()
     if out is not None:
         recipe.save(written)
     return recipe

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from lengthwise.calibration.answers import SAMPLES
 from lengthwise.calibration.calibrate import calibrate
-from lengthwise.common.progress import stage
+from lengthwise.common.progress import TimeIsUp, stage, time_limit
 from lengthwise.errors import BadInput, is_out_of_memory, require
 from lengthwise.evaluation.recommendation.beyond import at_longer, peak_memory
 from lengthwise.evaluation.recommendation.candidates import HEDGES, LAWS, Calibration, calibrations, specs
@@ -41,7 +41,6 @@ FOREIGN = f"{{path}} is there and was not made by `recommend`; {ANOTHER}"
 CALIBRATING, RACING, CONFIRMING = 0.5, 0.75, 0.9  # shares of the time after which each is at its end
 # Long forwards that calibrations take at least, for each task and one more; fits to answers take what time they are given
 FORWARDS = {("answers", "model"): 24, ("answers", "head"): 50}
-FEWEST_RACED = 5  # methods that need no calibration, however short the time is
 FEWEST = 8  # sequences of a task for temperatures a head, where time is short
 
 
@@ -56,7 +55,7 @@ class Recommendation:
         self.plain: dict[int, Scores] = {}  # of the plain model by length, where its training length is not known
         self.raced: dict[str, Raced] = {}
         self.nats: dict[str, float] = {}  # of right answers by method, where no question of the race was answered
-        # By method, of one sample of every task, at the length and at the training length
+        # By method, of one sample of every task, at the length and at the training length; as long as it is not known, guessed
         self.seconds: dict[str, float] = {}
         self.inside: dict[str, float] = {}
 
@@ -74,15 +73,10 @@ class Recommendation:
         self.candidates |= {spec: (spec,) for spec in specs(exam.anatomy, exam.length)}
         for calibration in self._calibrations_in_order():
             self._calibrate(calibration, forward_seconds)
-        self._drop_without_time(forward_seconds)
+        stage(f"the race: {len(self.baselines | self.candidates)} methods, as time allows", exam.show_progress)
+        self._first_round()
         self.untried.append(HEDGES)
-        stage(f"the race: {len(self.baselines | self.candidates)} methods answer the same questions", exam.show_progress)
-        try:
-            winner = self._race({**self.baselines, **self.candidates})
-        except Exception as error:
-            _reason_or_raise(error)
-            self._drop_failing()
-            winner = self._race({**self.baselines, **self.candidates})
+        winner = self._race({**self.baselines, **self.candidates})
         self._find_the_fall(forward_seconds)
         stage("fresh questions, which alone are reported", exam.show_progress)
         fresh, samples = self._confirm(winner)
@@ -94,8 +88,11 @@ class Recommendation:
     def _first_look(self) -> float:
         """Let the plain model and truncation answer a few questions; returns the seconds of one answer at the length."""
         first = self.exam.answers(RACE, {NONE: NONE}, [self.exam.length], ROUNDS[0])
+        self.untried += [f"the task {task} (no time)" for task in self.exam.unasked]
+        self.seconds[NONE] = _seconds(first, NONE) / ROUNDS[0]
         try:
-            self.exam.answers(RACE, {TRUNCATE: TRUNCATE}, [self.exam.length], ROUNDS[0])
+            truncated = self.exam.answers(RACE, {TRUNCATE: TRUNCATE}, [self.exam.length], ROUNDS[0])
+            self.seconds[TRUNCATE] = _seconds(truncated, TRUNCATE) / ROUNDS[0]
         except BadInput as error:
             del self.baselines[TRUNCATE]
             self.untried.append(f"truncation ({str(error).partition(';')[0]})")
@@ -103,7 +100,9 @@ class Recommendation:
             within = self.exam.answers(RACE, {NONE: NONE}, [self.exam.anatomy.train_length], ROUNDS[0])
             self.inside[NONE] = _seconds(within, NONE) / ROUNDS[0]
         # The first ones also pay for what is done once
-        return min(answer.seconds for answer in first)
+        forward_seconds = min(answer.seconds for answer in first)
+        self._tell_what_it_takes(forward_seconds)
+        return forward_seconds
 
     def _calibrations_in_order(self) -> list[Calibration]:
         """Calibrations, cheapest first; but fits to answers first where sharpening by a law does worse than the plain model."""
@@ -133,14 +132,16 @@ class Recommendation:
         require(not taken, f"{exam.folder} was begun for another length or other questions; {ANOTHER}")
         answers = calibration.statistic == "answers"
         takes = FORWARDS.get((calibration.statistic, calibration.scope), 2) * (len(exam.usable_tasks) + 1) * forward_seconds
-        if takes > self.clock.left(CALIBRATING):
+        left = min(self.clock.left(CALIBRATING), self._left_for_fit())
+        # Given more time it would be made for more tasks, and could not race in the same folder
+        if takes > left or (answers and exam.unasked):
             self.untried.append(f"{calibration.name} (no time)")
             return
-        hurried = 9 * takes > self.clock.left(CALIBRATING)
+        hurried = 9 * takes > left
         sequences = (FEWEST if hurried else SAMPLES[calibration.scope]) if answers else None
-        minutes = self.clock.left(CALIBRATING) / 60 if answers else None
+        minutes = left / 60 if answers else None
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), time_limit(self._left_for_fit()):
                 warnings.simplefilter("ignore")
                 alignment = calibrate(
                     exam.model,
@@ -166,26 +167,50 @@ class Recommendation:
         """Find where the plain model begins to fail, if its training length is not known and there is time."""
         if self.exam.anatomy.trained.is_known or self.exam.has_own_lengths:
             return
-        if forwards(self.exam) * forward_seconds <= SHARE * self.clock.seconds:
-            self.plain = scores_by_length(self.exam)
-        else:
+        try:
+            if forwards(self.exam) * forward_seconds > SHARE * self.clock.seconds:
+                raise TimeIsUp
+            with time_limit(self._left_to_confirm()):
+                self.plain = scores_by_length(self.exam)
+        except TimeIsUp:
             self.untried.append("the lengths from which on the plain model falls (no time)")
 
-    def _drop_without_time(self, forward_seconds: float) -> None:
-        """Drop the last candidates, for whose first round there is no time; calibrated ones stay."""
-        a_first_round = ROUNDS[0] * (len(self.exam.usable_tasks) * forward_seconds + self.inside.get(NONE, 0.0))
-        room = int(self.clock.left(RACING) / a_first_round) if a_first_round > 0 else len(self.candidates)
-        plain = [name for name, parts in self.candidates.items() if parts == (name,)]
-        kept = max(FEWEST_RACED, room - len(self.baselines) - (len(self.candidates) - len(plain)))
-        for name in plain[kept:]:
-            del self.candidates[name]
-            self.untried.append(f"{name} (no time)")
+    def _reserved(self, samples: int, racing: Iterable[str] = (NONE,)) -> float:
+        """Seconds that so many fresh samples of each task will take, whichever method wins, and then two counts of memory."""
+        together = sum(map(self._sample_seconds, self.baselines)) + max(map(self._sample_seconds, racing))
+        return samples * together + 2 * self.seconds[NONE]
 
-    def _drop_failing(self) -> None:
-        """Answer with each candidate alone, and drop those that this model refuses or that do not fit into memory."""
-        for name in list(self.candidates):
+    def _left_to_confirm(self, racing: Iterable[str] = (NONE,)) -> float:
+        """Seconds until no more can be done than to confirm with the fewest questions."""
+        return self.clock.left() - self._reserved(FRESH[0], racing)
+
+    def _left_for_fit(self) -> float:
+        """`_left_to_confirm`, but for the race's first round of what is fitted, of those fitted before and of one more."""
+        fitted = sum(parts != (name,) for name, parts in self.candidates.items())
+        return self._left_to_confirm() - (fitted + 2) * ROUNDS[0] * self._sample_seconds(NONE)
+
+    def _tell_what_it_takes(self, forward_seconds: float) -> None:
+        """Say so where even the shortest recommendation takes longer than the time that was given."""
+        least = ROUNDS[0] * self._sample_seconds(NONE) + self._reserved(_half(FRESH[0]))
+        if least > self.clock.left():
+            minutes = (self.clock.seconds - self.clock.left() + least) / 60
+            told = f"one answer takes {forward_seconds:.2g} s: even with the fewest questions this will take about"
+            stage(f"{told} {minutes:.2g} minutes, not {self.clock.seconds / 60:g}", self.exam.show_progress)
+
+    def _first_round(self) -> None:
+        """Let candidates answer the first questions, the calibrated ones before the others.
+
+        Drops those that there is no time for, that this model refuses or that do not fit into memory. One is always tried.
+        """
+        tried = 0
+        for name in sorted(self.candidates, key=lambda name: self.candidates[name] == (name,)):
+            left = min(self.clock.left(RACING), self._left_to_confirm()) if tried else math.inf
             try:
-                self.exam.answers(RACE, {name: self._installed(name)}, [self.exam.length], ROUNDS[0])
+                if ROUNDS[0] * self._sample_seconds(NONE) > left:
+                    raise TimeIsUp
+                with time_limit(left):
+                    self._round({name: self._installed(name)}, ROUNDS[0])
+                tried += 1
             except Exception as error:
                 self.untried.append(f"{name} ({_reason_or_raise(error)})")
                 del self.candidates[name]
@@ -194,18 +219,28 @@ class Recommendation:
         base = () if calibration.method == NONE else (calibration.method,)
         self.candidates[calibration.name] = (*base, alignment)
 
+    def _round(self, methods: dict[str, Any], samples: int) -> tuple[Sequence[Scored], Sequence[Scored]]:
+        """Answers of methods of the race at the length; and at the training length, of the plain model as well."""
+        at_length = self.exam.answers(RACE, methods, [self.exam.length], samples)
+        if self.exam.has_own_lengths:
+            return at_length, []
+        others = {name: method for name, method in {NONE: NONE, **methods}.items() if name != TRUNCATE}
+        return at_length, self.exam.answers(RACE, others, [self.exam.anatomy.train_length], samples)
+
     def _race(self, methods: dict[str, Any]) -> str:
         """Run the rounds of the race; returns the name of the winner."""
         exam, trained = self.exam, self.exam.anatomy.train_length
         tests = pairs(len(methods)) * len(ROUNDS)
         for samples, more in zip(ROUNDS, (*ROUNDS[1:], 0), strict=True):
-            answers = exam.answers(RACE, methods, [exam.length], samples)
+            try:
+                with time_limit(math.inf if samples == ROUNDS[0] else self._left_to_confirm(methods)):
+                    answers, within = self._round(methods, samples)
+            except TimeIsUp:
+                break
             kept = still_in(by_method(answers), tests)
             out = {name: "behind the first" for name in methods if name not in kept}
             # Nothing may be lost where the model needs no help
-            if not exam.has_own_lengths:
-                others = {name: method for name, method in {NONE: NONE, **methods}.items() if name != TRUNCATE}
-                within = exam.answers(RACE, others, [trained], samples)
+            if within:
                 inside = by_method(within)
                 self.inside |= {name: _seconds(within, name) / samples for name in inside}
                 lost = [name for name in inside if is_behind(inside[name], inside[NONE], LEVEL / tests)]
@@ -215,10 +250,11 @@ class Recommendation:
             methods = {name: method for name, method in methods.items() if name in kept}
             self.seconds |= {name: _seconds(answers, name) / samples for name in by_method(answers)}
             next_round = (more - samples) * sum(map(self._sample_seconds, methods))
-            if len(methods) <= 1 or next_round > self.clock.left(RACING):
+            if len(methods) <= 1 or next_round > min(self.clock.left(RACING), self._left_to_confirm(methods)):
                 break
         if not any(answer.score for answer in answers):
-            self.nats = exam.nats({name: method for name, method in methods.items() if name != TRUNCATE})
+            with time_limit(self._left_to_confirm(methods)):
+                self.nats = exam.nats({name: method for name, method in methods.items() if name != TRUNCATE})
         return min(self.nats, key=lambda name: _or_infinite(self.nats[name]), default=(kept or [NONE])[0])
 
     def _sample_seconds(self, method: str) -> float:
@@ -226,12 +262,25 @@ class Recommendation:
         return self.seconds[method] + self.inside.get(NONE if method == TRUNCATE else method, 0.0)
 
     def _confirm(self, winner: str) -> tuple[Sequence[Scored], int]:
-        """Fresh answers of the winner, the plain model and truncation, at the training length and at the length."""
+        """Fresh answers of the winner, the plain model and truncation at both lengths, to as many samples as time allows."""
         exam = self.exam
         methods = {**self.baselines, winner: self._installed(winner)}
-        together = sum(map(self._sample_seconds, methods))
-        samples = max((n for n in FRESH if n * together <= self.clock.left(CONFIRMING)), default=FRESH[0])
-        return exam.answers(CONFIRM, methods, [exam.anatomy.train_length, exam.length], samples), samples
+        asked = CONFIRM, methods, [exam.anatomy.train_length, exam.length]
+        # Beside other work on the same machine an answer can take twice as long as before
+        safe = 2 * FRESH[0] * sum(map(self._sample_seconds, methods)) <= self.clock.left()
+        samples = FRESH[0] if safe else _half(FRESH[0])
+        answers = exam.answers(*asked, samples)
+        for more in (n for n in FRESH if n > samples):
+            takes = (more / samples - 1) * sum(answer.seconds for answer in answers)
+            if takes > self.clock.left(1.0 if more == FRESH[0] else CONFIRMING):
+                break
+            try:
+                with time_limit(self.clock.left()):
+                    answers = exam.answers(*asked, more)
+            except TimeIsUp:
+                break
+            samples = more
+        return answers, samples
 
     def _recipe(self, winner: str, fresh: Sequence[Scored], samples: int) -> Recipe:
         """The recipe that fresh answers support: the winner, unless truncation or the plain model is as good."""
@@ -241,8 +290,8 @@ class Recommendation:
         scores = by_method(at_length)
         base = max(self.baselines, key=lambda name: fmean(scores[name]))
         best = winner if winner not in self.baselines and measure.beats(scores[winner], scores[base]) else base
-        longer = [] if best == TRUNCATE else self._longer(best, fmean(scores[best]))
         memory = self._memory(best)
+        longer = [] if best == TRUNCATE else self._longer(best, fmean(scores[best]))
         out_of_time = self.clock.left() < 0 or any("no time" in told for told in self.untried)
         evidence = {
             "tasks": exam.tasks,
@@ -285,12 +334,18 @@ class Recommendation:
         return {name: peak for name, peak in peaks.items() if peak is not None}
 
 
+def _half(samples: int) -> int:
+    return max(1, samples // 2)
+
+
 def _or_infinite(nats: float) -> float:
     return nats if math.isfinite(nats) else math.inf
 
 
 def _reason_or_raise(error: Exception) -> str:
-    """In words, why a candidate cannot be tried; raises errors that are neither bad input nor a lack of memory."""
+    """In words, why a candidate cannot be tried; raises errors that are neither bad input nor a lack of memory or time."""
+    if isinstance(error, TimeIsUp):
+        return "no time"
     if is_out_of_memory(error):
         return "no memory"
     if not isinstance(error, BadInput):

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from lengthwise.calibration.answer_cases import FAR
 from lengthwise.common.formats import Declared
-from lengthwise.common.progress import progress
+from lengthwise.common.progress import ProgressCallback, progress
 from lengthwise.errors import BadInput, require
 from lengthwise.evaluation.likelihood import continuation_nll
 from lengthwise.evaluation.recommendation.exam import CONFIRM, FRESH, RACE, ROUNDS, Exam
@@ -35,6 +35,7 @@ from lengthwise.tasks.language_modelling import Frame, frame_of, framed, passage
 TEXT = "text"
 CONTINUATION = 64  # tokens that are told at a place, at most
 FEWEST = FRESH[0]  # places to choose by, and to confirm
+AT_ONCE = ROUNDS[0]  # places that are read between two looks at the clock
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class TextExam(Exam):
                 for name, parts in methods.items():
                     tick(0, f"text at {length:,} tokens, {name}")
                     asked = (NONE, NONE, trained) if name == TRUNCATE else (name, parts, length)
-                    read = self._read(file, run, places, *asked)
+                    read = self._read(file, run, places, tick, *asked)
                     readings += [replace(reading, method=name, length=length) for reading in read]
                     tick(1)
         return readings
@@ -152,17 +153,26 @@ class TextExam(Exam):
         return continuation_nll(self.model, *read, skipped=len(frame.lead), method=method, train_length=trained)
 
     def _read(
-        self, file: AppendOnly[Reading], run: str, places: Iterable[int], name: str, parts: Sequence[Part] | str, length: int
+        self,
+        file: AppendOnly[Reading],
+        run: str,
+        places: Iterable[int],
+        tick: ProgressCallback,
+        name: str,
+        parts: Sequence[Part] | str,
+        length: int,
     ) -> list[Reading]:
-        """The readings of one method at some places; those that were recorded before are not made again."""
+        """The readings of one method at some places, a few at a time; those that were recorded before are not made again."""
         of = self._digest(run, parts)
         missing = [index for index in places if (of, name, length, index) not in file.lines]
-        if missing:
+        for first in range(0, len(missing), AT_ONCE):
+            few = missing[first : first + AT_ONCE]
             start = time.perf_counter()
-            nll = self._nll(self.frame, self.places[run][missing], length, parts).mean(1).tolist()
-            seconds = round((time.perf_counter() - start) / len(missing), 4)
+            nll = self._nll(self.frame, self.places[run][few], length, parts).mean(1).tolist()
+            seconds = round((time.perf_counter() - start) / len(few), 4)
             nats = [value if math.isfinite(value) else None for value in nll]
-            file.append(Reading(of, name, length, *told, seconds) for told in zip(missing, nats, strict=True))
+            file.append(Reading(of, name, length, *told, seconds) for told in zip(few, nats, strict=True))
+            tick(0)
         return [file.lines[of, name, length, index] for index in places]
 
     def _digest(self, run: str, parts: Sequence[Part] | str) -> str:
