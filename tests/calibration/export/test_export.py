@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ from transformers import ByT5Tokenizer
 
 import lengthwise as lw
 from lengthwise.calibration.export import checkpoint, onnx_graphs
+from lengthwise.calibration.export.plan import make_plan
 from lengthwise.calibration.export.verify import Expected, compare, ends_of, greedy_settings
 from lengthwise.methods.recipe import Recipe
 from lengthwise.methods.temperature.aligned import Calibrated
@@ -209,12 +211,34 @@ def test_onnx_graphs_are_asked_whatever_ends_an_answer(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("to", ["ctranslate2", "onnx"])
-def test_converters_are_given_models_that_answer_alone(
-    to: str, tmp_path: Path, tokenizer: ByT5Tokenizer, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("name", "refusal"),
+    [
+        ("t5 encoder", "--to {to} writes models that answer, and T5EncoderModel does not"),
+        ("gpt_neox", "--to {to} (writes|is for) .*, not gpt_neox; "),
+    ],
+)
+def test_converters_refuse_a_model_before_they_ask_for_a_package(
+    to: str, name: str, refusal: str, tmp_path: Path, tokenizer: ByT5Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lengthwise.calibration.export.export.check_packages", lambda *_: None)
-    with pytest.raises(lw.BadInput, match=f"--to {to} writes models that answer, and T5EncoderModel does not"):
-        lw.export(make("t5 encoder"), "log", to=to, out=tmp_path / "out", tokenizer=tokenizer, length=LONG)
+    for package in ("ctranslate2", "onnx"):
+        monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(lw.BadInput, match=refusal.format(to=to)):
+        lw.export(make(name), "log", to=to, out=tmp_path / "out", tokenizer=tokenizer, length=LONG)
+
+
+def test_every_graph_that_is_traced_is_named_before(
+    tmp_path: Path, tokenizer: ByT5Tokenizer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told: list[str] = []
+
+    def trace(*_: Any, **__: Any) -> SimpleNamespace:
+        told.append(capsys.readouterr().err)
+        return SimpleNamespace(save=lambda path: Path(path).write_bytes(b""))
+
+    monkeypatch.setattr(torch.onnx, "export", trace)
+    onnx_graphs.write(make("t5"), tokenizer, make_plan(make("t5"), "log", LONG, None), tmp_path)
+    assert told == [f"tracing {path}\n" for path in (onnx_graphs.ENCODER, onnx_graphs.FIRST, onnx_graphs.NEXT)]
 
 
 def test_what_transformers_cannot_run_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,6 +78,7 @@ def export(
     target.check(plan)
     problem = f"--to {to} writes models that answer, and {type(unwrapped(model)).__name__} does not; use --to transformers"
     require(to not in ANSWERING or unwrapped(model).can_generate(), problem)
+    check_packages(to, verify)
     stage(f"reading {PROMPTS} prompts here and in the engine", verify)
     wanted = expected(model, tokenizer, method, plan, force) if verify else None
     card = Card(_name(model), _in_words(method, plan), to, plan, command, () if recipe is None else recipe.says)
@@ -92,7 +93,9 @@ def export(
 def check_place(out: Path, to: str, overwrite: bool, verify: bool) -> None:
     """Refuse, before any work, targets that cannot be written, or run, and places that cannot be written or are taken."""
     require_one_of("--to", to, [*TARGETS])
-    check_packages(to, verify)
+    # Nobody should install a package for a model that is refused all the same: where some are, that comes first
+    if to not in ANSWERING:
+        check_packages(to, verify)
     require(out.suffix != ".gguf", f"{out} names a file; give a directory, in which model.gguf and its card are written")
     check_writable(out / "README.md")
     taken = out.exists() and (not out.is_dir() or any(out.iterdir()))

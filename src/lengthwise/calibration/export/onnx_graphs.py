@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from lengthwise.calibration.export.packages import needed
 from lengthwise.calibration.export.plan import Plan
 from lengthwise.calibration.export.verify import ends_of
+from lengthwise.common.progress import stage
 from lengthwise.errors import require
 
 FAMILIES = ("t5", "mt5")
@@ -133,6 +134,8 @@ def write(stock: Any, tokenizer: Any, plan: Plan, folder: Path) -> list[str]:
 
 def _trace(module: nn.Module, inputs: Any, shapes: Any, names: list[str], outputs: list[str], path: Path) -> None:
     options: dict[str, Any] = {"dynamo": True, "opset_version": OPSET, "verbose": False}
+    # It takes many seconds, and tells nothing
+    stage(f"tracing {path.name}")
     program: Any = torch.onnx.export(
         module.eval(), inputs, input_names=names, output_names=outputs, dynamic_shapes=shapes, **options
     )
