@@ -84,6 +84,20 @@ class ForgetsInALongCache:
 
 
 @dataclass(frozen=True)
+class DependsOnTheCacheLaterOn:
+    """Leaves the first layers as they are; where it acts, distances depend on how many keys there are so far."""
+
+    skip: int = 2
+
+    def distances(self, seen: Visible, whole: Visible) -> list[Part]:
+        part = as_they_stand(seen)
+        return [Part(part.visible, part.query * whole.keys, part.key * whole.keys)]
+
+    def acts_on(self, layer: int) -> bool:
+        return layer >= self.skip
+
+
+@dataclass(frozen=True)
 class Counts(Temperature):
     """Remembers how often it was called, and so is another method the second time."""
 
@@ -105,6 +119,8 @@ class Counts(Temperature):
         (Raises(), ["finite"], "ArithmeticError: at length"),
         (SaysItLeavesAlone(), ["identity"], "it leaves 32 tokens alone, but its functions do not"),
         (LeavesOneTooManyAlone(), ["identity"], "it leaves 41 tokens alone, but its functions do not"),
+        (DependsOnTheCacheLaterOn(), ["token by token"], "token by token it differs from one forward: logits differ by up to"),
+        (DependsOnTheCacheLaterOn(skip=99), ["finite"], "it acts on none of the first 64 layers"),
         (Counts(calls=[]), ["joined"], "after `log` it is not what it is before it"),
     ],
 )

@@ -20,17 +20,18 @@ from torch import Tensor
 
 from lengthwise.common.plugins import raised_in
 from lengthwise.errors import BadInput
-from lengthwise.methods.base import follows_length
+from lengthwise.methods.base import acts_on, follows_length
 from lengthwise.methods.registry import factory
 from lengthwise.methods.slots import Slots
 from lengthwise.methods.spec import Spec, methods_of, parse_spec
 from lengthwise.models.anatomy import anatomy_of
 from lengthwise.models.extend import Method, extend
-from lengthwise.models.small_models import SMALL_MODELS, TRAINED, WORDS, small_model
+from lengthwise.models.small_models import LAYERS, SMALL_MODELS, TRAINED, WORDS, small_model
 from lengthwise.models.snapshot import differences, state_of
 from lengthwise.models.suitability import suitable_slots
 
 LONG = 4 * TRAINED
+DEEPEST = 64  # layers
 TOLERANCE = 2e-4  # of logits around 1, between two orders of the same sums in float32
 PASSED, FAILED, REFUSED, NOTHING = "pass", "FAIL", "refused", "-"
 # By the slot they fill: methods to join the tried one with
@@ -89,8 +90,20 @@ class Trial:
 
 def check_method(method: Method, models: Sequence[str] = tuple(SMALL_MODELS)) -> list[Outcome]:
     """Try a method, or the spec of one, by every check on every small model."""
-    trials = {name: Trial(small_model(name), method) for name in models}
+    trials = {name: Trial(_deep_enough(name, method), method) for name in models}
     return [_outcome(check, name, trial) for check in CHECKS for name, trial in trials.items()]
+
+
+def _deep_enough(name: str, method: Method) -> Any:
+    """A small model with a layer that the method acts on: one may leave the first layers as they are."""
+    model = small_model(name)
+    try:
+        rotation = Trial(model, method).slots.rotation
+        first = next((layer for layer in range(DEEPEST) if acts_on(rotation, layer)), 0)
+    except Exception:
+        # The checks will say why
+        return model
+    return model if first < LAYERS else small_model(name, first + 1)
 
 
 def failures(outcomes: Sequence[Outcome]) -> list[Outcome]:
@@ -147,7 +160,9 @@ def identity(trial: Trial) -> None:
 
 
 def finite(trial: Trial) -> None:
-    """Four times the training length gives numbers."""
+    """Four times the training length gives numbers, of a method that acts on some layer."""
+    if not any(acts_on(trial.slots.rotation, layer) for layer in range(len(anatomy_of(trial.model).layers))):
+        raise Broken(f"it acts on none of the first {DEEPEST} layers")
     if not trial.logits(tokens(LONG)).isfinite().all():
         raise Broken(f"{LONG} tokens give NaN or infinity")
 

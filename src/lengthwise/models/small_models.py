@@ -14,27 +14,27 @@ import transformers as tf
 
 TRAINED = 64  # tokens
 WORDS = 384
-T5 = {"vocab_size": WORDS, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 4, "n_positions": TRAINED}
+LAYERS = 2
+T5 = {"vocab_size": WORDS, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_heads": 4, "n_positions": TRAINED}
 DECODER = {
     "vocab_size": WORDS,
     "hidden_size": 32,
     "intermediate_size": 48,
-    "num_hidden_layers": 2,
     "num_attention_heads": 4,
     "max_position_embeddings": TRAINED,
 }
-SMALL_MODELS: dict[str, Callable[[], Any]] = {
-    "t5": lambda: tf.T5ForConditionalGeneration(tf.T5Config(**T5, decoder_start_token_id=0)),
-    "llama": lambda: tf.LlamaForCausalLM(tf.LlamaConfig(**DECODER, num_key_value_heads=2)),
-    "gpt_neox": lambda: tf.GPTNeoXForCausalLM(tf.GPTNeoXConfig(**DECODER, rotary_pct=0.5)),
+SMALL_MODELS: dict[str, Callable[[int], Any]] = {
+    "t5": lambda n: tf.T5ForConditionalGeneration(tf.T5Config(**T5, num_layers=n, decoder_start_token_id=0)),
+    "llama": lambda n: tf.LlamaForCausalLM(tf.LlamaConfig(**DECODER, num_hidden_layers=n, num_key_value_heads=2)),
+    "gpt_neox": lambda n: tf.GPTNeoXForCausalLM(tf.GPTNeoXConfig(**DECODER, num_hidden_layers=n, rotary_pct=0.5)),
 }
 
 
-def small_model(name: str) -> Any:
+def small_model(name: str, layers: int = LAYERS) -> Any:
     """A model with queries and biases large enough for sharp attention; whatever the caller draws stays the same."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        model = SMALL_MODELS[name]().eval()
+        model = SMALL_MODELS[name](layers).eval()
         for key, parameter in model.named_parameters():
             if parameter.dim() == 2:
                 bias, query = "relative_attention_bias" in key, any(part in key for part in (".q.", "q_proj", "query"))
