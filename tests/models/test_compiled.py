@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 import lengthwise as lw
+from lengthwise.errors import BadInput
 from tests.conftest import make, tokens
 from tests.extended import LONG
 
@@ -127,6 +128,49 @@ def test_an_extended_model_is_exported_for_any_number_of_texts_of_any_length() -
         for given in (inputs, others):
             expected = model(**given)[0]
             torch.testing.assert_close(exported.module()(**given)[0], expected, atol=1e-4, rtol=1e-4)
+
+
+def exported_llama(method: str, **more: Tensor) -> tuple[Any, dict[str, Any]]:
+    """A llama and its graph for any input under a method, and the inputs it was traced with, padded on the right."""
+    model, inputs = make("llama"), {**batch("llama"), **more}
+    sizes = {0: torch.export.Dim("texts"), 1: torch.export.Dim("tokens")}
+    shapes = {**dict.fromkeys(inputs, sizes), "use_cache": None}
+    with lw.extend(model, method):
+        exported = torch.export.export(model, (), {**inputs, "use_cache": False}, dynamic_shapes=shapes, strict=False)
+    return exported.module(), inputs
+
+
+@pytest.mark.parametrize("method", [
+    "rerope:window=12",
+    pytest.param("self_extend:group=4,window=12", marks=pytest.mark.sweep),
+    pytest.param("streaming_llm", marks=pytest.mark.sweep),
+])  # fmt: skip
+@torch.no_grad()
+def test_a_position_method_is_exported_for_any_number_of_texts_of_any_length(method: str) -> None:
+    graph, inputs = exported_llama(method)
+    model = make("llama")
+    for given in (inputs, {key: value[:1, :-7] for key, value in inputs.items()}, {k: v[:, :2] for k, v in inputs.items()}):
+        with lw.extend(model, method):
+            expected = model(**given, use_cache=False).logits
+        found = graph(**given, use_cache=False).logits
+        real = given["attention_mask"].bool()
+        torch.testing.assert_close(found[real], expected[real], atol=1e-4, rtol=1e-4)
+
+
+@torch.no_grad()
+def test_an_exported_position_method_refuses_positions_that_leap() -> None:
+    ids = batch("llama")["input_ids"]
+    in_line = torch.arange(ids.shape[1]).expand_as(ids).contiguous()
+    graph, inputs = exported_llama("rerope:window=12", position_ids=in_line)
+    assert torch.isfinite(graph(**inputs, use_cache=False).logits).all()
+    with pytest.raises(RuntimeError, match="these position_ids leap"):
+        graph(**{**inputs, "position_ids": 2 * in_line}, use_cache=False)
+
+
+@torch.no_grad()
+def test_a_method_that_goes_by_the_length_is_not_exported() -> None:
+    with pytest.raises(BadInput, match="Yarn goes by the length of each input"):
+        exported_llama("yarn:dynamic=true")
 
 
 @pytest.mark.sweep

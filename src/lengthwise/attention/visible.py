@@ -17,6 +17,11 @@ from lengthwise.common.kept import kept
 from lengthwise.errors import BadInput
 
 
+def is_exporting() -> bool:
+    """Whether torch.export traces: a graph for any input, in which no number can be asked for."""
+    return torch.compiler.is_compiling() and not torch.compiler.is_dynamo_compiling()
+
+
 @dataclass(frozen=True)
 class Visible:
     """The run of keys that each row sees. A row whose run is empty (a padding query) gives zeros and enters no statistic."""
@@ -155,8 +160,10 @@ class Visible:
 
     @property
     def sees_some(self) -> bool:
-        """Whether some row sees a key."""
-        return self.row[0] < self.row[1] if self.row is not None else bool(self.count.any())
+        """Whether some row sees a key, or may, where that cannot be asked."""
+        if self.row is not None:
+            return self.row[0] < self.row[1]
+        return is_exporting() or bool(self.count.any())
 
     @kept
     def cpu(self) -> Visible:

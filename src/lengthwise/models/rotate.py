@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from lengthwise.attention import Part, Visible, as_one, as_they_stand
+from lengthwise.attention.visible import is_exporting
 from lengthwise.errors import BadInput, require
 from lengthwise.methods.base import FrequencyRotation, Temperature, follows_length, method_name
 from lengthwise.models.layer import Layer
@@ -27,6 +28,7 @@ from lengthwise.models.rolling_layer import Turn
 from lengthwise.models.rotary import HalfTables, Rotary, rotated
 
 IN_A_CACHE = "these position_ids leap, and a cache keeps no positions; run the whole sequence at once, without a cache"
+IN_A_GRAPH = "these position_ids leap, which a graph made by torch.export under a position method cannot take"
 BETWEEN = "this batch has padding between tokens, and a cache keeps no positions; pad on the left, or run without a cache"
 
 Tables = tuple[Tensor, Tensor]  # cos and sin, [batch or 1, tokens, pairs or key_size]
@@ -65,16 +67,20 @@ def _given_positions(visible: Visible, given: Tensor) -> GivenPositions | None: 
         require(given.shape[-1] < 2 or not leaps(given, visible.count > 0, visible.position), IN_A_CACHE)
         require(not _counts_past_holes(visible, given), BETWEEN)
         return None
-    broken = given.diff(dim=-1) != 1
-    if not bool(broken.any()):
+    if not is_exporting() and bool((given.diff(dim=-1) == 1).all()):
         return None
-    batch = max(len(given), len(visible.start), len(visible.stop))
-    first = visible.start.clamp_max(visible.keys - 1).expand(batch, -1)
-    last = (visible.stop - 1).clamp_min(0).expand(batch, -1)
+    batch = max(given.shape[0], visible.start.shape[0], visible.stop.shape[0])
+    first = visible.start.clamp_max(visible.keys - 1).expand(batch, -1).long()
+    last = (visible.stop - 1).clamp_min(0).expand(batch, -1).long()
     given = given.expand(batch, -1)
-    breaks = torch.nn.functional.pad(broken.cumsum(-1), (1, 0)).expand(batch, -1)
+    # Whatever the first token's is, it is in all of a row. Not by `diff`, whose size a graph would take to be above 1
+    breaks = (given.roll(1, -1) != given - 1).cumsum(-1)
     real = visible.count > 0
-    if not bool((real & (breaks.gather(-1, last) > breaks.gather(-1, first))).any()):
+    leaping = (real & (breaks.gather(-1, last) > breaks.gather(-1, first))).any()
+    if is_exporting():
+        torch._assert_async(~leaping, IN_A_GRAPH)
+        return None
+    if not bool(leaping):
         return None
     widest = torch.where(real, given.gather(-1, last) - given.gather(-1, first) + 1, 0).amax(-1)
     return GivenPositions(given, torch.maximum(widest.ceil(), visible.count.amax(-1).clamp_min(1)).long().tolist())
@@ -168,8 +174,11 @@ def _part_turns(
     layer: Layer, rotary: Rotary, whole: Visible, seen: Visible, like: Tensor, given: GivenPositions | None
 ) -> list[Turns]:
     frequencies, in_parts = layer.slots.frequencies, layer.slots.parts
-    if frequencies is not None and follows_length(frequencies) and whole.queries > 1:
-        _refuse_packed(frequencies, rotary.trained, whole)
+    if frequencies is not None and follows_length(frequencies):
+        asks = f"{method_name(frequencies)} goes by the length of each input, which torch.export cannot ask for"
+        require(not is_exporting(), f"{asks}; export a method that does not")
+        if whole.queries > 1:
+            _refuse_packed(frequencies, rotary.trained, whole)
     parts = [as_they_stand(seen)] if in_parts is None else [*in_parts.distances(seen, whole)]
     if whole.queries == 1:
         parts = [as_one(parts)]
@@ -201,7 +210,8 @@ def _turned_on_from(rotary: Rotary, part: Part, like: Tensor) -> tuple[Tables | 
     moved = part.query - here.query
     start = moved[:, :1]
     shifts = moved - start, part.key - here.key - start
-    at_query, at_key = (rotary.without_scaling().tables(like, shift) if bool(shift.any()) else None for shift in shifts)
+    turns = rotary.without_scaling()
+    at_query, at_key = (turns.tables(like, shift) if is_exporting() or bool(shift.any()) else None for shift in shifts)
     return at_query, at_key
 
 

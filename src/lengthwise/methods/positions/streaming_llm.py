@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lengthwise.attention.parts import Part, as_they_stand, first_keys
-from lengthwise.attention.visible import Visible
+from lengthwise.attention.visible import Visible, is_exporting
 from lengthwise.errors import require
 from lengthwise.methods.base import SinksAndWindow
 
@@ -61,9 +61,9 @@ class StreamingLLM:
         return length <= self.window
 
     def _touch(self, whole: Visible) -> bool:
-        """Whether no key of any row stands between its sinks and its window, as in a rolling cache."""
+        """Whether no key of any row stands between its sinks and its window, as in a rolling cache: one part is enough."""
         short = whole.stop - whole.start <= self.sinks + self.window
-        return bool((short & (whole.stop <= whole.position + 1)).all())
+        return not is_exporting() and bool((short & (whole.stop <= whole.position + 1)).all())
 
     def _just_before_the_window(self, sinks: Part) -> Part:
         first = sinks.visible.start
