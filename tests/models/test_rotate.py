@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import AutoConfig, AutoModelForCausalLM
 
 import lengthwise as lw
 from lengthwise.errors import BadInput
 from tests.conftest import (
+    DECODER_SIZES,
     TRAIN_LENGTH,
     shared,
     tokens,
@@ -105,3 +107,20 @@ def test_frequencies_and_temperature_follow_the_keys_that_a_window_leaves(method
     model, long = shared("llama"), tokens(4 * TRAIN_LENGTH)
     windowed = logits(model, long, "window:size=9")
     torch.testing.assert_close(logits(model, long, f"window:size=9+{method}"), windowed, atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize("method", ["ntk:dynamic=true", "yarn:dynamic=true"])
+@pytest.mark.parametrize("family", ["mistral", "qwen2", "gemma3_text"])
+def test_dynamic_factors_leave_layers_with_a_narrow_window_of_their_own_alone(family: str, method: str) -> None:
+    """Their rows meet no distance past it; gemma3 has frequencies for each type of layer, qwen2 the same for both."""
+    kinds = ["sliding_attention", "full_attention"]
+    sizes: dict[str, Any] = {} if family == "mistral" else {"layer_types": kinds, "use_sliding_window": True}
+    sizes |= {**DECODER_SIZES, "sliding_window": TRAIN_LENGTH // 2, "num_hidden_layers": 2}
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **sizes)).eval()
+    long = tokens(4 * TRAIN_LENGTH)
+    plain = lw.row_statistics(model, long).l_max
+    with lw.extend(model, method):
+        window, last = (lw.row_statistics(model, long).l_max - plain).abs().flatten(1).amax(1)
+    assert window < 1e-5
+    assert (last < 1e-5) == (family == "mistral")

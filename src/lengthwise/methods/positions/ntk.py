@@ -4,6 +4,7 @@
 
 With `dynamic`, s follows the input: s n / n_train - (s - 1), and 1 up to the training length, which is left alone. There the
 factor may be left out and is 1, so that s is how many times longer the input is, as transformers' dynamic rotation has it.
+n counts the keys that the widest row of a layer sees: a narrow window of the model's own leaves its layer as it is.
 
 Paper: bloc97 2023, https://www.reddit.com/r/LocalLLaMA/comments/14lz7j5/
 Paper: emozilla 2023 (dynamic), https://www.reddit.com/r/LocalLLaMA/comments/14mrgpr/

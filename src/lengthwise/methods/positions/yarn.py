@@ -8,8 +8,8 @@
 g is the same for every length, short inputs included; `temperature=false` leaves it out and keeps the frequencies, for a
 calibrated temperature to take its place. `base` is the model's own, and follows from theta_1 when nobody says it. With
 `dynamic` no factor is given: s is how many times longer than the training length the input is, and 1 up to it, which is left
-alone. As in the paper g multiplies the whole logit; transformers puts its root on cos and sin, which is the same unless a model
-rotates only a part of every key.
+alone; a layer with a window of the model's own goes by the keys that a row sees there. As in the paper g multiplies the whole
+logit; transformers puts its root on cos and sin, which is the same unless a model rotates only a part of every key.
 
 Paper: Peng et al. 2023, arXiv:2309.00071
 Code: https://github.com/jquesnelle/yarn
