@@ -97,6 +97,10 @@ class Exam(ABC):
     ) -> Sequence[Scored]:
         """Scored answers, of the race or of the confirmation (`run`); those recorded before are not asked again."""
 
+    def first_answer(self) -> float | None:
+        """Seconds of one answer at the training length; None where nothing is asked there before the race."""
+        return None
+
     @property
     def unasked(self) -> Sequence[str]:
         """Tasks for which there was no time to see whether the model can do them."""
@@ -234,6 +238,13 @@ class QuestionExam(Exam):
             except NoRoom:
                 scores[task] = None
         return scores
+
+    def first_answer(self) -> float | None:
+        tasks = (*self.given, *DEFAULT_TASKS)[:1] if self.data is None else ()
+        with suppress(NoRoom):
+            for record in self.records(RACE, {NONE: NONE}, tasks, [self.anatomy.train_length], 1) if tasks else []:
+                return record.seconds
+        return None
 
     @property
     def unasked(self) -> Sequence[str]:

@@ -87,21 +87,29 @@ class Recommendation:
 
     def _first_look(self) -> float:
         """Let the plain model and truncation answer a few questions; returns the seconds of one answer at the length."""
-        first = self.exam.answers(RACE, {NONE: NONE}, [self.exam.length], ROUNDS[0])
+        length, trained = self.exam.length, self.exam.anatomy.train_length
+        told = False
+        if (seconds := self.exam.first_answer()) is not None:
+            # A guess for one task, by a length that is read as fast as the training length
+            self.seconds = {NONE: seconds * length / trained, TRUNCATE: seconds}
+            self.inside = {NONE: seconds}
+            told = self._tell_what_it_takes(seconds, trained, rounds=2)
+        first = self.exam.answers(RACE, {NONE: NONE}, [length], ROUNDS[0])
         self.untried += [f"the task {task} (no time)" for task in self.exam.unasked]
         self.seconds[NONE] = _seconds(first, NONE) / ROUNDS[0]
         try:
-            truncated = self.exam.answers(RACE, {TRUNCATE: TRUNCATE}, [self.exam.length], ROUNDS[0])
+            truncated = self.exam.answers(RACE, {TRUNCATE: TRUNCATE}, [length], ROUNDS[0])
             self.seconds[TRUNCATE] = _seconds(truncated, TRUNCATE) / ROUNDS[0]
         except BadInput as error:
             del self.baselines[TRUNCATE]
             self.untried.append(f"truncation ({str(error).partition(';')[0]})")
         if not self.exam.has_own_lengths:
-            within = self.exam.answers(RACE, {NONE: NONE}, [self.exam.anatomy.train_length], ROUNDS[0])
+            within = self.exam.answers(RACE, {NONE: NONE}, [trained], ROUNDS[0])
             self.inside[NONE] = _seconds(within, NONE) / ROUNDS[0]
         # The first ones also pay for what is done once
         forward_seconds = min(answer.seconds for answer in first)
-        self._tell_what_it_takes(forward_seconds)
+        if not told:
+            self._tell_what_it_takes(forward_seconds, length, rounds=1)
         return forward_seconds
 
     def _calibrations_in_order(self) -> list[Calibration]:
@@ -189,13 +197,15 @@ class Recommendation:
         fitted = sum(parts != (name,) for name, parts in self.candidates.items())
         return self._left_to_confirm() - (fitted + 2) * ROUNDS[0] * self._sample_seconds(NONE)
 
-    def _tell_what_it_takes(self, forward_seconds: float) -> None:
-        """Say so where even the shortest recommendation takes longer than the time that was given."""
-        least = ROUNDS[0] * self._sample_seconds(NONE) + self._reserved(_half(FRESH[0]))
-        if least > self.clock.left():
-            minutes = (self.clock.seconds - self.clock.left() + least) / 60
-            told = f"one answer takes {forward_seconds:.2g} s: even with the fewest questions this will take about"
-            stage(f"{told} {minutes:.2g} minutes, not {self.clock.seconds / 60:g}", self.exam.show_progress)
+    def _tell_what_it_takes(self, seconds: float, length: int, rounds: int) -> bool:
+        """Say so where even so many first rounds and the fewest fresh questions take longer than the time that was given."""
+        least = rounds * ROUNDS[0] * self._sample_seconds(NONE) + self._reserved(_half(FRESH[0]))
+        if least <= self.clock.left():
+            return False
+        minutes = (self.clock.seconds - self.clock.left() + least) / 60
+        told = f"one answer at {length:,} tokens takes {seconds:.2g} s: even with the fewest questions this will take about"
+        stage(f"{told} {minutes:.2g} minutes, not {self.clock.seconds / 60:g}", self.exam.show_progress)
+        return True
 
     def _first_round(self) -> None:
         """Let candidates answer the first questions, the calibrated ones before the others.
