@@ -7,7 +7,6 @@ import json
 import math
 import random
 import shutil
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
@@ -100,7 +99,7 @@ class SlowMachine:
     """Only answers move its clock; from some second on they take twice as long, beside the work of others."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, seconds: float, loaded: float = math.inf) -> None:
-        self.start = self.now = time.monotonic()
+        self.start = self.now = 1000.0
         self.seconds, self.loaded, self.recorded = seconds, loaded, dict[Any, Record]()
         monkeypatch.setattr("time.monotonic", lambda: self.now)
         monkeypatch.setattr(QuestionExam, "records", lambda _, *asked: self.records(*asked))
@@ -153,7 +152,7 @@ def test_fits_to_answers_come_first_where_a_law_does_worse_than_nothing(
 ) -> None:
     answering(lambda m, n, _: 1.0 if n <= TRAIN_LENGTH else law if m == "log" else 0.5)
     tried: list[str] = []
-    monkeypatch.setattr(Recommendation, "_calibrate", lambda _, calibration, __: tried.append(calibration.name))
+    monkeypatch.setattr(Recommendation, "_calibrate", lambda _, calibration: tried.append(calibration.name))
     recommend(tokenizer, tasks=["passkey"])
     cheapest = ["pmax-layer", "pmax-model", "entropy-model", "answers-model", "answers-head"]
     assert tried == (cheapest[::-1] if law < 0.5 else cheapest)

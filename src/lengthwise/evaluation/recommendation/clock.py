@@ -11,7 +11,8 @@ class Clock:
     """A stopwatch with a time limit; it starts when it is made."""
 
     seconds: float
-    start: float = field(default_factory=time.monotonic)
+    # Looked up then, not now, so that a test can bring a clock of its own
+    start: float = field(default_factory=lambda: time.monotonic())
 
     def end(self, share: float) -> float:
         """When this share of the limit is used up, by the monotonic clock."""

@@ -58,26 +58,27 @@ class Recommendation:
         # By method, of one sample of every task, at the length and at the training length; as long as it is not known, guessed
         self.seconds: dict[str, float] = {}
         self.inside: dict[str, float] = {}
+        self.forward_seconds = math.inf  # of the fastest answer at the length: others wait for what else the machine does
 
     def run(self) -> Recipe:
         exam = self.exam
         stage("first answers of the model as it is", exam.show_progress)
-        forward_seconds = self._first_look()
+        self._first_look()
         # Two would fit two alignments of one name, and answer under one of them with the other
         with claim(exam.folder / CLAIM) as ours:
             require(ours, f"another process is recommending in {exam.folder}; wait for it, or {ANOTHER}")
-            return self._choose(forward_seconds)
+            return self._choose()
 
-    def _choose(self, forward_seconds: float) -> Recipe:
+    def _choose(self) -> Recipe:
         exam = self.exam
         self.candidates |= {spec: (spec,) for spec in specs(exam.anatomy, exam.length)}
         for calibration in self._calibrations_in_order():
-            self._calibrate(calibration, forward_seconds)
+            self._calibrate(calibration)
         stage(f"the race: {len(self.baselines | self.candidates)} methods, as time allows", exam.show_progress)
         self._first_round()
         self.untried.append(HEDGES)
         winner = self._race({**self.baselines, **self.candidates})
-        self._find_the_fall(forward_seconds)
+        self._find_the_fall()
         stage("fresh questions, which alone are reported", exam.show_progress)
         fresh, samples = self._confirm(winner)
         return self._recipe(winner, fresh, samples)
@@ -85,8 +86,8 @@ class Recommendation:
     def _installed(self, name: str) -> Sequence[Part] | str:
         return self.baselines.get(name) or list(self.candidates[name])
 
-    def _first_look(self) -> float:
-        """Let the plain model and truncation answer a few questions; returns the seconds of one answer at the length."""
+    def _first_look(self) -> None:
+        """Let the plain model and truncation answer a few questions, which also tells what time they take."""
         length, trained = self.exam.length, self.exam.anatomy.train_length
         told = False
         if (seconds := self.exam.first_answer()) is not None:
@@ -107,10 +108,9 @@ class Recommendation:
             within = self.exam.answers(RACE, {NONE: NONE}, [trained], ROUNDS[0])
             self.inside[NONE] = _seconds(within, NONE) / ROUNDS[0]
         # The first ones also pay for what is done once
-        forward_seconds = min(answer.seconds for answer in first)
+        self.forward_seconds = min(answer.seconds for answer in first)
         if not told:
-            self._tell_what_it_takes(forward_seconds, length, rounds=1)
-        return forward_seconds
+            self._tell_what_it_takes(self.forward_seconds, length, rounds=1)
 
     def _calibrations_in_order(self) -> list[Calibration]:
         """Calibrations, cheapest first; but fits to answers first where sharpening by a law does worse than the plain model."""
@@ -119,13 +119,15 @@ class Recommendation:
             return listed
         law = LAWS[0]
         try:
-            scores = by_method(self.exam.answers(RACE, {NONE: NONE, law: law}, [self.exam.length], ROUNDS[0]))
+            answers = self.exam.answers(RACE, {NONE: NONE, law: law}, [self.exam.length], ROUNDS[0])
         except Exception as error:
             _reason_or_raise(error)
             return listed
+        self.forward_seconds = min(answer.seconds for answer in answers)
+        scores = by_method(answers)
         return listed[::-1] if fmean(scores[law]) < fmean(scores[NONE]) else listed
 
-    def _calibrate(self, calibration: Calibration, forward_seconds: float) -> None:
+    def _calibrate(self, calibration: Calibration) -> None:
         """Add a calibrated temperature to the race, if there is time and memory for it."""
         exam, path = self.exam, self.exam.folder / f"{calibration.name.replace(':', '-').replace('+', '-')}.json"
         made_for = _made_for(exam, calibration.statistic)
@@ -139,7 +141,9 @@ class Recommendation:
         taken = raced.exists() and calibration.name in read_config(raced)["methods"]
         require(not taken, f"{exam.folder} was begun for another length or other questions; {ANOTHER}")
         answers = calibration.statistic == "answers"
-        takes = FORWARDS.get((calibration.statistic, calibration.scope), 2) * (len(exam.usable_tasks) + 1) * forward_seconds
+        takes = (
+            FORWARDS.get((calibration.statistic, calibration.scope), 2) * (len(exam.usable_tasks) + 1) * self.forward_seconds
+        )
         left = min(self.clock.left(CALIBRATING), self._left_for_fit())
         # Given more time it would be made for more tasks, and could not race in the same folder
         if takes > left or (answers and exam.unasked):
@@ -171,12 +175,12 @@ class Recommendation:
         alignment.save(path)
         self._add(calibration, alignment)
 
-    def _find_the_fall(self, forward_seconds: float) -> None:
+    def _find_the_fall(self) -> None:
         """Find where the plain model begins to fail, if its training length is not known and there is time."""
         if self.exam.anatomy.trained.is_known or self.exam.has_own_lengths:
             return
         try:
-            if forwards(self.exam) * forward_seconds > SHARE * self.clock.seconds:
+            if forwards(self.exam) * self.forward_seconds > SHARE * self.clock.seconds:
                 raise TimeIsUp
             with time_limit(self._left_to_confirm()):
                 self.plain = scores_by_length(self.exam)
