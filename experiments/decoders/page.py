@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import combinations
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, variance
 from typing import Any
 
 import numpy as np
@@ -274,11 +274,15 @@ def _difference(row: Numbers) -> str:
 
 
 def _mean_of_tasks(scores: Sequence[Sequence[float]]) -> str:
-    """With the interval of a mean over strata; Wilson's where scores differ within no task."""
+    """With Wilson's interval of as many samples, drawn from all tasks alike, as would leave the mean as uncertain.
+
+    A normal one around the mean reaches past 0 and 100 and holds the truth 88 times of 100 where few are right or few wrong.
+    """
     mean = fmean(fmean(own) for own in scores)
-    variance = sum(np.var(own, ddof=1) / len(own) for own in scores if len(own) > 1) / len(scores) ** 2
-    half = 1.96 * float(np.sqrt(variance))
-    low, high = (mean - half, mean + half) if half else wilson(mean, sum(map(len, scores)))
+    uncertain = sum(variance(own) / len(own) for own in scores if len(own) > 1) / len(scores) ** 2
+    # Tasks that never differ do not make the mean certain
+    samples = mean * (1 - mean) / uncertain if uncertain else sum(map(len, scores))
+    low, high = wilson(mean, samples)
     return f"{100 * mean:.0f} ({100 * low:.0f}-{100 * high:.0f})"
 
 

@@ -146,4 +146,14 @@ def test_a_cell_of_fewer_samples_says_how_many() -> None:
 
 def test_a_mean_over_tasks_that_never_differ_has_an_interval() -> None:
     assert page._mean_of_tasks([[0.0] * 20] * 13) == "0 (0-1)"
-    assert page._mean_of_tasks([[0.0, 1.0] * 10, [1.0] * 20]) == "75 (64-86)"
+
+
+def test_a_mean_over_tasks_has_wilsons_interval_of_samples_that_tell_as_much() -> None:
+    # 0.75 is as uncertain as from 0.1875 / (0.25 / 19 / 4) = 57 samples, whose interval is 62.4 to 84.4
+    assert page._mean_of_tasks([[0.0, 1.0] * 10, [1.0] * 20]) == "75 (62-84)"
+
+
+def test_a_mean_over_tasks_stays_between_0_and_100() -> None:
+    wrong_once = [[1.0] * 10] * 12 + [[1.0] * 9 + [0.0]]
+    assert page._mean_of_tasks(wrong_once) == "99 (96-100)"
+    assert page._mean_of_tasks([[1 - score for score in own] for own in wrong_once]) == "1 (0-4)"

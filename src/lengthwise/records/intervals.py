@@ -104,8 +104,8 @@ def _lower_end(better: float, worse: float, n: int) -> float:
     return -float(brentq(shortfall, 0, 1))
 
 
-def wilson(mean: float, n: int) -> tuple[float, float]:
-    """The ends of Wilson's interval of a share, from n samples."""
+def wilson(mean: float, n: float) -> tuple[float, float]:
+    """The ends of Wilson's interval of a share, from n samples; n need not be whole."""
     centre = (mean + Z**2 / (2 * n)) / (1 + Z**2 / n)
     half = Z / (1 + Z**2 / n) * math.sqrt(mean * (1 - mean) / n + Z**2 / (4 * n**2))
     # Rounding must neither move the ends that are exact nor leave the range of scores
