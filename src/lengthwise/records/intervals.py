@@ -18,14 +18,14 @@ from collections.abc import Sequence
 
 # The normal distribution's 97.5 % point
 Z = 1.959963984540054
-ROUNDING = 1e-12  # a difference of scores that is no larger is none
+ROUNDING = 1e-12  # scores that differ by no more do not differ
 
 
 def mean_interval(scores: Sequence[float]) -> tuple[float, float, float]:
     """(mean, low, high) of at least one score."""
     n, mean = len(scores), statistics.fmean(scores)
     spread = statistics.stdev(scores) if n > 1 else 0.0
-    if spread == 0.0 or set(scores) <= {0.0, 1.0}:
+    if spread < ROUNDING or set(scores) <= {0.0, 1.0}:
         return mean, *wilson(mean, n)
     from scipy.stats import t
 
