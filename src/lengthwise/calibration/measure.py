@@ -45,8 +45,8 @@ class AttentionStatistics:
 class RowMeans:
     """An observer that averages each layer's rows as they pass.
 
-    `least_share` leaves out rows that see no more than this share of what the widest row of their layer sees. Half makes short
-    and long inputs of a causal model comparable; in an encoder, where all rows see everything, it leaves out none.
+    `least_share` leaves out rows that see no more than this share of what the widest row of their sequence sees. Half makes
+    short and long inputs of a causal model comparable; in an encoder, where all rows see everything, it leaves out none.
     """
 
     def __init__(self, layers: int, least_share: float = 0.0, tick: ProgressCallback = no_progress) -> None:
