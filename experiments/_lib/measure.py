@@ -102,7 +102,6 @@ class Subject:
     @classmethod
     def of(cls, options: Options) -> Subject:
         model, tokenizer = load(options.model, options.dtype, options.device)
-        refuse_flattened(model, options.model)
         return cls(options, model, tokenizer, anatomy_of(model, options.train_length).train_length)
 
     def contenders(self, names: Sequence[str]) -> dict[str, object]:
@@ -215,21 +214,6 @@ class Answers:
         for (_, _, index), score in self.scores(method, tasks, lengths).items():
             scores[index].append(score)
         return {index: fmean(some) for index, some in scores.items() if len(some) == places}
-
-
-def refuse_flattened(model: Any, name: str) -> None:
-    """A T5 with an output layer of its own whose config scales the states as if it were the embedding: its likelihoods are
-    sqrt(d_model) times too flat, though greedy answers stay the same."""
-    scaled = getattr(model.config, "scale_decoder_outputs", False)
-    remedy = "set scale_decoder_outputs to false in its config.json"
-    flat = scaled and not head_is_the_embedding(model)
-    require(not flat, f"{name} scales its decoder's output though its head is not the embedding, which flattens it; {remedy}")
-
-
-def head_is_the_embedding(model: Any) -> bool:
-    """By the weights: transformers 5.22 calls every T5's head tied."""
-    head, embedding = model.get_output_embeddings(), model.get_input_embeddings()
-    return head is not None and head.weight.data_ptr() == embedding.weight.data_ptr()
 
 
 def configs(folder: Path, runs: Runs) -> dict[str, dict[str, Any]]:

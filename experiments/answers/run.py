@@ -23,7 +23,6 @@ from unittest.mock import patch
 import lengthwise as lw
 from experiments._lib import results
 from experiments._lib.command import main, option
-from experiments._lib.measure import refuse_flattened
 from experiments.answers.page import FORMAT, write_pages
 from lengthwise.calibration import answer_cases, answers
 from lengthwise.common.text import read_texts
@@ -77,7 +76,6 @@ class Options:
 def run(options: Options) -> None:
     novel = None if options.novel is None else read_texts([options.novel])
     model, tokenizer = load(options.model, options.dtype)
-    refuse_flattened(model, options.model)
     anatomy = anatomy_of(model, options.train_length)
     name = options.name or Path(options.model).stem
     fitted = {fit: _fit(options, model, tokenizer, fit) for fit in options.fits}

@@ -24,13 +24,13 @@ from transformers import T5ForConditionalGeneration
 from experiments._lib import checkpoint, held_out, novels, results, retrieval_tasks, t5_training
 from experiments._lib.batches import Chunk
 from experiments._lib.command import main, option
-from experiments._lib.measure import head_is_the_embedding, refuse_flattened
 from experiments._lib.natural_questions import held_out_questions
 from experiments._lib.reader import example_means, teacher_forced, token_losses
 from experiments._lib.t5_training import LONGEST, Exam, Losses, Material, Recipe, Run, make_optimizer, say
 from experiments.tuned_flan.data import SOURCES, TARGET, batch, read_stock
 from experiments.tuned_flan.page import FORMAT, write_pages
 from lengthwise.models.load import load
+from lengthwise.models.t5_head import head_is_the_embedding
 from lengthwise.tasks import code_completion, code_key_retrieval, language_modelling, multi_document_qa
 from lengthwise.tasks.catalogue import TASKS
 from lengthwise.tasks.material.code_files import standard_library
@@ -83,7 +83,6 @@ class Tuning(Run):
     def __init__(self, options: Options) -> None:
         self.recipe, self.options = RECIPE, options
         model, self.fast = load(options.model, "float32", options.device)
-        refuse_flattened(model, options.model)
         torch.manual_seed(options.seed)
         # At 512 tokens plain attention is faster than the fused one, which a bias slows down
         model.set_attn_implementation("eager")

@@ -8,15 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from transformers import T5Config, T5ForConditionalGeneration
 
 from experiments import pages
 from experiments._lib import page
 from experiments._lib.markdown import MARKED
-from experiments._lib.measure import refuse_flattened
 from experiments.against_truncation import page as against_truncation
-from lengthwise.errors import BadInput
 
 # Every experiment; the trainings of T5s have no page of results
 FOLDERS = (*pages.EXPERIMENTS, "embedded_model", "misalignment_lora")
@@ -71,16 +67,6 @@ def test_an_interval_that_was_not_made_again_is_hollow_in_its_figure() -> None:
     assert hollow.get_xydata().tolist() == [[1.0, 1.0]]
     assert figure.legends[0].get_texts()[0].get_text() == MARKED
     assert not drawn(verdicts[:1]).legends
-
-
-def test_a_t5_whose_config_flattens_its_likelihoods_is_refused() -> None:
-    model = T5ForConditionalGeneration(T5Config(vocab_size=8, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2))
-    refuse_flattened(model, "t5")
-    model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach() + 1)
-    with pytest.raises(BadInput, match=r"t5 scales its decoder's output .* set scale_decoder_outputs to false"):
-        refuse_flattened(model, "t5")
-    model.config.scale_decoder_outputs = False
-    refuse_flattened(model, "t5")
 
 
 def test_every_page_names_its_files_and_a_command_that_exists() -> None:

@@ -18,7 +18,6 @@ from transformers import AutoTokenizer, T5Config, T5ForConditionalGeneration
 
 from experiments._lib import bpe, code_rows, held_out, made_up, natural_questions, reader, t5_training
 from experiments._lib.batches import IGNORED, Stream
-from experiments._lib.measure import head_is_the_embedding, refuse_flattened
 from experiments._lib.t5_training import LONGEST, Material, Run, plain_model, warm_up_then_cosine
 from experiments.embedded_model import data as embedded_data
 from experiments.embedded_model import examples as embedded_examples
@@ -27,6 +26,7 @@ from experiments.tuned_flan import data as tuned_data
 from experiments.tuned_flan import train as tuned
 from lengthwise.common.text import shipped_prose
 from lengthwise.models.load import load
+from lengthwise.models.t5_head import head_is_the_embedding, is_flattened
 from lengthwise.tasks import code_key_retrieval, line, multi_document_qa, passkey, topic
 from lengthwise.tasks.material import documents
 from lengthwise.tasks.material.code_files import standard_library
@@ -334,6 +334,6 @@ def test_tuning_learns_resumes_and_says_what_it_gained(
     config = json.loads((tmp_path / "export" / "config.json").read_text())
     assert (config["tie_word_embeddings"], config["scale_decoder_outputs"]) == (False, False)
     exported, _ = load(str(tmp_path / "export"), device="cpu")
-    refuse_flattened(exported, "export")
+    assert not is_flattened(exported)
     assert not head_is_the_embedding(exported)
     assert "| code line, similarity |" in (tmp_path / "training.md").read_text()

@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save_file
 from lengthwise.errors import BadInput
 from lengthwise.models import small_decoder
 from lengthwise.models.load import EMBEDDED, check_tokenizer, check_tokens, load, reason_of
+from lengthwise.models.t5_head import is_flattened, warn_if_flattened
 from lengthwise.tasks import TASKS
 from tests.conftest import TRAIN_LENGTH, logits, make, tokens
 from tests.helpers import answering
@@ -459,3 +460,24 @@ def test_numbers_of_sampling_that_nobody_uses_do_not_keep_a_model_from_being_sav
     model.save_pretrained(tmp_path / "again")
     written = json.loads((tmp_path / "again" / "generation_config.json").read_text())
     assert not {"temperature", "top_p"} & written.keys()
+
+
+@pytest.mark.skipif(not hasattr(transformers.T5Config(), "scale_decoder_outputs"), reason="this transformers never scales so")
+def test_a_t5_whose_config_flattens_its_likelihoods_is_read_without_that_scale(tmp_path: Path) -> None:
+    model, tokenizer = load("embedded")
+    head = model.lm_head.weight.detach().clone() + 1
+    model.config.tie_word_embeddings, model.lm_head.weight = False, torch.nn.Parameter(head)
+    assert model.config.scale_decoder_outputs
+    assert is_flattened(model)
+    assert not is_flattened(model.encoder)
+    with pytest.warns(UserWarning, match=r"flattens its likelihoods; set model\.config\.scale_decoder_outputs = False"):
+        warn_if_flattened(model)
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    with pytest.warns(UserWarning, match="its head is not the embedding, which flattens its likelihoods; it is read without"):
+        again, _ = load(str(tmp_path))
+    ids = {"input_ids": torch.tensor([[5, 6, 7]]), "labels": torch.tensor([[8, 9]])}
+    scale = model.config.d_model**0.5
+    torch.testing.assert_close(again(**ids).logits, scale * model(**ids).logits, rtol=1e-4, atol=1e-4)
+    again.save_pretrained(tmp_path / "kept")
+    assert json.loads((tmp_path / "kept" / "config.json").read_text())["scale_decoder_outputs"] is False

@@ -31,6 +31,7 @@ from lengthwise.models.extend import Method, extend
 from lengthwise.models.fingerprint import model_fingerprint, versions
 from lengthwise.models.layer import active_slots
 from lengthwise.models.suitability import refuse_past_the_table
+from lengthwise.models.t5_head import warn_if_flattened
 from lengthwise.tasks import Task, find_task, without_groups
 from lengthwise.tasks.making import make_samples
 
@@ -93,6 +94,7 @@ def calibrate(
         if (slots := active_slots(anatomy)) is not None:
             slots.refuse_adaptive()
         if statistic == "answers":
+            warn_if_flattened(model)
             with progress("calibrating", len(lengths) * STEPS, show_progress) as tick:
                 cases = CaseMaker(model, tokenizer, anatomy, asked, data, text, sequences, seed, tick)
                 results = fit_to_answers(cases, lengths, scope, minutes)

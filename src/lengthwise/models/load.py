@@ -29,6 +29,7 @@ from lengthwise.models.gguf_header import key_size, parsed_once, read_as_stored
 from lengthwise.models.gguf_rotation import rotate_as_stored
 from lengthwise.models.state import AS_READ
 from lengthwise.models.stored_weights import check_finite, check_index, check_no_adapter, check_stored_types
+from lengthwise.models.t5_head import FLATTENED, is_flattened
 from lengthwise.models.weights_digest import digests
 
 EMBEDDED = Path(__file__).with_name("embedded")
@@ -64,6 +65,9 @@ def load(name: str, dtype: str = "auto", device: str | None = None, *, as_stored
         model, tokenizer = _read(name, where, file, dtype)
     _check_settings(name, model, tokenizer)
     _drop_unused_sampling(name, model)
+    if is_flattened(model):
+        model.config.scale_decoder_outputs = False
+        warnings.warn(f"{name} {FLATTENED}; it is read without that scale", stacklevel=2)
     # With the special tokens that it adds
     ids = _one_line_errors(f"the tokenizer of {name}", lambda: tokenizer("A text.", verbose=False).input_ids)
     require(all(isinstance(token, int) for token in ids), f"the tokenizer of {name} adds a special token that it does not have")

@@ -39,6 +39,7 @@ from lengthwise.methods.recipe import Recipe, recipe_at
 from lengthwise.models.anatomy import anatomy_of, vocabulary
 from lengthwise.models.patches import refuse_extended
 from lengthwise.models.suitability import refuse_past_the_table, refuse_unreachable
+from lengthwise.models.t5_head import warn_if_flattened
 from lengthwise.tasks import without_groups
 
 
@@ -71,6 +72,7 @@ def recommend(
     tasks = tuple(without_groups(tasks))
     anatomy = anatomy_of(model, train_length)
     refuse_unreachable(model, anatomy)
+    warn_if_flattened(model)
     trained, (length,) = anatomy.train_length, parse_lengths(length)
     within = f"length {length} is within the training length {trained}: the model reads that as it is"
     require(length > trained, f"{within}; give a larger --length, or the right --train-length")
