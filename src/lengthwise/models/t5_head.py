@@ -1,7 +1,7 @@
 """A T5 with an output layer of its own whose config scales the states as if that layer were the embedding.
 
 Its likelihoods are sqrt(d_model) times too flat, though greedy answers stay the same. transformers 5.22 writes such a config
-where `tie_word_embeddings` was set to false after the config was made; earlier versions never scaled without the tie.
+where `tie_word_embeddings` was set to false after the config was made.
 """
 
 from __future__ import annotations
