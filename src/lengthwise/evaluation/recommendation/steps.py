@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import fmean
@@ -24,6 +24,7 @@ from lengthwise.evaluation.recommendation.evidence import Raced, by_method, conf
 from lengthwise.evaluation.recommendation.exam import CONFIRM, FRESH, RACE, ROUNDS, Exam
 from lengthwise.evaluation.recommendation.fall import SHARE, fall_in_words, forwards, scores_by_length
 from lengthwise.evaluation.recommendation.measure import Scored, Scores
+from lengthwise.evaluation.recommendation.pace import FEWEST_FRESH, Pace, seconds_of
 from lengthwise.evaluation.recommendation.race import LEVEL, is_behind, pairs, still_in
 from lengthwise.evaluation.recommendation.words import Findings
 from lengthwise.methods.recipe import Part, Recipe
@@ -45,20 +46,16 @@ FEWEST = 8  # sequences of a task for temperatures a head, where time is short
 
 
 class Recommendation:
-    """The state of one recommendation while it is made: candidates, what was not tried, and times measured so far."""
+    """The state of one recommendation while it is made: candidates, and what was not tried."""
 
     def __init__(self, exam: Exam, clock: Clock) -> None:
-        self.exam, self.clock = exam, clock
+        self.exam, self.clock, self.pace = exam, clock, Pace(clock)
         self.candidates: dict[str, tuple[Part, ...]] = {}
         self.baselines = {NONE: NONE, TRUNCATE: TRUNCATE}
         self.untried: list[str] = []
         self.plain: dict[int, Scores] = {}  # of the plain model by length, where its training length is not known
         self.raced: dict[str, Raced] = {}
         self.nats: dict[str, float] = {}  # of right answers by method, where no question of the race was answered
-        # By method, of one sample of every task, at the length and at the training length; as long as it is not known, guessed
-        self.seconds: dict[str, float] = {}
-        self.inside: dict[str, float] = {}
-        self.forward_seconds = math.inf  # of the fastest answer at the length: others wait for what else the machine does
 
     def run(self) -> Recipe:
         exam = self.exam
@@ -92,25 +89,26 @@ class Recommendation:
         told = False
         if (seconds := self.exam.first_answer()) is not None:
             # A guess for one task, by a length that is read as fast as the training length
-            self.seconds = {NONE: seconds * length / trained, TRUNCATE: seconds}
-            self.inside = {NONE: seconds}
+            self.pace.at_length = {NONE: seconds * length / trained, TRUNCATE: seconds}
+            self.pace.inside = {NONE: seconds}
             told = self._tell_what_it_takes(seconds, trained, rounds=2)
         first = self.exam.answers(RACE, {NONE: NONE}, [length], ROUNDS[0])
         self.untried += [f"the task {task} (no time)" for task in self.exam.unasked]
-        self.seconds[NONE] = _seconds(first, NONE) / ROUNDS[0]
+        self.pace.at_length[NONE] = seconds_of(first, NONE) / ROUNDS[0]
         try:
             truncated = self.exam.answers(RACE, {TRUNCATE: TRUNCATE}, [length], ROUNDS[0])
-            self.seconds[TRUNCATE] = _seconds(truncated, TRUNCATE) / ROUNDS[0]
+            self.pace.at_length[TRUNCATE] = seconds_of(truncated, TRUNCATE) / ROUNDS[0]
         except BadInput as error:
             del self.baselines[TRUNCATE]
+            self.pace.at_length.pop(TRUNCATE, None)
             self.untried.append(f"truncation ({str(error).partition(';')[0]})")
         if not self.exam.has_own_lengths:
             within = self.exam.answers(RACE, {NONE: NONE}, [trained], ROUNDS[0])
-            self.inside[NONE] = _seconds(within, NONE) / ROUNDS[0]
+            self.pace.inside[NONE] = seconds_of(within, NONE) / ROUNDS[0]
         # The first ones also pay for what is done once
-        self.forward_seconds = min(answer.seconds for answer in first)
+        self.pace.fastest = min(answer.seconds for answer in first)
         if not told:
-            self._tell_what_it_takes(self.forward_seconds, length, rounds=1)
+            self._tell_what_it_takes(self.pace.fastest, length, rounds=1)
 
     def _calibrations_in_order(self) -> list[Calibration]:
         """Calibrations, cheapest first; but fits to answers first where sharpening by a law does worse than the plain model."""
@@ -123,7 +121,7 @@ class Recommendation:
         except Exception as error:
             _reason_or_raise(error)
             return listed
-        self.forward_seconds = min(answer.seconds for answer in answers)
+        self.pace.fastest = min(answer.seconds for answer in answers)
         scores = by_method(answers)
         return listed[::-1] if fmean(scores[law]) < fmean(scores[NONE]) else listed
 
@@ -141,10 +139,10 @@ class Recommendation:
         taken = raced.exists() and calibration.name in read_config(raced)["methods"]
         require(not taken, f"{exam.folder} was begun for another length or other questions; {ANOTHER}")
         answers = calibration.statistic == "answers"
-        takes = (
-            FORWARDS.get((calibration.statistic, calibration.scope), 2) * (len(exam.usable_tasks) + 1) * self.forward_seconds
-        )
-        left = min(self.clock.left(CALIBRATING), self._left_for_fit())
+        takes = FORWARDS.get((calibration.statistic, calibration.scope), 2) * (len(exam.usable_tasks) + 1) * self.pace.fastest
+        fitted = sum(parts != (name,) for name, parts in self.candidates.items())
+        left_to_fit = self.pace.left_to_fit(fitted)
+        left = min(self.clock.left(CALIBRATING), left_to_fit)
         # Given more time it would be made for more tasks, and could not race in the same folder
         if takes > left or (answers and exam.unasked):
             self.untried.append(f"{calibration.name} (no time)")
@@ -153,7 +151,7 @@ class Recommendation:
         sequences = (FEWEST if hurried else SAMPLES[calibration.scope]) if answers else None
         minutes = left / 60 if answers else None
         try:
-            with warnings.catch_warnings(), time_limit(self._left_for_fit()):
+            with warnings.catch_warnings(), time_limit(left_to_fit):
                 warnings.simplefilter("ignore")
                 alignment = calibrate(
                     exam.model,
@@ -180,30 +178,16 @@ class Recommendation:
         if self.exam.anatomy.trained.is_known or self.exam.has_own_lengths:
             return
         try:
-            if forwards(self.exam) * self.forward_seconds > SHARE * self.clock.seconds:
+            if forwards(self.exam) * self.pace.fastest > SHARE * self.clock.seconds:
                 raise TimeIsUp
-            with time_limit(self._left_to_confirm()):
+            with time_limit(self.pace.left_to_confirm()):
                 self.plain = scores_by_length(self.exam)
         except TimeIsUp:
             self.untried.append("the lengths from which on the plain model falls (no time)")
 
-    def _reserved(self, samples: int, racing: Iterable[str] = (NONE,)) -> float:
-        """Seconds that so many fresh samples of each task will take, whichever method wins, and then two counts of memory."""
-        together = sum(map(self._sample_seconds, self.baselines)) + max(map(self._sample_seconds, racing))
-        return samples * together + 2 * self.seconds[NONE]
-
-    def _left_to_confirm(self, racing: Iterable[str] = (NONE,)) -> float:
-        """Seconds until no more can be done than to confirm with the fewest questions."""
-        return self.clock.left() - self._reserved(FRESH[0], racing)
-
-    def _left_for_fit(self) -> float:
-        """`_left_to_confirm`, but for the race's first round of what is fitted, of those fitted before and of one more."""
-        fitted = sum(parts != (name,) for name, parts in self.candidates.items())
-        return self._left_to_confirm() - (fitted + 2) * ROUNDS[0] * self._sample_seconds(NONE)
-
     def _tell_what_it_takes(self, seconds: float, length: int, rounds: int) -> bool:
         """Say so where even so many first rounds and the fewest fresh questions take longer than the time that was given."""
-        least = rounds * ROUNDS[0] * self._sample_seconds(NONE) + self._reserved(_half(FRESH[0]))
+        least = self.pace.shortest(rounds)
         if least <= self.clock.left():
             return False
         minutes = (self.clock.seconds - self.clock.left() + least) / 60
@@ -218,9 +202,9 @@ class Recommendation:
         """
         tried = 0
         for name in sorted(self.candidates, key=lambda name: self.candidates[name] == (name,)):
-            left = min(self.clock.left(RACING), self._left_to_confirm()) if tried else math.inf
+            left = min(self.clock.left(RACING), self.pace.left_to_confirm()) if tried else math.inf
             try:
-                if ROUNDS[0] * self._sample_seconds(NONE) > left:
+                if ROUNDS[0] * self.pace.sample(NONE) > left:
                     raise TimeIsUp
                 with time_limit(left):
                     self._round({name: self._installed(name)}, ROUNDS[0])
@@ -247,7 +231,7 @@ class Recommendation:
         tests = pairs(len(methods)) * len(ROUNDS)
         for samples, more in zip(ROUNDS, (*ROUNDS[1:], 0), strict=True):
             try:
-                with time_limit(math.inf if samples == ROUNDS[0] else self._left_to_confirm(methods)):
+                with time_limit(math.inf if samples == ROUNDS[0] else self.pace.left_to_confirm(methods)):
                     answers, within = self._round(methods, samples)
             except TimeIsUp:
                 break
@@ -256,24 +240,20 @@ class Recommendation:
             # Nothing may be lost where the model needs no help
             if within:
                 inside = by_method(within)
-                self.inside |= {name: _seconds(within, name) / samples for name in inside}
+                self.pace.inside |= {name: seconds_of(within, name) / samples for name in inside}
                 lost = [name for name in inside if is_behind(inside[name], inside[NONE], LEVEL / tests)]
                 out |= dict.fromkeys(lost, f"loses at {trained:,} tokens")
                 kept = [name for name in kept if name not in lost]
             self.raced |= {line.method: line for line in raced(methods, answers, exam.measure, out)}
             methods = {name: method for name, method in methods.items() if name in kept}
-            self.seconds |= {name: _seconds(answers, name) / samples for name in by_method(answers)}
-            next_round = (more - samples) * sum(map(self._sample_seconds, methods))
-            if len(methods) <= 1 or next_round > min(self.clock.left(RACING), self._left_to_confirm(methods)):
+            self.pace.at_length |= {name: seconds_of(answers, name) / samples for name in by_method(answers)}
+            next_round = (more - samples) * sum(map(self.pace.sample, methods))
+            if len(methods) <= 1 or next_round > min(self.clock.left(RACING), self.pace.left_to_confirm(methods)):
                 break
         if not any(answer.score for answer in answers):
-            with time_limit(self._left_to_confirm(methods)):
+            with time_limit(self.pace.left_to_confirm(methods)):
                 self.nats = exam.nats({name: method for name, method in methods.items() if name != TRUNCATE})
         return min(self.nats, key=lambda name: _or_infinite(self.nats[name]), default=(kept or [NONE])[0])
-
-    def _sample_seconds(self, method: str) -> float:
-        """Seconds of one sample at both lengths; at the training length truncation is the plain model."""
-        return self.seconds[method] + self.inside.get(NONE if method == TRUNCATE else method, 0.0)
 
     def _confirm(self, winner: str) -> tuple[Sequence[Scored], int]:
         """Fresh answers of the winner, the plain model and truncation at both lengths, to as many samples as time allows."""
@@ -281,8 +261,8 @@ class Recommendation:
         methods = {**self.baselines, winner: self._installed(winner)}
         asked = CONFIRM, methods, [exam.anatomy.train_length, exam.length]
         # Beside other work on the same machine an answer can take twice as long as before
-        safe = 2 * FRESH[0] * sum(map(self._sample_seconds, methods)) <= self.clock.left()
-        samples = FRESH[0] if safe else _half(FRESH[0])
+        safe = 2 * FRESH[0] * sum(map(self.pace.sample, methods)) <= self.clock.left()
+        samples = FRESH[0] if safe else FEWEST_FRESH
         answers = exam.answers(*asked, samples)
         for more in (n for n in FRESH if n > samples):
             takes = (more / samples - 1) * sum(answer.seconds for answer in answers)
@@ -336,7 +316,7 @@ class Recommendation:
         return Recipe(best, self.candidates.get(best, ()), exam.length, trained, says, evidence, provenance)
 
     def _longer(self, best: str, score: float) -> list[Sequence[Scored]]:
-        return at_longer(self.exam, best, self._installed(best), score, self.seconds[best], self.clock)
+        return at_longer(self.exam, best, self._installed(best), score, self.pace.at_length[best], self.clock)
 
     def _memory(self, best: str) -> dict[str, int]:
         """By method, the most bytes that reading takes beside the weights; empty where that cannot be measured."""
@@ -346,10 +326,6 @@ class Recommendation:
             for name in (NONE, best)
         }
         return {name: peak for name, peak in peaks.items() if peak is not None}
-
-
-def _half(samples: int) -> int:
-    return max(1, samples // 2)
 
 
 def _or_infinite(nats: float) -> float:
@@ -365,10 +341,6 @@ def _reason_or_raise(error: Exception) -> str:
     if not isinstance(error, BadInput):
         raise error
     return str(error)
-
-
-def _seconds(answers: Iterable[Scored], method: str) -> float:
-    return sum((answer.seconds for answer in answers if answer.method == method), 0.0)
 
 
 def _made_for(exam: Exam, statistic: str) -> str:
